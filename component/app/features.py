@@ -13,7 +13,16 @@ from component.settings.sections import Top
 if TYPE_CHECKING:
     from component.features.feature import Feature
 
-FEATURES: Final = ("audit_log", "memory_nodes", "schedules", "tasks_iq", "watches", "webhooks")
+FEATURES: Final = (
+    "audit_log",
+    "memory_nodes",
+    "schedules",
+    "tasks_iq",
+    "watches",
+    "webhooks",
+    "adhoc",
+    "command_line",
+)
 """The names of the folders, in the order in which the features are opened."""
 
 

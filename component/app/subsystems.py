@@ -1,12 +1,14 @@
 """The parts of one service, each built from the environment and from those before it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from component.app.chat import ChatSubsystem
+from component.app.commands import commands_of_service
 from component.app.discovery import DiscoverySubsystem
 from component.app.installed_skills import InstalledSkillSubsystem
-from component.app.operations import OperationsSubsystem
+from component.commands.definition import AnyCommand
+from component.commands.recording import recorded
 from component.features.feature import Feature
 from component.kernel.environment import Environment
 from component.kernel.kernel import Kernel
@@ -29,7 +31,6 @@ class Subsystems:
         kernel: what features use.
         opened: what the features contribute.
         installed: the skills that admins approve.
-        operations: the commands.
         chat: handles the messages of people.
         discovery: what others learn about the agents.
 
@@ -51,28 +52,21 @@ class Subsystems:
         kernel.tasks.tool_ended = self._task_ended
         kernel.tasks.task_changed = self._task_changed
         kernel.tasks.service.on_deleted = self._task_deleted
-        self.operations = OperationsSubsystem(
-            *(environment, stream, contacts, kernel.tasks, kernel.agents),
-            (
-                *chain.from_iterable(each.commands for each in self.opened),
-                *kernel.notifications.commands(),
-                *pubsub.commands(),
-                *self.installed.commands(),
-            ),
-            pubsub.offers(),
-            self._warnings,
-        )
+        kernel.commands.add(recorded(self._commands(), environment.monitoring.recorder))
         self.chat = ChatSubsystem(
             environment,
             stream,
             contacts,
             kernel.tasks,
             kernel.agents,
-            self.operations.commands,
+            kernel.commands,
             pubsub,
         )
         self.discovery = DiscoverySubsystem(
-            *(environment, stream, self.operations.nodes, pubsub),
+            environment,
+            stream,
+            [*chain.from_iterable(each.disco_nodes for each in self.opened)],
+            pubsub,
             kernel.notifications.notifier.online,
         )
         stream.on_disconnect = self._disconnected
@@ -84,10 +78,17 @@ class Subsystems:
                 *self.discovery.handlers(),
                 *pubsub.handlers(),
                 kernel.pubsub_events,
-                *self.operations.handlers(),
                 *self.chat.handlers(),
             )
         )
+
+    def _commands(self) -> Iterator[AnyCommand]:
+        yield from commands_of_service(self.kernel, self._warnings)
+        for opened in self.opened:
+            yield from opened.commands
+        yield from self.kernel.notifications.commands()
+        yield from self.kernel.pubsub.commands()
+        yield from self.installed.commands()
 
     def connected(self) -> None:
         """A session has begun. Never waits."""

@@ -9,6 +9,7 @@ from anyio.lowlevel import checkpoint
 
 from component.commands.definition import AnyCommand
 from component.handlers.contact_presence import OnAvailability
+from component.handlers.disco import Nodes
 from component.kernel.check import Check
 from component.kernel.kernel import Kernel
 from component.kernel.stream import Handler
@@ -49,7 +50,8 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         handlers: serve stanzas.
         nodes: PubSub nodes whose items are computed from its tables.
-        commands: for people and operators.
+        commands: for people and operators; `kernel.commands` has those of all features.
+        disco_nodes: nodes that service discovery describes.
         loops: run as long as the service does; they are started in this order, and a service whose
             loop raises before it has started does not connect.
         forget: deletes the rows of a person.
@@ -68,6 +70,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     handlers: Sequence[Handler] = ()
     nodes: Sequence[ComputedNode] = ()
     commands: Sequence[AnyCommand] = ()
+    disco_nodes: Sequence[Nodes] = ()
     loops: Sequence[Loop] = ()
     forget: Forget | None = None
     connected: Callable[[], None] = _nothing

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from component.commands.definition import Commands
 from component.kernel.contacts import ContactSubsystem
 from component.kernel.environment import Environment
 from component.kernel.module_functions import ModuleFunctions
@@ -39,6 +40,7 @@ class Kernel:
         tasks: runs skills.
         agents: talks with people; None without a model.
         work: starts work without a request, and sends its results.
+        commands: all commands; they are complete when all features are open.
         forgets: delete the rows of a person; features add theirs.
 
     Raises ModelRefusedError: a package that a model needs is not installed.
@@ -55,6 +57,9 @@ class Kernel:
             environment, self.stream, self.contacts, self.notifications.notifier
         )
         self.pubsub_events = PubSubEvents()
+        self.commands = Commands(
+            admins=environment.catalog.admins, agent_at=self.stream.addresses.agent_at
+        )
         modules = ModuleFunctions(environment.settings, environment.storage, self.messages)
         self.tasks = TaskSubsystem(environment, self.stream, self.contacts, modules.provide)
         self.agents = self._make_agents()

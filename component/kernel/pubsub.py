@@ -6,10 +6,10 @@ import anyio
 import structlog
 from anyio.abc import TaskStatus
 
+from component.commands.adhoc import Offers
 from component.commands.announcements import AnnouncementCommands
 from component.commands.definition import AnyCommand
 from component.handlers.announcements import Announcements
-from component.handlers.command_offers import Offers
 from component.handlers.contact_presence import ContactPresence, Listener, OnAvailability
 from component.handlers.contact_profiles import profile_nodes
 from component.handlers.pubsub import PubSubHandler

@@ -5,18 +5,16 @@ work. Other subsystems run skills through `executor`, answer questions through `
 `pause_gate` before they accept new work.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-import msgspec
 import structlog
 
 from component.commands.pause_gate import PauseGate
-from component.execution import Admission, SkillExecutor, SkillRequest
+from component.execution import Admission, SkillExecutor
 from component.execution.derived import DerivedCalls
 from component.execution.joint_confirmation import SEVERAL_CALLS
-from component.handlers.command_offers import Asked
 from component.handlers.events import TaskNews
 from component.handlers.questions import Questions
 from component.kernel.contacts import ContactSubsystem
@@ -32,8 +30,6 @@ from component.tasks.admin import TaskAdmin
 from component.tasks.approvers import Approvers
 from component.tasks.protocol import Call, Confirmation, Notice, SkillAccess
 from component.tasks.service import TaskService
-from component.tasks.skill_call import SkillCall
-from xep.fluux_agent.execute import Accepted, Result
 from xep.jid import JID
 
 _log = structlog.get_logger("component.app")
@@ -145,24 +141,6 @@ class TaskSubsystem:
             agent_at=stream.addresses.agent_at,
             notes=monitoring.notes,
             capabilities=self._capabilities,
-        )
-
-    def run_form(
-        self, asked: Asked, skill: str, json_params: bytes
-    ) -> Result | Accepted | Awaitable[Result | Accepted]:
-        """Run a skill with the parameters of a form (FAC-005). May raise StanzaError, as the
-        awaitable may.
-        """
-        return self.executor.execute(
-            SkillRequest(
-                asked.requester,
-                asked.principal,
-                asked.target,
-                SkillCall(skill=skill, json=msgspec.Raw(json_params)),
-                session=asked.session,
-                origin="command",
-                lang=asked.lang,
-            )
         )
 
     async def reload_switches(self, _names: Collection[str] | None) -> None:

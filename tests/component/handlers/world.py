@@ -18,13 +18,13 @@ from component.commands.pause_gate import PauseGate
 from component.execution import Admission, SkillExecutor
 from component.execution.derived import DerivedCalls
 from component.execution.joint_confirmation import SEVERAL_CALLS
+from component.features.adhoc.handlers import CommandsHandler
+from component.features.adhoc.sessions import Sessions
 from component.features.tasks_iq.handlers import ConfirmHandler, ExecuteHandler, TasksHandler
 from component.features.tasks_iq.node import SkillsNode, TasksNode
 from component.features.tasks_iq.skill_queries import SkillsHandler
 from component.handlers.about import About
 from component.handlers.avatars import generated_avatar
-from component.handlers.command_sessions import Sessions
-from component.handlers.commands import CommandsHandler
 from component.handlers.contact_presence import ContactPresence
 from component.handlers.contact_profiles import (
     ContactProfile,

@@ -6,12 +6,13 @@ from xml.etree import ElementTree as ET
 
 import msgspec
 
+from component.commands.adhoc import Asked, Offers
 from component.commands.definition import AnyCommand, Asking, Commands
 from component.commands.everybody import everybody
-from component.handlers.command_nodes import CommandNodes
-from component.handlers.command_offers import Asked, CommandOffers, Offers, SkillOffers
-from component.handlers.command_sessions import Sessions
-from component.handlers.commands import CommandsHandler
+from component.features.adhoc.disco_nodes import CommandNodes
+from component.features.adhoc.handlers import CommandsHandler
+from component.features.adhoc.offers import CommandOffers, SkillOffers
+from component.features.adhoc.sessions import Sessions
 from component.handlers.disco import Discovery, Facts
 from component.policy import Policy, Rule
 from component.router.table import Host

@@ -11,7 +11,7 @@ from component.commands.definition import Asking, CommandError, CommandResult, N
 from component.policy import Rule
 from component.skills import Context, InvalidParam, SkillError, skill
 from component.storage import StorageError
-from tests.component.handlers.command_bench import (
+from tests.component.features.adhoc.command_bench import (
     Answers,
     CommandBench,
     field,

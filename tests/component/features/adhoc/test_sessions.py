@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.handlers.command_offers import Asked
-from component.handlers.command_sessions import Session, Sessions
+from component.commands.adhoc import Asked
+from component.features.adhoc.sessions import Session, Sessions
 from component.skills import skill
-from tests.component.handlers.command_bench import CommandBench, go_on
+from tests.component.features.adhoc.command_bench import CommandBench, go_on
 from tests.component.handlers.world import ALICE, BOB, result
 from tests.component.router.wire import AGENT, DOMAIN, error_of
 from tests.profiles import examples

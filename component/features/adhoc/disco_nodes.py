@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from component.handlers.command_offers import Offer, Offers
+from component.commands.adhoc import Offer, Offers
 from component.handlers.disco import address_asked, sized
 from component.handlers.paging import page
 from component.router.table import Request

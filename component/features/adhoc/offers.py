@@ -3,22 +3,21 @@
 Each becomes an `Offer`, so the handler of commands only deals with forms and stages.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 import structlog
 
+from component.commands.adhoc import Asked, Completed, Misfit, Offer, Outcome
 from component.commands.definition import AnyCommand, CommandError, CommandResult, Commands
-from component.handlers.command_results import of_accepted, of_answer, of_result
+from component.features.adhoc.results import of_accepted, of_answer, of_result
 from component.handlers.storing import stored
-from component.skills.form_fields import Schema
 from component.skills.registry import View
 from component.skills.skill import Skill
 from component.storage import StorageError
 from xep.commands import Note
-from xep.data_forms import Form
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import NAMESPACE as EXECUTE
 from xep.fluux_agent.execute import Accepted, Result
@@ -30,72 +29,13 @@ _log = structlog.get_logger("component.commands")
 _SKILL = "skill/"
 _COMMAND = "command/"
 
+Answer: TypeAlias = Result | Accepted
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """The requester of a command and the address that it was sent to.
+RunSkill: TypeAlias = Callable[[Asked, str, bytes], Answer | Awaitable[Answer]]
+"""Runs a skill as an execute request of the same principal would (FAC-005), with JSON parameters.
 
-    `principal` is the bare JID of `requester`; `target` is the component's address; `session`
-    identifies a repetition, together with the principal and the target (FAC-006).
-    """
-
-    principal: JID
-    requester: JID
-    target: JID
-    session: str
-    lang: str | None = None
-
-
-class Completed(msgspec.Struct, frozen=True):
-    """The command is complete: its texts and its outcome."""
-
-    notes: tuple[Note, ...]
-    form: Form | None = None
-
-
-class Misfit(msgspec.Struct, frozen=True):
-    """The parameters are invalid: a sentence, and the reason at each invalid field."""
-
-    sentence: str
-    reasons: Mapping[str, str]
-
-
-Outcome: TypeAlias = Completed | Misfit
-
-
-class Offer(msgspec.Struct, frozen=True, kw_only=True):
-    """One command: its node, the content of its form, and the function that runs it.
-
-    `run` takes the parameters as a JSON object. It raises StanzaError where the command as a whole
-    is not there (any more). `prepare` gives the command with the choices that its form shows, where
-    they are in the database; it raises StanzaError if the requester has none.
-    """
-
-    node: str
-    title: str
-    about: str
-    schema: Schema
-    form_type: str | None
-    run: Callable[[Asked, msgspec.Raw], Outcome | Awaitable[Outcome]]
-    prepare: "Callable[[Asked], Awaitable[Offer]] | None" = None
-
-
-class Offers(Protocol):
-    """A source of commands."""
-
-    def nodes(self, principal: JID) -> Sequence[str]:
-        """Return the nodes of the commands for a principal."""
-
-    def get(self, node: str, principal: JID) -> Offer | None:
-        """Return a command by its node; None if the principal has no such command."""
-
-
-class RunSkill(Protocol):
-    """Runs a skill as an execute request of the same principal would (FAC-005)."""
-
-    def __call__(
-        self, asked: Asked, skill: str, json_params: bytes, /
-    ) -> Result | Accepted | Awaitable[Result | Accepted]:
-        """Return the answer at once, or an awaitable of it. Both may raise StanzaError."""
+It may raise StanzaError, and so may its awaitable.
+"""
 
 
 class SkillOffers:
@@ -141,7 +81,7 @@ class SkillOffers:
             return self._wait(skill, found)
         return _outcome(skill, found)
 
-    async def _wait(self, skill: Skill, found: Awaitable[Result | Accepted]) -> Outcome:
+    async def _wait(self, skill: Skill, found: Awaitable[Answer]) -> Outcome:
         try:
             return _outcome(skill, await stored(found, self._retry_after_s))
         except StanzaError as error:
@@ -195,7 +135,7 @@ class CommandOffers:
         return Completed(*of_answer(command.title, answer))
 
 
-def _outcome(skill: Skill, found: Result | Accepted) -> Completed:
+def _outcome(skill: Skill, found: Answer) -> Completed:
     if isinstance(found, Accepted):
         return Completed(*of_accepted(skill.title, found))
     return Completed(*of_result(skill.title, found))
