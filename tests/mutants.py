@@ -48,7 +48,7 @@ MODULES: Final[dict[str, str]] = {
     "component/connection/outbox.py": "tests/component/connection",
     "component/control/server.py": "tests/component/control",
     "component/execution/admission.py": "tests/component/execution tests/component/tasks",
-    "component/handlers/chat_answers.py": "tests/component/handlers",
+    "component/features/questions/answers.py": "tests/component/features/questions",
     "component/handlers/events.py": "tests/component/handlers",
     "component/memory/merge.py": "tests/component/memory tests/component/features/memory_nodes",
     "component/messages/parsing.py": "tests/component/messages tests/component/handlers",

@@ -21,6 +21,8 @@ FEATURES: Final = (
     "watches",
     "webhooks",
     "adhoc",
+    "questions",
+    "chat",
     "command_line",
 )
 """The names of the folders, in the order in which the features are opened."""

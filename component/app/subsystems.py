@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from component.app.chat import ChatSubsystem
 from component.app.commands import commands_of_service
 from component.app.discovery import DiscoverySubsystem
 from component.app.installed_skills import InstalledSkillSubsystem
@@ -31,7 +30,6 @@ class Subsystems:
         kernel: what features use.
         opened: what the features contribute.
         installed: the skills that admins approve.
-        chat: handles the messages of people.
         discovery: what others learn about the agents.
 
     Raises ModelRefusedError: a package that a model needs is not installed; FeatureError: the
@@ -52,16 +50,8 @@ class Subsystems:
         kernel.tasks.tool_ended = self._task_ended
         kernel.tasks.task_changed = self._task_changed
         kernel.tasks.service.on_deleted = self._task_deleted
+        kernel.answers.extend(chain.from_iterable(each.answers for each in self.opened))
         kernel.commands.add(recorded(self._commands(), environment.monitoring.recorder))
-        self.chat = ChatSubsystem(
-            environment,
-            stream,
-            contacts,
-            kernel.tasks,
-            kernel.agents,
-            kernel.commands,
-            pubsub,
-        )
         self.discovery = DiscoverySubsystem(
             environment,
             stream,
@@ -78,7 +68,6 @@ class Subsystems:
                 *self.discovery.handlers(),
                 *pubsub.handlers(),
                 kernel.pubsub_events,
-                *self.chat.handlers(),
             )
         )
 

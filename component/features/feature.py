@@ -13,6 +13,7 @@ from component.handlers.disco import Nodes
 from component.kernel.check import Check
 from component.kernel.kernel import Kernel
 from component.kernel.stream import Handler
+from component.messages.answers import Answers
 from component.pubsub.computed import ComputedNode
 from component.settings import Settings
 from component.skills import Registry, Skill
@@ -49,6 +50,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         handlers: serve stanzas.
+        answers: handle messages that answer a question, before commands and agents do.
         nodes: PubSub nodes whose items are computed from its tables.
         commands: for people and operators; `kernel.commands` has those of all features.
         disco_nodes: nodes that service discovery describes.
@@ -68,6 +70,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     handlers: Sequence[Handler] = ()
+    answers: Sequence[Answers] = ()
     nodes: Sequence[ComputedNode] = ()
     commands: Sequence[AnyCommand] = ()
     disco_nodes: Sequence[Nodes] = ()

@@ -1,7 +1,7 @@
 """Renders questions to people as messages that any client shows (specification, "The Question").
 
-`component.handlers.shown` renders values so that they can neither hide anything nor pose as part of
-the question.
+`component.handlers.value_rendering` renders values so that they can neither hide anything nor pose
+as part of the question.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timezone
 from typing import Final, TypedDict, Unpack
 
 from component.handlers.quotations import ANSWER_LINE
-from component.handlers.shown import look_alikes, printable_name, shown_parameters, visible
 from component.handlers.spoken_answers import (
     choice_name,
     has_numbers,
@@ -19,6 +18,12 @@ from component.handlers.spoken_answers import (
     takes_words,
 )
 from component.handlers.time_zones import duration, in_local_time
+from component.handlers.value_rendering import (
+    look_alikes,
+    printable_name,
+    shown_parameters,
+    visible,
+)
 from component.messages.inbound import Reference, ReplyAddress
 from component.messages.outbound import OutboundMessage, Text, conversation_with
 from component.skills.errors import printable

@@ -14,6 +14,7 @@ from component.kernel.pubsub_events import PubSubEvents
 from component.kernel.stream import StreamSubsystem
 from component.kernel.tasks import TaskSubsystem
 from component.kernel.work import WorkSubsystem
+from component.messages.answers import Answers
 from component.settings import Settings
 from component.storage import Storage
 from component.storage.forgetting import Forget, Forgotten, forget
@@ -41,6 +42,7 @@ class Kernel:
         agents: talks with people; None without a model.
         work: starts work without a request, and sends its results.
         commands: all commands; they are complete when all features are open.
+        answers: take the answers of people to questions; complete when all features are open.
         forgets: delete the rows of a person; features add theirs.
 
     Raises ModelRefusedError: a package that a model needs is not installed.
@@ -49,6 +51,7 @@ class Kernel:
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
         self.forgets: Sequence[Forget] = ()
+        self.answers: list[Answers] = []
         self._messages: GuardedMessages | None = None
         self.stream = StreamSubsystem(environment.catalog, environment.monitoring)
         self.contacts = ContactSubsystem(environment, self.stream)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.handlers.questions import Questions
-from component.handlers.shown import shown_parameters, visible
+from component.handlers.value_rendering import shown_parameters, visible
 from component.messages.outbound import OutboundMessage
 from component.messages.rendering import render
 from component.skills import skill

@@ -20,6 +20,7 @@ from component.execution.derived import DerivedCalls
 from component.execution.joint_confirmation import SEVERAL_CALLS
 from component.features.adhoc.handlers import CommandsHandler
 from component.features.adhoc.sessions import Sessions
+from component.features.chat.handlers import MessageHandler
 from component.features.tasks_iq.handlers import ConfirmHandler, ExecuteHandler, TasksHandler
 from component.features.tasks_iq.node import SkillsNode, TasksNode
 from component.features.tasks_iq.skill_queries import SkillsHandler
@@ -34,7 +35,6 @@ from component.handlers.contact_profiles import (
 )
 from component.handlers.disco import Discovery, Facts
 from component.handlers.events import TaskNews
-from component.handlers.message import MessageHandler
 from component.handlers.presence import PresenceHandler, Subscriptions
 from component.handlers.pubsub import PubSubHandler
 from component.handlers.pubsub_nodes import NodeOverview

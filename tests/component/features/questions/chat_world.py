@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from component.commands.definition import Commands
+from component.features.chat.handlers import MessageHandler
+from component.features.questions.answers import ChatAnswers
 from component.features.tasks_iq.handlers import ConfirmHandler
-from component.handlers.chat_answers import ChatAnswers
-from component.handlers.message import MessageHandler
 from component.handlers.questions import Questions
 from component.skills import skill
 from component.skills.params import prepare
@@ -58,7 +58,7 @@ class World:
         self._ids = (f"m{number}" for number in count(1))
         words = Questions(clock=lambda: moment(self.ledger.now))
         self.message = MessageHandler(
-            *("Assistant", Sent(self.sent), Commands(()), lambda: 0.0, ChatAnswers(self, words)),
+            *("Assistant", Sent(self.sent), Commands(()), lambda: 0.0, (ChatAnswers(self, words),)),
             now=lambda: moment(NOON),
         )
         handlers = (self.message, ConfirmHandler(self))

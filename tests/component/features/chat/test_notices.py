@@ -11,11 +11,11 @@ from component.agent.requests import TurnRequest
 from component.app.schema import SCHEMA
 from component.commands.definition import Commands
 from component.commands.everybody import everybody
-from component.handlers.message import MessageHandler
-from component.handlers.notices import Notices
+from component.features.chat.handlers import MessageHandler
+from component.features.chat.notices import Notices
+from component.features.chat.rows import NoticeStore
 from component.policy.persons import Persons
 from component.storage import Storage, StorageError
-from component.storage.notices import NoticeStore
 from tests.component.handlers.sent import Sent
 from tests.component.handlers.world import a_person
 from tests.component.router.wire import AGENT, DOMAIN, OURS, Bench, element

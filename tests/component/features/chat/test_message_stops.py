@@ -9,7 +9,7 @@ from anyio.lowlevel import checkpoint
 
 from component.agent.requests import TurnRequest
 from component.commands.definition import Commands
-from component.handlers.message import MessageHandler
+from component.features.chat.handlers import MessageHandler
 from component.messages.delivery import Delivery
 from component.messages.inbound import InboundMessage
 from component.storage import Storage

@@ -9,6 +9,7 @@ import anyio
 import structlog
 from cachebox import LRUCache
 
+from component.features.chat.rows import NoticeStore
 from component.messages.delivery import Delivery
 from component.messages.inbound import Account, InboundMessage
 from component.storage import StorageError
@@ -22,21 +23,6 @@ pause.
 """
 _FLUSH_S: Final = 30.0
 _MOST_REMEMBERED: Final = 10_000
-
-
-class Store(Protocol):
-    """Remembers which persons have received the notice (`component.storage.notices`). All methods
-    raise StorageError.
-    """
-
-    async def is_sent(self, agent: JID, person: JID) -> bool:
-        """Return whether the person has received the notice."""
-
-    async def claim(self, agent: JID, person: JID) -> bool:
-        """Return whether the caller should send the notice."""
-
-    async def sent(self, agent: JID, person: JID) -> None:
-        """Record that the person has received the notice."""
 
 
 class Persons(Protocol):
@@ -66,7 +52,7 @@ class Notices:
 
     def __init__(
         self,
-        store: Store,
+        store: NoticeStore,
         persons: Persons,
         agent_at: Callable[[JID], JID],
         text: Callable[[JID], str],

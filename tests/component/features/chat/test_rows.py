@@ -6,8 +6,8 @@ from contextlib import AbstractAsyncContextManager
 import anyio
 import pytest
 
+from component.features.chat.rows import NoticeStore
 from component.storage import Storage
-from component.storage.notices import NoticeStore
 from xep.jid import JID
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.component.handlers.chat_world import ALICE, BOB, HINT, World
+from tests.component.features.questions.chat_world import ALICE, BOB, HINT, World
 from tests.component.router.wire import AGENT, DOMAIN, condition, element, error_of
 from tests.component.tasks.ledger import NOON
 from xep.fluux_agent.confirm import Decision

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from component.commands.definition import Asking, CommandError, CommandResult, Commands, Outline
-from component.handlers.message import MessageHandler
+from component.features.chat.handlers import MessageHandler
 from component.messages.inbound import ReplyAddress
 from component.messages.messenger import Messenger
 from component.messages.outbound import OutboundMessage, Text, conversation_with

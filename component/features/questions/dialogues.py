@@ -10,9 +10,9 @@ from typing import Protocol
 
 import structlog
 
-from component.handlers.chat_answers import in_person
-from component.handlers.message import Answers
+from component.features.questions.answers import in_person
 from component.handlers.words import said_in
+from component.messages.answers import Answers
 from component.messages.inbound import InboundMessage
 from component.storage import StorageError
 from xep.jid import JID
@@ -30,7 +30,7 @@ class Dialogue(Protocol):
 
 
 class Dialogues:
-    """Implements `component.handlers.message.Answers`.
+    """Implements `component.messages.answers.Answers`.
 
     Args:
         questions: processes answers to the questions of tasks.

@@ -13,7 +13,7 @@ forever.
 import contextlib
 import re
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -24,8 +24,9 @@ import structlog
 from component.agent.requests import MessageStarter, TurnRequest
 from component.commands.definition import CommandError, Commands
 from component.commands.words import read_words
+from component.features.chat.hints import Hints
 from component.handlers.exchange_limit import Admitted, ExchangeLimit
-from component.handlers.hints import Hints
+from component.messages.answers import Answers
 from component.messages.delivery import Delivery
 from component.messages.duplicates import Duplicates, key_of
 from component.messages.inbound import Attachment, InboundMessage
@@ -100,16 +101,6 @@ Stage: TypeAlias = Callable[[InboundMessage], Awaitable[Handled | None]]
 """Handles a message, or passes it on with None."""
 
 
-class Answers(Protocol):
-    """Processes answers to questions."""
-
-    async def answered(self, message: InboundMessage) -> str | None:
-        """Return the outcome of an answer, as a text; None if the message is not an answer."""
-
-    async def returned(self, who: JID, at: JID, message_id: str) -> None:
-        """Record that a message from `at` to `who` was returned as an error."""
-
-
 class Messages(Protocol):
     """Sends messages: `component.messages.messenger.Messenger`."""
 
@@ -140,7 +131,7 @@ class Listener(Protocol):
 
 
 class Notices(Protocol):
-    """The notice that an agent is a machine: `component.handlers.notices.Notices`."""
+    """The notice that an agent is a machine: `component.features.chat.notices.Notices`."""
 
     async def due(self, message: InboundMessage) -> str | None:
         """Return the notice to send before the answer to this message, if there is one."""
@@ -159,7 +150,7 @@ class MessageHandler:
         messages: sends messages.
         commands: the slash commands.
         clock: seconds that only go forward; the event loop's by default.
-        answers: handles answers to questions, before commands and the agent.
+        answers: handle answers to questions, before commands and the agent.
         agents: the agents that people talk with; None without a model.
         agent_at: gives the name of the agent at an address of this service.
         let_in: raises StanzaError if new requests of this principal are rejected now.
@@ -176,7 +167,7 @@ class MessageHandler:
         messages: Messages,
         commands: Commands,
         clock: Callable[[], float] = anyio.current_time,
-        answers: Answers | None = None,
+        answers: Sequence[Answers] = (),
         agents: Listener | None = None,
         agent_at: Callable[[JID], str] = lambda at: at.local or "assistant",
         let_in: Callable[[JID], None] = lambda _: None,
@@ -226,10 +217,14 @@ class MessageHandler:
     def returned(self, request: Request[None]) -> Awaitable[None] | None:
         """Record that a message from an agent was returned as an error (RFC 6120 §8.3)."""
         id_ = request.stanza.id
-        if id_ is None or self._answers is None:
+        if id_ is None or not self._answers:
             return None
         ours = self._messages.returned(request.to.bare, request.principal, id_)
-        return self._answers.returned(request.principal, request.to.bare, ours)
+        return self._returned(request.principal, request.to.bare, ours)
+
+    async def _returned(self, who: JID, at: JID, message_id: str) -> None:
+        for answers in self._answers:
+            await answers.returned(who, at, message_id)
 
     def message(self, request: Request[None]) -> Awaitable[None] | None:
         """Pass a message through the stages, after those that came before from the same sender."""
@@ -330,10 +325,11 @@ class MessageHandler:
         return Handled(_ENCRYPTED.format(name=message.encryption))
 
     async def _take_answer(self, message: InboundMessage) -> Handled | None:
-        if self._answers is None:
-            return None
-        said = await self._answers.answered(message)
-        return None if said is None else Handled(said)
+        for answers in self._answers:
+            said = await answers.answered(message)
+            if said is not None:
+                return Handled(said)
+        return None
 
     async def _take_revision(self, message: InboundMessage) -> Handled | None:
         """Correct or remove a message that waits for its turn."""

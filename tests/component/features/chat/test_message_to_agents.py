@@ -8,7 +8,7 @@ import pytest
 
 from component.agent.requests import TurnRequest
 from component.commands.definition import Asking, CommandResult, Commands, NoParams, Outline
-from component.handlers.message import MessageHandler
+from component.features.chat.handlers import MessageHandler
 from component.storage import StorageError
 from tests.component.handlers.sent import Sent
 from tests.component.router.wire import AGENT, DOMAIN, Bench, until

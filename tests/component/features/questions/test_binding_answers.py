@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.component.handlers.chat_world import BOB, PHONE, World
+from tests.component.features.questions.chat_world import BOB, PHONE, World
 from tests.component.router.wire import AGENT
 
 pytestmark = pytest.mark.anyio

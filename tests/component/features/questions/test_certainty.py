@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from component.tasks.protocol import Naming, UncertainError
 from component.tasks.recent import Certainty, is_certain
 from component.tasks.retention import forget
-from tests.component.handlers.chat_world import ALICE, PHONE, World
+from tests.component.features.questions.chat_world import ALICE, PHONE, World
 from tests.component.router.wire import AGENT, element
 from tests.component.tasks.ledger import DAY, NOON
 from xep.fluux_agent.confirm import Decision

@@ -14,6 +14,7 @@ from typing import Final, Literal, Protocol
 import msgspec
 import structlog
 
+from component.features.questions.disambiguation import SHORTEST, uncertain, which
 from component.handlers.questions import Questions
 from component.handlers.quotations import is_quoted, split_quotation
 from component.handlers.spoken_answers import (
@@ -22,8 +23,7 @@ from component.handlers.spoken_answers import (
     answer_yes_or_no,
     takes_words,
 )
-from component.handlers.which import SHORTEST, uncertain, which
-from component.handlers.words import SpokenYesNo, said_in
+from component.handlers.words import THUMBS_DOWN, THUMBS_UP, SpokenYesNo, said_in
 from component.messages.inbound import Account, InboundMessage, Reacted
 from component.skills.errors import printable
 from component.storage import StorageError
@@ -36,8 +36,6 @@ from xep.stanza_error import StanzaError
 
 _log = structlog.get_logger("component.questions")
 
-THUMBS_UP: Final = "\U0001f44d"
-THUMBS_DOWN: Final = "\U0001f44e"
 _MODIFIERS: Final = dict.fromkeys((0xFE0E, 0xFE0F, *range(0x1F3FB, 0x1F400)))
 """Characters that select a presentation or a skin colour."""
 _COMMANDS: Final = ("/approve", "/deny", "/answer")

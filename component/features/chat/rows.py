@@ -3,11 +3,27 @@
 from typing import Final
 
 from component.storage.database import Database, Transactions
+from component.storage.schema import Table
 from xep.jid import JID
 
 _CLAIM_MS: Final = 60_000
 """How long a claim is valid. If the notice is not sent by then, the process that claimed it has
 ended."""
+
+
+TABLES: Final = (
+    Table(
+        name="notices",
+        columns="""
+            agent TEXT {C} NOT NULL,
+            person TEXT {C} NOT NULL,
+            claimed BIGINT NOT NULL,
+            sent INTEGER NOT NULL,
+            PRIMARY KEY (agent, person)
+        """,
+        kept="whether the person has got the notice that the agent is a machine",
+    ),
+)
 
 
 class NoticeStore:

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from component.commands.definition import Asking, CommandResult, Commands, NoParams, Outline
-from component.handlers.dialogues import Dialogues
-from component.handlers.message import MessageHandler
+from component.features.chat.handlers import MessageHandler
+from component.features.questions.dialogues import Dialogues
 from component.messages.inbound import InboundMessage
 from component.storage import StorageError
 from tests.component.handlers.sent import Sent
@@ -36,7 +36,7 @@ class Talk:
         outline = Outline(name="note", title="Note", about="note it", params=NoParams)
         handler = MessageHandler(
             *("Assistant", Sent(self.sent), Commands([outline.done_by(note)]), lambda: 0.0),
-            Dialogues(_Questions(self), _Dialogue(self), lambda at: at.local or "assistant"),
+            (Dialogues(_Questions(self), _Dialogue(self), lambda at: at.local or "assistant"),),
         )
         self.bench = Bench(handler.routes())
 

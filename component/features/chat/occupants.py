@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 import anyio
 import structlog
 
-from component.handlers.hints import Hints
+from component.features.chat.hints import Hints
 from component.messages.inbound import ReplyAddress
 from component.messages.messenger import Messenger
 from component.messages.outbound import OutboundMessage, Text, conversation_with

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from component.handlers.message import MessageHandler
-from component.handlers.occupants import OccupantHandler
+from component.features.chat.handlers import MessageHandler
+from component.features.chat.occupants import OccupantHandler
 from component.messages.messenger import Messenger
 from component.router.table import IQRoute
 from tests.component.router.wire import AGENT, Bench, iq
