@@ -44,7 +44,7 @@ MODULES: Final[dict[str, str]] = {
     "component/audit/lines.py": "tests/component/audit",
     "component/budget/book.py": "tests/component/budget",
     "component/builtins/folder.py": "tests/component/builtins",
-    "component/commands/tasks.py": "tests/component/commands",
+    "component/features/task_commands/commands.py": "tests/component/commands",
     "component/connection/outbox.py": "tests/component/connection",
     "component/control/server.py": "tests/component/control",
     "component/execution/admission.py": "tests/component/execution tests/component/tasks",

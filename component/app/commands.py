@@ -1,4 +1,4 @@
-"""The commands that no feature contributes: about the service, its tasks, agents and memories."""
+"""The commands that no feature contributes: about the service, its agents and memories."""
 
 import platform
 from collections.abc import Callable, Sequence
@@ -10,7 +10,6 @@ from component.commands.admin import AdminCommands, Vitals
 from component.commands.definition import AnyCommand
 from component.commands.everybody import everybody
 from component.commands.memories import MemoryCommands
-from component.commands.tasks import TaskCommands
 from component.kernel.kernel import Kernel
 from component.kernel.options import SOFTWARE, agent_entries
 from component.memory.store import missing_sentence
@@ -29,7 +28,6 @@ def commands_of_service(
         *everybody(
             catalog.settings.agent.name, kernel.commands.of, catalog.view, environment.stopped
         ),
-        *TaskCommands(tasks.task_admin, tasks.service, tasks.limits.kept).commands(),
         *AdminCommands(
             lambda: _vitals(kernel, started, warnings()),
             tasks.task_admin,

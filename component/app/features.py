@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from component.features.feature import Feature
 
 FEATURES: Final = (
-    "audit_log",
+    "task_commands",
     "memory_nodes",
     "schedules",
     "tasks_iq",
     "watches",
     "webhooks",
+    "audit_log",
     "adhoc",
     "questions",
     "chat",

@@ -236,7 +236,6 @@ async def _commands(
     from component.commands.definition import Commands  # noqa: PLC0415
     from component.commands.notifications import NotificationCommands  # noqa: PLC0415
     from component.commands.recording import recorded  # noqa: PLC0415
-    from component.commands.tasks import TaskCommands  # noqa: PLC0415
     from component.kernel.options import (  # noqa: PLC0415
         agent_entries,
         budget_limits,
@@ -253,7 +252,6 @@ async def _commands(
     notifications = NotificationStore(storage)
     task_admin = TaskAdmin(storage, limits.retention_ms, queues=limits.queues)
     commands = (
-        *TaskCommands(task_admin).commands(),
         *AdminCommands(lambda: _vitals(settings), task_admin, Switches(storage)).commands(),
         *AgentCommands(agents).commands(),
         *SpendingCommands(

@@ -20,9 +20,9 @@ from component.commands.definition import (
 )
 from component.commands.pause_gate import PauseGate
 from component.commands.recording import recorded
-from component.commands.tasks import CANCEL, OneTask
 from component.commands.words import read_words
 from component.features.audit_log.commands import AUDIT, AuditCommands, AuditParams
+from component.features.task_commands.commands import CANCEL, OneTask
 from component.storage import Storage
 from xep.jid import JID
 from xep.stanza_error import StanzaError

@@ -1,7 +1,6 @@
 """Commands about tasks: one's own, and for admins everybody's."""
 
-from collections.abc import Sequence
-from typing import Annotated, Protocol
+from typing import Annotated
 
 import msgspec
 
@@ -21,7 +20,7 @@ from component.commands.views import (
     task_line_text,
     task_text,
 )
-from component.tasks.admin import Counts, Held, RefusedError
+from component.tasks.admin import Held, RefusedError, TaskAdmin
 from component.tasks.protocol import Tasks
 from component.tasks.queues import QueueLine
 from component.tasks.retention import Bounds
@@ -31,34 +30,6 @@ from xep.fluux_agent.task import Tasks as TaskList
 from xep.jid import JID
 from xep.result_sets import ResultSet
 from xep.stanza_error import StanzaError
-
-
-class TaskAdministration(Protocol):
-    """The tasks of all principals, for admins. Every method raises StorageError."""
-
-    async def list_all(
-        self, state: State | None, principal: str | None, limit: int
-    ) -> Sequence[Held]:
-        """Return the tasks that match the filters, the newest first."""
-
-    async def show(self, task: str) -> Held | None:
-        """Return one task; None if it does not exist."""
-
-    async def cancel(self, task: str) -> Held | None:
-        """Cancel a task, and return its state after that; None if it does not exist."""
-
-    async def retry(self, task: str, *, force: bool = False) -> Held | None:
-        """Retry a task: start a new one with the same request. Raises RefusedError."""
-
-    async def release(self, task: str) -> Held | None:
-        """Release a task that was set aside; None if it does not exist. Raises RefusedError."""
-
-    async def queues(self) -> Sequence[QueueLine]:
-        """Return the named queues: their limits, and how many of their tasks run and wait."""
-
-    async def counts(self) -> Counts:
-        """Return how many tasks there are."""
-
 
 StateParam = Annotated[
     State | None, msgspec.Meta(title="State", description="Only tasks in this state.")
@@ -155,7 +126,7 @@ class TaskCommands:
 
     def __init__(
         self,
-        task_admin: TaskAdministration,
+        task_admin: TaskAdmin,
         tasks: Tasks | None = None,
         bounds: Bounds | None = None,
     ) -> None:

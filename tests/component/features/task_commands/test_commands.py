@@ -9,15 +9,15 @@ import pytest
 
 from component.app.schema import SCHEMA
 from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult, Commands
-from component.commands.tasks import TaskCommands
 from component.commands.views import TaskLine, TaskSheet
 from component.commands.words import read_words
+from component.features.task_commands.commands import TaskCommands
 from component.storage import Storage
 from component.tasks import queries
 from component.tasks.admin import TaskAdmin
 from component.tasks.retention import Bounds
 from component.tasks.rows import change
-from tests.component.commands.stored import (
+from tests.component.features.task_commands.stored import (
     AGENT,
     ALICE,
     BOB,
