@@ -49,7 +49,7 @@ MODULES: Final[dict[str, str]] = {
     "component/control/server.py": "tests/component/control",
     "component/execution/admission.py": "tests/component/execution tests/component/tasks",
     "component/features/questions/answers.py": "tests/component/features/questions",
-    "component/handlers/events.py": "tests/component/handlers",
+    "component/task_messages/events.py": "tests/component/task_messages",
     "component/memory/merge.py": "tests/component/memory tests/component/features/memory_nodes",
     "component/messages/parsing.py": "tests/component/messages tests/component/handlers",
     "component/metrics/counters.py": "tests/component/metrics",

@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 from component.handlers.paging import check_page, page
-from component.handlers.words import THUMBS_DOWN, THUMBS_UP
+from component.messages.inbound import THUMBS_DOWN, THUMBS_UP
 from component.router.table import Host, IQRoute, Request
 from component.skills.registry import View
 from xep import caps, data_forms, disco, fluux_agent, pubsub, reactions, result_sets

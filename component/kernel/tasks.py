@@ -15,8 +15,6 @@ from component.commands.pause_gate import PauseGate
 from component.execution import Admission, SkillExecutor
 from component.execution.derived import DerivedCalls
 from component.execution.joint_confirmation import SEVERAL_CALLS
-from component.handlers.events import TaskNews
-from component.handlers.questions import Questions
 from component.kernel.contacts import ContactSubsystem
 from component.kernel.environment import Environment
 from component.kernel.files import FileSubsystem
@@ -26,6 +24,8 @@ from component.skills import Context, Skill
 from component.skills.granting import CapabilityCheck
 from component.skills.threads import Threads
 from component.storage.switches import PAUSED, Switches
+from component.task_messages.events import TaskNews
+from component.task_messages.questions import Questions
 from component.tasks.admin import TaskAdmin
 from component.tasks.approvers import Approvers
 from component.tasks.protocol import Call, Confirmation, Notice, SkillAccess

@@ -15,18 +15,18 @@ import msgspec
 import structlog
 
 from component.features.questions.disambiguation import SHORTEST, uncertain, which
-from component.handlers.questions import Questions
-from component.handlers.quotations import is_quoted, split_quotation
-from component.handlers.spoken_answers import (
+from component.messages.inbound import THUMBS_DOWN, THUMBS_UP, Account, InboundMessage, Reacted
+from component.skills.errors import printable
+from component.storage import StorageError
+from component.task_messages.questions import Questions
+from component.task_messages.quotations import is_quoted, split_quotation
+from component.task_messages.spoken_answers import (
     answer_in_order,
     answer_in_words,
     answer_yes_or_no,
     takes_words,
 )
-from component.handlers.words import THUMBS_DOWN, THUMBS_UP, SpokenYesNo, said_in
-from component.messages.inbound import Account, InboundMessage, Reacted
-from component.skills.errors import printable
-from component.storage import StorageError
+from component.task_messages.yes_no import SpokenYesNo, said_in
 from component.tasks.protocol import Naming, Question, UncertainError
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm, Decision

@@ -11,10 +11,10 @@ from typing import Protocol
 import structlog
 
 from component.features.questions.answers import in_person
-from component.handlers.words import said_in
 from component.messages.answers import Answers
 from component.messages.inbound import InboundMessage
 from component.storage import StorageError
+from component.task_messages.yes_no import said_in
 from xep.jid import JID
 
 _log = structlog.get_logger("component.message")

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
-from component.handlers.questions import Questions
-from component.handlers.spoken_answers import names_in_order, takes_words
 from component.skills.errors import printable
+from component.task_messages.questions import Questions
+from component.task_messages.spoken_answers import names_in_order, takes_words
 from component.tasks.protocol import Question
 from xep.fluux_agent.confirm import Confirm
 

@@ -34,12 +34,10 @@ from component.handlers.contact_profiles import (
     profile_nodes,
 )
 from component.handlers.disco import Discovery, Facts
-from component.handlers.events import TaskNews
 from component.handlers.presence import PresenceHandler, Subscriptions
 from component.handlers.pubsub import PubSubHandler
 from component.handlers.pubsub_nodes import NodeOverview
 from component.handlers.pubsub_pending import PendingOffers
-from component.handlers.questions import Questions
 from component.messages.messenger import Messenger
 from component.policy import Policy, Rule, When
 from component.policy.flows import Flow, Flows
@@ -55,6 +53,8 @@ from component.skills.threads import Threads
 from component.storage import Storage
 from component.storage.clock import seconds_since_boot
 from component.storage.database import Database
+from component.task_messages.events import TaskNews
+from component.task_messages.questions import Questions
 from component.tasks.admit import TaskLimits
 from component.tasks.approvers import Approvers
 from component.tasks.protocol import Call, Confirmation, SkillAccess

@@ -11,10 +11,10 @@ from component.commands.definition import Commands
 from component.features.chat.handlers import MessageHandler
 from component.features.questions.answers import ChatAnswers
 from component.features.tasks_iq.handlers import ConfirmHandler
-from component.handlers.questions import Questions
 from component.skills import skill
 from component.skills.params import prepare
 from component.storage import StorageError
+from component.task_messages.questions import Questions
 from component.tasks import questions, recent
 from component.tasks.confirmation import confirm_for
 from component.tasks.inputs import InWords, Judgement, answer, decide

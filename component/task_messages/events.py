@@ -11,12 +11,12 @@ import structlog
 from anyio.abc import TaskStatus
 from cachebox import FIFOCache
 
-from component.handlers import sentences
-from component.handlers.questions import Questions
 from component.messages.delivery import Delivery, nothing_to_send
 from component.messages.inbound import ReplyAddress
 from component.messages.messenger import Messenger, TooBigError
 from component.messages.outbound import OutboundMessage, Text, conversation_with
+from component.task_messages import sentences
+from component.task_messages.questions import Questions
 from component.tasks.protocol import Notice, Question
 from component.tasks.waiting import waiting_text
 from xep.fluux_agent.task import Input, Task

@@ -16,8 +16,6 @@ YES: Final = frozenset(("yes", "y", "yep", "yeah", "yup", "ok", "okay", "sure"))
 NO: Final = frozenset(("no", "n", "nope", "nah"))
 COURTESY: Final = frozenset(("please", "thanks", "thank you")) | _PHRASES
 """Phrases after a yes that do not change its meaning."""
-THUMBS_UP: Final = "\U0001f44d"
-THUMBS_DOWN: Final = "\U0001f44e"
 _SAID_OF_NOTHING_ELSE: Final = frozenset(("yes", "y"))
 """Words for yes that people rarely use to begin another sentence."""
 

@@ -14,11 +14,11 @@ from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.handlers import events, sentences
-from component.handlers.events import TaskNews
-from component.handlers.questions import Questions
 from component.messages.messenger import Messenger
 from component.router.table import Request
+from component.task_messages import events, sentences
+from component.task_messages.events import TaskNews
+from component.task_messages.questions import Questions
 from component.tasks.protocol import Notice, Question
 from component.tasks.request import notice_of, question_of
 from component.tasks.rows import change

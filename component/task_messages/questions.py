@@ -1,15 +1,21 @@
 """Renders questions to people as messages that any client shows (specification, "The Question").
 
-`component.handlers.value_rendering` renders values so that they can neither hide anything nor pose
-as part of the question.
+`component.task_messages.value_rendering` renders values so that they can neither hide anything nor
+pose as part of the question.
 """
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timezone
 from typing import Final, TypedDict, Unpack
 
-from component.handlers.quotations import ANSWER_LINE
-from component.handlers.spoken_answers import (
+from component.handlers.time_zones import duration, in_local_time
+from component.messages.inbound import Reference, ReplyAddress
+from component.messages.outbound import OutboundMessage, Text, conversation_with
+from component.skills.errors import printable
+from component.skills.schema_properties import properties_of
+from component.skills.skill import Skill
+from component.task_messages.quotations import ANSWER_LINE
+from component.task_messages.spoken_answers import (
     choice_name,
     has_numbers,
     may_follow,
@@ -17,18 +23,12 @@ from component.handlers.spoken_answers import (
     suggestions,
     takes_words,
 )
-from component.handlers.time_zones import duration, in_local_time
-from component.handlers.value_rendering import (
+from component.task_messages.value_rendering import (
     look_alikes,
     printable_name,
     shown_parameters,
     visible,
 )
-from component.messages.inbound import Reference, ReplyAddress
-from component.messages.outbound import OutboundMessage, Text, conversation_with
-from component.skills.errors import printable
-from component.skills.schema_properties import properties_of
-from component.skills.skill import Skill
 from component.tasks.answers import only_value, schema_of
 from component.tasks.confirmation import parameters_of
 from component.tasks.protocol import Question

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.handlers.questions import Questions
-from component.handlers.value_rendering import shown_parameters, visible
 from component.messages.outbound import OutboundMessage
 from component.messages.rendering import render
 from component.skills import skill
 from component.skills.params import prepare
+from component.task_messages.questions import Questions
+from component.task_messages.value_rendering import shown_parameters, visible
 from component.tasks.answers import input_for
 from component.tasks.confirmation import confirm_for, digest_of
 from component.tasks.protocol import Question
