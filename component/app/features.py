@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 FEATURES: Final = (
     "task_commands",
+    "conversation_commands",
+    "personas",
+    "agents_admin",
+    "memory_commands",
     "memory_nodes",
     "schedules",
     "tasks_iq",
@@ -33,8 +37,10 @@ FEATURES: Final = (
 def settings_model() -> type[Settings]:
     """Return the class of the settings, with the sections of all features."""
     modules = [_module(name, "settings") for name in FEATURES if _has_settings(name)]
-    sections: Iterator[Top[Any]] = (section for module in modules for section in module.SECTIONS)
-    return with_sections(sections, [module.check for module in modules])
+    sections: Iterator[Top[Any]] = (
+        section for module in modules for section in getattr(module, "SECTIONS", ())
+    )
+    return with_sections(sections, [module.check for module in modules if hasattr(module, "check")])
 
 
 def make_features(settings: Settings) -> "Sequence[Feature]":

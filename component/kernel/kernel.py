@@ -108,12 +108,15 @@ class Kernel:
             environment.home,
             environment.memories,
             agent_ports(
-                *(environment, self.stream, self.contacts, self.tasks, self._forget_person),
+                environment,
+                self.stream,
+                self.contacts,
+                self.tasks,
                 self.notifications.zones.of,
             ),
         )
 
-    async def _forget_person(self, agent: str, person: JID) -> None:
+    async def forget_person(self, agent: str, person: JID) -> None:
         """Delete the rows of a person. Raises StorageError."""
         address = self.stream.addresses.address_of(agent)
         who = Forgotten(agent=agent, address=address, person=person)

@@ -6,10 +6,14 @@ from typing import Any
 import pytest
 
 from component.agent.conversations import Activity
-from component.commands.conversation import About, AgentStatus, ConversationCommands
 from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult, Commands
-from component.commands.memories import MemoryCommands
 from component.commands.words import read_words
+from component.features.conversation_commands.commands import (
+    About,
+    AgentStatus,
+    ConversationCommands,
+)
+from component.features.memory_commands.commands import MemoryCommands
 from component.memory.index_search import Search
 from component.memory.knowledge import KnowledgeError
 from component.memory.lines import SessionKey

@@ -6,12 +6,13 @@ from typing import Annotated, Final, Protocol
 import msgspec
 
 from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
+from component.commands.people import OfPerson, PersonParams, person_of
 from component.memory.index_search import Search
 from component.memory.knowledge import KnowledgeError, Memo, Remembered
 from component.memory.sharing import PRIVATE
 from component.memory.store import MissingDecision
 from component.policy.taint import Taint
-from xep.jid import JID, JIDError
+from xep.jid import JID
 
 _SHOWN: Final = 20
 _LONGEST_SHOWN: Final = 300
@@ -115,22 +116,7 @@ class MemoryParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = ""
 
 
-class _OfPerson(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    person: Annotated[
-        str,
-        msgspec.Meta(title="Person", description="Address of the person, juliet@example.com."),
-    ] = msgspec.field(name="for")
-    agent: Annotated[
-        str,
-        msgspec.Meta(title="Agent", description="Name of the agent. Default: the default agent."),
-    ] = ""
-
-
-class PersonParams(_OfPerson, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The person and the agent whose memories are meant."""
-
-
-class MissingParams(_OfPerson, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class MissingParams(OfPerson, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The person, the agent, and what is done with the missing memories."""
 
     decision: Annotated[
@@ -143,7 +129,7 @@ class MissingParams(_OfPerson, frozen=True, forbid_unknown_fields=True, kw_only=
     ]
 
 
-class ImportParams(_OfPerson, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ImportParams(OfPerson, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The person, the agent, and the memories to store."""
 
     memories: Annotated[
@@ -330,20 +316,12 @@ class MemoryCommands:
         lines = [f"Imported {stored} of {len(export.memories)} memories.", *refused]
         return CommandResult("\n".join(lines), Imported(stored=stored, refused=tuple(refused)))
 
-    def _named(self, params: _OfPerson) -> tuple[str, JID]:
+    def _named(self, params: OfPerson) -> tuple[str, JID]:
         agent = params.agent.strip() or self._agents[0]
         if agent not in self._agents:
             names = ", ".join(self._agents)
             raise CommandError(f"There is no agent called {agent!r}; there are: {names}.", "agent")
         return agent, person_of(params.person)
-
-
-def person_of(address: str) -> JID:
-    """Return the bare address of a person. Raises CommandError."""
-    try:
-        return JID.parse(address.strip()).bare
-    except JIDError as error:
-        raise CommandError(f"{address!r} is not an address: {error}", "for") from None
 
 
 def _changed(former: Remembered, text: str) -> Memo:

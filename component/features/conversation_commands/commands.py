@@ -16,7 +16,7 @@ from component.commands.definition import (
     NoParams,
     Outline,
 )
-from component.commands.memories import PersonParams, person_of
+from component.commands.people import PersonParams, person_of, whose
 from component.memory.lines import SessionKey
 from component.memory.packages import Persona
 from component.memory.upkeep import Forgotten, Status
@@ -214,13 +214,6 @@ class ConversationCommands:
 
     def _whose(self, asking: Asking) -> tuple[str, JID]:
         return whose(asking, self._default_agent)
-
-
-def whose(asking: Asking, default_agent: str) -> tuple[str, JID]:
-    """Return the agent and the person of a command. Raises CommandError for the operator."""
-    if asking.principal is None:
-        raise CommandError("This works only over XMPP.")
-    return asking.agent or default_agent, asking.principal
 
 
 class DescribeAgent(Protocol):

@@ -8,8 +8,8 @@ import pytest
 
 from component.agent.registry import AgentError, AgentState
 from component.budget.book import BudgetUsage
-from component.commands.agents import AgentCommands, SpendingCommands
 from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult, Commands
+from component.features.agents_admin.commands import AgentCommands, SpendingCommands
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio
