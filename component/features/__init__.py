@@ -2,7 +2,8 @@
 
 A folder has, besides its logic, at most these files:
 
-- `settings.py`: its sections of `agent.toml`, as `SECTIONS`, and `check` for what they demand
+- `settings.py`: its sections of `agent.toml`, as `SECTIONS`, `check` for what they demand,
+  and `is_used`; each of them only where it is needed
 - `rows.py`: its tables and all statements on them
 - `handlers.py`, `node.py`: what it serves
 - `commands.py`, `skills.py`
