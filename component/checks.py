@@ -12,7 +12,6 @@ from component.app.skills import load_skills
 from component.audit.opening import check_writable
 from component.checks_of_agents import check_agents, check_watching
 from component.checks_of_builtins import check_builtins
-from component.checks_of_mcp import check_mcp
 from component.checks_of_sandbox import check_sandbox
 from component.checks_of_workers import check_workers
 from component.connection.connection import Connection
@@ -90,8 +89,9 @@ async def _check_offers(settings: Settings) -> AsyncIterator[Check]:
         yield waiting
     async for check in _models(settings):
         yield check
-    async for check in check_mcp(settings):
-        yield check
+    for feature in make_features(settings):
+        async for check in feature.availability():
+            yield check
     async for check in check_workers(settings):
         yield check
     yield await check_sandbox()

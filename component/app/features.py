@@ -12,7 +12,7 @@ from component.settings.sections import Top
 if TYPE_CHECKING:
     from component.features.feature import Feature
 
-FEATURES: Final = ("memory_nodes", "schedules", "watches", "webhooks")
+FEATURES: Final = ("mcp", "memory_nodes", "schedules", "watches", "webhooks")
 """The names of the folders, in the order in which the features are opened."""
 
 
@@ -21,7 +21,11 @@ def settings_model() -> type[Settings]:
     """Return the class of the settings, with the sections of all features."""
     modules = [_module(name, "settings") for name in FEATURES]
     sections: Iterator[Top[Any]] = (section for module in modules for section in module.SECTIONS)
-    return with_sections(sections, [module.check for module in modules])
+    checks, described = (
+        [getattr(module, name) for module in modules if hasattr(module, name)]
+        for name in ("check", "described_sources")
+    )
+    return with_sections(sections, checks, described)
 
 
 def make_features(settings: Settings) -> "Sequence[Feature]":

@@ -15,11 +15,7 @@ def outside_sources(environment: Environment, subsystems: Subsystems) -> Sequenc
     """Return the sources whose skills others describe or run. Each is imported only where it is
     used.
     """
-    found: list[SkillSource] = []
-    if environment.settings.mcp:
-        from component.sources.mcp.source import McpSource  # noqa: PLC0415
-
-        found += [McpSource(name, entry) for name, entry in environment.settings.mcp.items()]
+    found = [source for opened in subsystems.opened for source in opened.remote_sources]
     remote = {name: one for name, one in environment.settings.openapi.items() if one.url}
     found += _openapi(remote)
     if environment.settings.workers:

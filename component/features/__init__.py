@@ -2,7 +2,8 @@
 
 A folder has, besides its logic, at most these files:
 
-- `settings.py`: its sections of `agent.toml`, as `SECTIONS`, and `check` for what they demand
+- `settings.py`: its sections of `agent.toml`, as `SECTIONS`; optionally `check` for what they
+  demand, `is_used`, and `described_sources`, which yields names of `Settings.described_sources`
 - `rows.py`: its tables and all statements on them
 - `handlers.py`, `node.py`: what it serves
 - `commands.py`, `skills.py`

@@ -1,6 +1,6 @@
 """What a feature declares, and what it contributes to a running service."""
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import msgspec
@@ -15,6 +15,7 @@ from component.kernel.stream import Handler
 from component.pubsub.computed import ComputedNode
 from component.settings import Settings
 from component.skills import Registry, Skill
+from component.skills.sources import SkillSource
 from component.storage import Storage
 from component.storage.forgetting import Forget
 from xep.jid import JID
@@ -50,6 +51,9 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
         commands: for people and operators.
         loops: run as long as the service does; they are started in this order, and a service whose
             loop raises before it has started does not connect.
+        sources: add, change and remove skills; they need only the settings and this machine.
+        remote_sources: the same for skills of other programs; the connection does not wait for
+            them.
         forget: deletes the rows of a person.
         connected: called at each new session.
         disconnected: called when a session is over.
@@ -67,6 +71,8 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     nodes: Sequence[ComputedNode] = ()
     commands: Sequence[AnyCommand] = ()
     loops: Sequence[Loop] = ()
+    sources: Sequence[SkillSource] = ()
+    remote_sources: Sequence[SkillSource] = ()
     forget: Forget | None = None
     connected: Callable[[], None] = _nothing
     disconnected: Callable[[], None] = _nothing
@@ -114,6 +120,12 @@ class Feature:
         """Return the checks of `xmpp-agent doctor`. No service runs."""
         await checkpoint()
         return ()
+
+    async def availability(self) -> AsyncIterator[Check]:
+        """Yield the checks of `xmpp-agent doctor` that are done even while a service runs."""
+        none: Sequence[Check] = ()
+        for check in none:
+            yield check
 
     def offline_commands(self, storage: Storage) -> Sequence[AnyCommand]:
         """Return the commands that work on the database while no service runs."""

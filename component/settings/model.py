@@ -34,7 +34,6 @@ from component.settings.kinds import Domains, Later, refusal
 from component.settings.limits import RequestLimits, Tasks
 from component.settings.llm import LLM
 from component.settings.log import Log
-from component.settings.mcp import McpServer, server_name
 from component.settings.memory import Memory, Session
 from component.settings.notifications import Notifications
 from component.settings.personas import Personas
@@ -78,6 +77,9 @@ class Settings(BaseModel):
     checks: ClassVar[Sequence[Callable[[Any], None]]] = ()
     """Check the sections of features beside the others; each raises a refusal."""
 
+    described: ClassVar[Sequence[Callable[[Any], Iterable[str]]]] = ()
+    """Return the names of `described_sources` that features have."""
+
     backend: Literal["trio", "asyncio"] = Field(
         default="trio", description="Event loop that the service runs on."
     )
@@ -103,7 +105,6 @@ class Settings(BaseModel):
     metrics: Metrics = Metrics()
     traces: Traces = Traces()
     notifications: Notifications = Notifications()
-    mcp: dict[str, McpServer] = {}
     url_fetch: UrlFetch | None = None
     web_search: WebSearch | None = None
     http_webhook: dict[str, HttpWebhook] = {}
@@ -124,13 +125,6 @@ class Settings(BaseModel):
         names = [entry.name for entry in value]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise refusal(f"has two agents called {twice!r}: give each a different name")
-        return value
-
-    @field_validator("mcp")
-    @classmethod
-    def _names_of_servers(cls, value: dict[str, McpServer]) -> dict[str, McpServer]:
-        for name in value:
-            server_name(name)
         return value
 
     @field_validator("rest", "openapi", "http_webhook")
@@ -224,7 +218,7 @@ class Settings(BaseModel):
         """
         trusted = (None, "person")
         return (
-            *(f"mcp.{name}" for name, one in self.mcp.items() if one.taint not in trusted),
+            *(name for described in type(self).described for name in described(self)),
             *(
                 f"openapi.{name}"
                 for name, one in self.openapi.items()
@@ -261,13 +255,17 @@ LATER: tuple[str, ...] = tuple(
 
 
 def with_sections(
-    sections: Iterable[Top[Any]], checks: Iterable[Callable[[Settings], None]]
+    sections: Iterable[Top[Any]],
+    checks: Iterable[Callable[[Settings], None]],
+    described: Iterable[Callable[[Settings], Iterable[str]]] = (),
 ) -> type[Settings]:
     """Return the class of settings that have the sections of features, too.
 
-    Each of `checks` looks at the whole settings and raises a refusal.
+    Each of `checks` looks at the whole settings and raises a refusal; each of `described` returns
+    names of `Settings.described_sources`.
     """
     fields: dict[str, Any] = {each.name: (each.annotation, each.default) for each in sections}
     model = create_model("Settings", __base__=Settings, __doc__=Settings.__doc__, **fields)
     model.checks = tuple(checks)
+    model.described = tuple(described)
     return model

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 import anyio
 
-from component.sources.mcp.connection import Connection, ToolDescription
-from component.sources.mcp.errors import ServerFailed
-from component.sources.mcp.serving import Ready
-from component.sources.mcp.tools import skills_of
+from component.features.mcp.connection import Connection, ToolDescription
+from component.features.mcp.errors import ServerFailed
+from component.features.mcp.serving import Ready
+from component.features.mcp.tools import skills_of
 
 if TYPE_CHECKING:
-    from component.settings.mcp import McpServer
+    from component.features.mcp.settings import McpServer
     from component.skills.skill import Invoke
     from component.skills.spec import Annotations
 

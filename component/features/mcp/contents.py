@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
+from component.features.mcp.errors import plain
 from component.skills.errors import printable
 from component.skills.outputs import JSON, File, Link, Output, Part, SkillResult
-from component.sources.mcp.errors import plain
 from xep.binding.json_bounds import decoded_json
 
 _MOST_BLOCKS: Final = 100

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
+from component.features.mcp.errors import reason_of
+from component.features.mcp.texts import clean, clean_schema, line
 from component.policy.globs import pattern
 from component.skills.errors import DeclarationError
 from component.skills.model_answers import CAPABILITY as LLM
@@ -20,15 +22,13 @@ from component.skills.schema_inputs import schema_inputs
 from component.skills.skill import Skill
 from component.skills.spec import Annotations
 from component.skills.validation import SchemaValidator
-from component.sources.mcp.errors import reason_of
-from component.sources.mcp.texts import clean, clean_schema, line
 
 if TYPE_CHECKING:
-    from component.settings.mcp import McpServer
+    from component.features.mcp.connection import ToolDescription
+    from component.features.mcp.settings import McpServer
     from component.skills.skill import Invoke
-    from component.sources.mcp.connection import ToolDescription
 
-_log = structlog.get_logger("component.sources.mcp")
+_log = structlog.get_logger("component.features.mcp")
 
 _LONGEST_TITLE: Final = 100
 _LONGEST_DESCRIPTION: Final = 4000

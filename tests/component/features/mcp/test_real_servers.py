@@ -14,11 +14,11 @@ from typing import Any
 import anyio
 import pytest
 
-from component.settings.mcp import McpServer
+from component.features.mcp.settings import McpServer
 from component.skills import SkillUnavailable
 from component.skills.outputs import File, Output
 from component.skills.spec import Annotations
-from tests.component.sources.mcp.serving import BOB, Answering, context_of, serving
+from tests.component.features.mcp.serving import BOB, Answering, context_of, serving
 from tests.servers.mcp_servers import node_server, python_server
 
 pytestmark = pytest.mark.anyio

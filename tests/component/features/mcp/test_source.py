@@ -14,16 +14,14 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from component.settings.mcp import McpServer
+from component.features.mcp import pool
+from component.features.mcp.settings import McpServer
+from component.features.mcp.source import McpSource
 from component.skills import Denied, SkillUnavailable, UsageError
 from component.skills.outputs import JSON, File, Output
 from component.skills.spec import Annotations
-from component.sources.mcp import pool
-from component.sources.mcp.source import McpSource
 from component.storage import Storage
-from tests.component.sources.descriptions.world import ADMIN
-from tests.component.sources.descriptions.world import serving as pinned
-from tests.component.sources.mcp.serving import (
+from tests.component.features.mcp.serving import (
     BOB,
     Answering,
     Served,
@@ -31,6 +29,8 @@ from tests.component.sources.mcp.serving import (
     scripted,
     serving,
 )
+from tests.component.sources.descriptions.world import ADMIN
+from tests.component.sources.descriptions.world import serving as pinned
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.settings.mcp import McpServer
+from component.features.mcp import serving as serving_module
+from component.features.mcp.sessions import SESSION_LOST, Sent, is_loss, loss_in, sent_in
+from component.features.mcp.settings import McpServer
 from component.skills import SkillUnavailable
-from component.sources.mcp import serving as serving_module
-from component.sources.mcp.sessions import SESSION_LOST, Sent, is_loss, loss_in, sent_in
-from tests.component.sources.mcp.serving import scripted, serving
-from tests.component.sources.mcp.web import Quiet, respond, web_server
+from tests.component.features.mcp.serving import scripted, serving
+from tests.component.features.mcp.web import Quiet, respond, web_server
 
 pytestmark = [
     # The HTTP client of the SDK leaves generators unfinished on trio when it is cancelled.

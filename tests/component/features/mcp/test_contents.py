@@ -13,10 +13,10 @@ from mcp_types import CallToolResult
 from mcp_types.methods import validate_server_result
 from pydantic import ValidationError
 
+from component.features.mcp.contents import part_of, readable, result_of
+from component.features.mcp.errors import plain, reason_of
 from component.skills import Output
 from component.skills.outputs import JSON, File, Link
-from component.sources.mcp.contents import part_of, readable, result_of
-from component.sources.mcp.errors import plain, reason_of
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(),

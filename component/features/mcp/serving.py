@@ -9,21 +9,21 @@ import anyio
 import structlog
 from anyio.abc import TaskStatus
 
-from component.sources.mcp.connection import Connection, ToolDescription
-from component.sources.mcp.errors import ServerFailed
-from component.sources.mcp.pool import Backoff, Pool
-from component.sources.mcp.running import Runner
-from component.sources.mcp.tools import skills_of
+from component.features.mcp.connection import Connection, ToolDescription
+from component.features.mcp.errors import ServerFailed
+from component.features.mcp.pool import Backoff, Pool
+from component.features.mcp.running import Runner
+from component.features.mcp.tools import skills_of
 
 if TYPE_CHECKING:
-    from component.settings.mcp import McpServer
+    from component.features.mcp.settings import McpServer
     from component.skills.context import Context
     from component.skills.outputs import SkillResult
     from component.skills.skill import Skill
     from component.skills.sources import Offer
     from component.skills.spec import Annotations
 
-_log = structlog.get_logger("component.sources.mcp")
+_log = structlog.get_logger("component.features.mcp")
 
 _FIRST_S: Final = 0.1
 _LONGEST_S: Final = 300.0

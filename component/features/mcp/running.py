@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 import structlog
 
+from component.features.mcp.calls import Move, ToolCall
+from component.features.mcp.contents import result_of
+from component.features.mcp.elicitation import answer_of, question_of, schema_of
+from component.features.mcp.sampling import ANSWER, prompt_of, reply_of, tokens_of
+from component.features.mcp.tools import misfit
 from component.skills.errors import Denied, SkillError, SkillUnavailable, UsageError
-from component.sources.mcp.calls import Move, ToolCall
-from component.sources.mcp.contents import result_of
-from component.sources.mcp.elicitation import answer_of, question_of, schema_of
-from component.sources.mcp.sampling import ANSWER, prompt_of, reply_of, tokens_of
-from component.sources.mcp.tools import misfit
 
 if TYPE_CHECKING:
-    from component.settings.mcp import McpServer
+    from component.features.mcp.connection import ToolDescription
+    from component.features.mcp.pool import Pool
+    from component.features.mcp.settings import McpServer
     from component.skills.context import Context
     from component.skills.outputs import SkillResult
     from component.skills.spec import Annotations
-    from component.sources.mcp.connection import ToolDescription
-    from component.sources.mcp.pool import Pool
 
-_log = structlog.get_logger("component.sources.mcp")
+_log = structlog.get_logger("component.features.mcp")
 
 _ASK_S: Final = 900.0
 """Seconds for which a question of a server is open; the server waits as long."""

@@ -25,12 +25,12 @@ from mcp_types import (
     RequestId,
 )
 
-from component.sources.mcp.contents import readable
-from component.sources.mcp.errors import ServerFailed, reason_of
-from component.sources.mcp.listing import cleaned
-from component.sources.mcp.texts import line
+from component.features.mcp.contents import readable
+from component.features.mcp.errors import ServerFailed, reason_of
+from component.features.mcp.listing import cleaned
+from component.features.mcp.texts import line
 
-_log = structlog.get_logger("component.sources.mcp")
+_log = structlog.get_logger("component.features.mcp")
 
 MOST_DEPTH: Final = 200
 """The depth of JSON that the decoder of the protocol accepts."""

@@ -16,22 +16,22 @@ from mcp.client.context import ClientRequestContext
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
+from component.features.mcp.authorization import client_credentials
+from component.features.mcp.calls import ToolCall
+from component.features.mcp.errors import ServerFailed, reason_of
+from component.features.mcp.guard import CLOSED, Guard, Streams
+from component.features.mcp.http import Endpoint, Told, http_streams
+from component.features.mcp.sessions import ENDED, is_loss
+from component.features.mcp.stdio import Program, stdio_streams
+from component.features.mcp.texts import line
 from component.sandbox.profile import Limits, Profile
-from component.sources.mcp.authorization import client_credentials
-from component.sources.mcp.calls import ToolCall
-from component.sources.mcp.errors import ServerFailed, reason_of
-from component.sources.mcp.guard import CLOSED, Guard, Streams
-from component.sources.mcp.http import Endpoint, Told, http_streams
-from component.sources.mcp.sessions import ENDED, is_loss
-from component.sources.mcp.stdio import Program, stdio_streams
-from component.sources.mcp.texts import line
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from component.settings.mcp import McpServer
+    from component.features.mcp.settings import McpServer
 
-_log = structlog.get_logger("component.sources.mcp")
+_log = structlog.get_logger("component.features.mcp")
 
 _MOST_TOOLS: Final = 500
 _MOST_PAGES: Final = 50

@@ -1,29 +1,22 @@
 """The sections about MCP servers, whose tools are skills."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Final, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from component.settings.effects import Effects, SourceTaint
 from component.settings.headers import Headers
 from component.settings.kinds import Count, Seconds, Section, http_address, refusal
+from component.settings.model import Settings
+from component.settings.sections import Top, named_tables
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 _PREFIX: Final = re.compile(r"([A-Za-z][A-Za-z0-9_-]{0,31})?")
 _OF_PROGRAMS: Final = ("env", "readable", "writable", "network", "processes")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
-def server_name(value: str) -> str:
-    """Return the name of a server. Raises a refusal."""
-    if not _NAME.fullmatch(value):
-        raise refusal(
-            f"has {value!r}, which is not a name: begin with a letter, go on with letters, digits,"
-            " _ and -, at most 32 characters"
-        )
-    return value
 
 
 def _url(value: str) -> str:
@@ -198,3 +191,29 @@ class McpServer(Section):
                 other = "url" if self.command else "command"
                 raise refusal(f"has {name}, which has no effect without {other}: remove it")
         return self
+
+
+def _named(value: dict[str, McpServer]) -> dict[str, McpServer]:
+    for name in value:
+        if not _NAME.fullmatch(name):
+            raise refusal(
+                f"has {name!r}, which is not a name: begin with a letter, go on with letters,"
+                " digits, _ and -, at most 32 characters"
+            )
+    return value
+
+
+SERVERS: Final = named_tables("mcp", McpServer, _named)
+SECTIONS: Final[tuple[Top[Any], ...]] = (SERVERS,)
+
+
+def is_used(settings: Settings) -> bool:
+    """Return whether there is a server."""
+    return bool(settings[SERVERS])
+
+
+def described_sources(settings: Settings) -> Iterable[str]:
+    """Yield the names of the servers whose descriptions of tools wait for an admin."""
+    for name, entry in settings[SERVERS].items():
+        if entry.taint != "person":
+            yield f"mcp.{name}"

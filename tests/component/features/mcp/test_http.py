@@ -16,12 +16,12 @@ import pytest
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
-from component.settings.mcp import McpOAuth, McpServer
+from component.features.mcp.settings import McpOAuth, McpServer
+from component.features.mcp.source import McpSource
 from component.skills import Registry, SkillUnavailable
 from component.skills.sources import SkillSources
-from component.sources.mcp.source import McpSource
-from tests.component.sources.mcp.serving import serving
-from tests.component.sources.mcp.web import Quiet, respond, web_server
+from tests.component.features.mcp.serving import serving
+from tests.component.features.mcp.web import Quiet, respond, web_server
 from tests.waiting import eventually
 from xep.binding.json_bounds import MOST_VALUES_OUTSIDE
 

@@ -14,7 +14,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 if TYPE_CHECKING:
     import httpx2
 
-    from component.settings.mcp import McpOAuth
+    from component.features.mcp.settings import McpOAuth
 
 
 def client_credentials(url: str, entry: McpOAuth) -> httpx2.Auth:

@@ -18,10 +18,9 @@ import msgspec
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND
 
-from component.models.catalog import is_loopback
-from component.sources.mcp.errors import ServerFailed, reason_of
-from component.sources.mcp.guard import MOST_DEPTH
-from component.sources.mcp.sessions import (
+from component.features.mcp.errors import ServerFailed, reason_of
+from component.features.mcp.guard import MOST_DEPTH
+from component.features.mcp.sessions import (
     ENDED,
     SESSION_LOST,
     Sent,
@@ -30,10 +29,11 @@ from component.sources.mcp.sessions import (
     loss_in,
     sent_in,
 )
+from component.models.catalog import is_loopback
 from xep.binding.json_bounds import MOST_VALUES_OUTSIDE, checked_json, may_have_values
 
 if TYPE_CHECKING:
-    from component.sources.mcp.guard import Streams
+    from component.features.mcp.guard import Streams
 
 _CONNECT_S: Final = 15.0
 _DELETE_S: Final = 5.0

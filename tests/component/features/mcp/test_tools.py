@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.settings.mcp import McpServer, ToolAnnotations
+from component.features.mcp.connection import ToolDescription
+from component.features.mcp.elicitation import schema_of
+from component.features.mcp.listing import cleaned
+from component.features.mcp.settings import McpServer, ToolAnnotations
+from component.features.mcp.texts import clean, clean_schema
+from component.features.mcp.tools import annotations_of, distinct_names, skill_name, skills_of
 from component.skills.forms import InvalidForm, form_of, values_of
 from component.skills.skill import Invoke
 from component.skills.spec import Annotations
-from component.sources.mcp.connection import ToolDescription
-from component.sources.mcp.elicitation import schema_of
-from component.sources.mcp.listing import cleaned
-from component.sources.mcp.texts import clean, clean_schema
-from component.sources.mcp.tools import annotations_of, distinct_names, skill_name, skills_of
 from xep.data_forms import Field, Form
 
 READS = Annotations(read_only=True, destructive=False)

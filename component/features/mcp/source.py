@@ -12,7 +12,7 @@ from component.skills.errors import SkillLoadError
 if TYPE_CHECKING:
     from anyio.abc import TaskStatus
 
-    from component.settings.mcp import McpServer
+    from component.features.mcp.settings import McpServer
     from component.skills.sources import Offer
 
 
@@ -38,7 +38,7 @@ class McpSource:
         try:
             # It takes a second, in which the event loop has other work.
             serving = await to_thread.run_sync(
-                importlib.import_module, "component.sources.mcp.serving"
+                importlib.import_module, "component.features.mcp.serving"
             )
         except ImportError as error:
             raise SkillLoadError(

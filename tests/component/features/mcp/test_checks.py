@@ -3,9 +3,9 @@
 import pytest
 
 from component.app.settings import make_settings
-from component.checks_of_mcp import check_mcp
+from component.features.mcp.feature import McpFeature
 from component.settings import Server
-from tests.component.sources.mcp.serving import scripted
+from tests.component.features.mcp.serving import scripted
 
 pytestmark = pytest.mark.anyio
 
@@ -20,7 +20,8 @@ async def test_each_server_is_named() -> None:
             "mute": scripted("mute", start_timeout_s=0.2),
         },
     )
-    found = {check.name: (check.verdict, check.text) async for check in check_mcp(settings)}
+    checks = McpFeature(settings).availability()
+    found = {check.name: (check.verdict, check.text) async for check in checks}
     assert found == {
         "mcp good": ("ok", "scripted 1, MCP 2025-11-25 has 19 tools, of which 2 are offered"),
         "mcp none": ("warning", "scripted 1, MCP 2025-11-25 has 19 tools, of which 0 are offered"),

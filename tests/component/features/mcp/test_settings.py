@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from component.app.settings import load
+from component.features.mcp.settings import SERVERS
 from component.settings import Settings, SettingsError
 
 BASE = """
@@ -30,7 +31,7 @@ def read(tmp_path: Path, text: str, **environ: str) -> Settings:
 
 def test_an_mcp_server_needs_only_its_command(tmp_path: Path) -> None:
     settings = read(tmp_path, '[mcp.time]\ncommand = ["mcp-server-time"]\n')
-    entry = settings.mcp["time"]
+    entry = settings[SERVERS]["time"]
     assert entry.command == ("mcp-server-time",)
     assert not entry.trusted_annotations
     assert not entry.sampling
@@ -48,8 +49,10 @@ url = "https://b.example/mcp"
 headers = { Authorization = "Bearer ${TOKEN}" }
 """
     settings = read(tmp_path, text, TOKEN="very secret")
-    assert settings.mcp["a"].env["TOKEN"].get_secret_value() == "very secret"
-    assert settings.mcp["b"].headers["Authorization"].get_secret_value() == "Bearer very secret"
+    assert settings[SERVERS]["a"].env["TOKEN"].get_secret_value() == "very secret"
+    assert (
+        settings[SERVERS]["b"].headers["Authorization"].get_secret_value() == "Bearer very secret"
+    )
     assert "very secret" not in repr(settings)
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import anyio
 import pytest
 
-from component.settings.mcp import McpServer
+from component.features.mcp.settings import McpServer
+from component.features.mcp.source import McpSource
 from component.skills import (
     Context,
     Denied,
@@ -26,7 +27,6 @@ from component.skills import (
 )
 from component.skills.model_answers import ModelQuestion
 from component.skills.sources import SkillSources
-from component.sources.mcp.source import McpSource
 
 SCRIPTED = Path(__file__).with_name("scripted.py")
 ANN = "ann@a.example"

@@ -12,17 +12,17 @@ import anyio
 import structlog
 from anyio.abc import TaskStatus
 
+from component.features.mcp.connection import Connection
+from component.features.mcp.errors import ServerFailed
+from component.features.mcp.guard import CLOSED
 from component.skills.errors import SkillUnavailable
-from component.sources.mcp.connection import Connection
-from component.sources.mcp.errors import ServerFailed
-from component.sources.mcp.guard import CLOSED
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
-    from component.settings.mcp import McpServer
+    from component.features.mcp.settings import McpServer
 
-_log = structlog.get_logger("component.sources.mcp")
+_log = structlog.get_logger("component.features.mcp")
 
 _STABLE_S: Final = 60.0
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from component.features.mcp.texts import clean, line
 from component.skills.errors import DeclarationError
 from component.skills.validation import SchemaValidator
-from component.sources.mcp.texts import clean, line
 from xep.binding.escaping import without_forbidden
 from xep.data_forms import FORM_TYPE
 

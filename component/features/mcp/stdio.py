@@ -24,19 +24,19 @@ from anyio.abc import Process
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
+from component.features.mcp.errors import ServerFailed
+from component.features.mcp.guard import MOST_DEPTH
+from component.features.mcp.texts import line
 from component.sandbox.launch import confined_command
 from component.sandbox.profile import ConfinementError, Profile
-from component.sources.mcp.errors import ServerFailed
-from component.sources.mcp.guard import MOST_DEPTH
-from component.sources.mcp.texts import line
 from xep.binding.json_bounds import MOST_VALUES_OUTSIDE, TooManyValuesError, checked_json
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-    from component.sources.mcp.guard import Streams
+    from component.features.mcp.guard import Streams
 
-_log = structlog.get_logger("component.sources.mcp")
+_log = structlog.get_logger("component.features.mcp")
 
 _GRACE_S: Final = 2.0
 """Seconds for a server to end after its input is closed, and again after SIGTERM."""

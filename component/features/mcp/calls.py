@@ -19,9 +19,9 @@ from mcp.client.context import ClientRequestContext
 from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 
-from component.sources.mcp.errors import plain, reason_of
-from component.sources.mcp.sessions import ENDED, is_loss
-from component.sources.mcp.texts import line
+from component.features.mcp.errors import plain, reason_of
+from component.features.mcp.sessions import ENDED, is_loss
+from component.features.mcp.texts import line
 
 if TYPE_CHECKING:
     from mcp.client.client import Client

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from component.sources.mcp.texts import clean
+from component.features.mcp.texts import clean
 
 _LONGEST: Final = 20_000
 _MOST_TOKENS: Final = 2048
