@@ -3,11 +3,10 @@
 Those outside (other processes and machines) may be late, so the start does not wait for them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from component.app.subsystems import Subsystems
 from component.kernel.environment import Environment
-from component.settings.rest import OpenApi
 from component.skills.sources import SkillSource
 
 
@@ -16,8 +15,6 @@ def outside_sources(environment: Environment, subsystems: Subsystems) -> Sequenc
     used.
     """
     found = [source for opened in subsystems.opened for source in opened.remote_sources]
-    remote = {name: one for name, one in environment.settings.openapi.items() if one.url}
-    found += _openapi(remote)
     if environment.settings.workers:
         from component.sources.workers.source import WorkersSource  # noqa: PLC0415
 
@@ -27,13 +24,8 @@ def outside_sources(environment: Environment, subsystems: Subsystems) -> Sequenc
 
 def own_sources(environment: Environment, subsystems: Subsystems) -> Sequence[SkillSource]:
     """Return the sources that need nothing but the settings and this machine's files."""
-    found: list[SkillSource] = []
-    if environment.settings.rest:
-        from component.sources.rest.source import RestSource  # noqa: PLC0415
-
-        found.append(RestSource(environment.settings.rest))
-    local = {name: one for name, one in environment.settings.openapi.items() if not one.url}
-    found += _pinned(_openapi(local), subsystems)
+    found = [source for opened in subsystems.opened for source in opened.sources]
+    found = [*_pinned(found, subsystems)]
     if environment.settings.xmpp_send is not None:
         from component.builtins.xmpp_send import XmppSendSource  # noqa: PLC0415
 
@@ -56,14 +48,6 @@ def own_sources(environment: Environment, subsystems: Subsystems) -> Sequence[Sk
             )
         )
     return (*found, *subsystems.installed.sources())
-
-
-def _openapi(entries: Mapping[str, OpenApi]) -> Sequence[SkillSource]:
-    if not entries:
-        return ()
-    from component.sources.openapi.source import OpenApiSource  # noqa: PLC0415
-
-    return [OpenApiSource(*each) for each in entries.items()]
 
 
 def _pinned(found: Sequence[SkillSource], subsystems: Subsystems) -> Sequence[SkillSource]:

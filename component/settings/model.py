@@ -39,7 +39,7 @@ from component.settings.notifications import Notifications
 from component.settings.personas import Personas
 from component.settings.policy import Agent, Policy
 from component.settings.pubsub import PubSub
-from component.settings.rest import OpenApi, RestSkill, skill_names
+from component.settings.rest import skill_names
 from component.settings.sections import Top
 from component.settings.server import Server
 from component.settings.skills import Conformance, Skills
@@ -112,8 +112,6 @@ class Settings(BaseModel):
     xmpp_send: XmppSend | None = None
     email_send: EmailSend | None = None
     github: GitHub | None = None
-    rest: dict[str, RestSkill] = {}
-    openapi: dict[str, OpenApi] = {}
     workers: tuple[WorkersEntry, ...] = ()
     worker: Worker | None = None
 
@@ -127,11 +125,10 @@ class Settings(BaseModel):
             raise refusal(f"has two agents called {twice!r}: give each a different name")
         return value
 
-    @field_validator("rest", "openapi", "http_webhook")
+    @field_validator("http_webhook")
     @classmethod
     def _names_of_skills(cls, value: dict[str, Any]) -> dict[str, Any]:
-        skill_names(value)
-        return value
+        return skill_names(value)
 
     @field_validator("workers")
     @classmethod
@@ -219,11 +216,6 @@ class Settings(BaseModel):
         trusted = (None, "person")
         return (
             *(name for described in type(self).described for name in described(self)),
-            *(
-                f"openapi.{name}"
-                for name, one in self.openapi.items()
-                if one.taint not in trusted and not one.sha256
-            ),
             *(f"workers.{one.queue}" for one in self.workers if one.taint not in trusted),
         )
 

@@ -11,6 +11,8 @@ import msgspec
 from anyio.abc import TaskStatus
 from pydantic import ValidationError
 
+from component.rest.answers import Answers
+from component.rest.template import RequestTemplate, effects_of
 from component.sandbox.http_functions import redacted
 from component.sandbox.http_gate import (
     Headers,
@@ -38,9 +40,6 @@ from component.sources.directories.host_functions import (
     gate_of,
 )
 from component.sources.directories.runners import Artefact
-from component.sources.rest.answers import Answers
-from component.sources.rest.building import RequestTemplate
-from component.sources.rest.source import effects_of
 
 
 class RestRequests:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from component.rest.answers import Answers
 from component.sandbox.http_gate import HttpGate, HttpLimits, HttpRequest
 from component.sandbox.http_requests import access_to, request
 from component.skills.context import Context
 from component.skills.outputs import SkillResult
 from component.skills.skill import Invoke
-from component.sources.rest.answers import Answers
 
 if TYPE_CHECKING:
-    from component.settings.rest import OpenApi, RestSkill
+    from component.features.apis.settings import OpenApi
+    from component.settings.rest import RestSkill
 
 _GRACE_S = 30.0
 """Seconds for the waits between the repetitions of a request."""

@@ -9,18 +9,17 @@ import anyio
 import structlog
 from anyio.abc import TaskStatus
 
+from component.features.apis.calling import invoker, whole_timeout
+from component.rest.answers import Answers
+from component.rest.template import RequestTemplate, effects_of
 from component.sandbox.http_requests import network_capability
 from component.skills.errors import DeclarationError
 from component.skills.schema_inputs import schema_inputs
 from component.skills.skill import Skill
 from component.skills.sources import Offer
-from component.skills.spec import Annotations, Schema
-from component.sources.rest.answers import Answers
-from component.sources.rest.building import RequestTemplate
-from component.sources.rest.calling import invoker, whole_timeout
+from component.skills.spec import Schema
 
 if TYPE_CHECKING:
-    from component.settings.effects import Effects
     from component.settings.rest import RestSkill
 
 _log = structlog.get_logger("component.sources")
@@ -74,27 +73,6 @@ def rest_skill(name: str, entry: RestSkill) -> Skill:
         taint=entry.taint,
         source=f"rest.{name}",
         versioned_by_content=True,
-    )
-
-
-def effects_of(method: str, said: Effects | None) -> Annotations:
-    """Return the effects of a request: those that an admin has said, and for the others those of
-    its method (RFC 9110 §9.2).
-    """
-    read_only = method in ("GET", "HEAD")
-    idempotent = read_only or method in ("PUT", "DELETE")
-    destructive = None
-    if said is not None:
-        read_only = read_only if said.read_only is None else said.read_only
-        idempotent = idempotent if said.idempotent is None else said.idempotent
-        destructive = said.destructive
-        if destructive:
-            read_only = False
-    return Annotations(
-        read_only=read_only,
-        destructive=not read_only if destructive is None else destructive,
-        idempotent=idempotent,
-        open_world=True,
     )
 
 

@@ -14,7 +14,15 @@ import structlog
 from anyio import to_thread
 from anyio.abc import TaskStatus
 
+from component.features.apis.calling import invoker, whole_timeout
+from component.features.apis.openapi import operations
+from component.features.apis.openapi.building import RequestBuilder
+from component.features.apis.openapi.document import Document, Unusable, mapping, text
+from component.features.apis.openapi.operations import Entry, Operation
+from component.features.apis.openapi.security import granted
 from component.policy.globs import pattern
+from component.rest.answers import Answers
+from component.rest.template import effects_of
 from component.sandbox.http_gate import HttpError, HttpGate, HttpLimits, HttpRequest
 from component.sandbox.http_requests import access_to, network_capability
 from component.sandbox.http_targets import target_of
@@ -22,17 +30,9 @@ from component.skills.errors import DeclarationError, SkillLoadError
 from component.skills.schema_inputs import schema_inputs
 from component.skills.skill import Skill
 from component.skills.sources import Offer
-from component.sources.openapi import operations
-from component.sources.openapi.building import RequestBuilder
-from component.sources.openapi.document import Document, Unusable, mapping, text
-from component.sources.openapi.operations import Entry, Operation
-from component.sources.openapi.security import granted
-from component.sources.rest.answers import Answers
-from component.sources.rest.calling import invoker, whole_timeout
-from component.sources.rest.source import effects_of
 
 if TYPE_CHECKING:
-    from component.settings.rest import OpenApi
+    from component.features.apis.settings import OpenApi
 
 _log = structlog.get_logger("component.sources")
 _ACCEPT = (("Accept", "application/json, application/yaml;q=0.9, */*;q=0.5"),)

@@ -9,12 +9,12 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from component.features.apis.openapi.operations import Operation, Parameter
+from component.features.apis.openapi.security import Granted
+from component.rest.parts import checked_path, header_value, query_of, segment, text_of
+from component.rest.template import ACCEPT
 from component.sandbox.http_gate import Headers, HttpRequest
 from component.skills.errors import InvalidParam
-from component.sources.openapi.operations import Operation, Parameter
-from component.sources.openapi.security import Granted
-from component.sources.rest.building import ACCEPT
-from component.sources.rest.parts import checked_path, header_value, query_of, segment, text_of
 
 _PLACEHOLDER: Final = re.compile(r"\{([^{}/]+)\}")
 _OUTSIDE: Final = ("path", "query", "header")

@@ -8,9 +8,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from component.features.apis.openapi.document import Document, Node, Unusable, mapping, rows, text
+from component.features.apis.openapi.schemas import SchemaConverter
 from component.skills.spec import Schema
-from component.sources.openapi.document import Document, Node, Unusable, mapping, rows, text
-from component.sources.openapi.schemas import SchemaConverter
 
 Place: TypeAlias = Literal["path", "query", "header", "json", "form", "text", "field"]
 

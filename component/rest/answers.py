@@ -9,12 +9,12 @@ import jmespath
 import msgspec
 from jmespath.exceptions import JMESPathError
 
+from component.rest.parts import text_of
 from component.sandbox.http_gate import HttpResponse
 from component.sandbox.http_requests import json_of
 from component.settings.placeholders import pieces_of
 from component.skills.errors import SkillError
 from component.skills.outputs import JSON, TEXT, File, Output, SkillResult
-from component.sources.rest.parts import text_of
 
 _IN_THREAD_BYTES: Final = 65_536
 _MOST_LINES: Final = 1_000

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from component.features.apis.rest import RestSource, rest_skill
+from component.rest.answers import Answers
 from component.sandbox.http_gate import HttpResponse
 from component.settings.rest import RestSkill
 from component.skills import InvalidParam, Skill, SkillError
 from component.skills.errors import SkillUnavailable
 from component.skills.outputs import File
-from component.sources.rest.answers import Answers
-from component.sources.rest.source import RestSource, rest_skill
 from tests.component.builtins.calls import called, data_of, text_of
 from tests.component.builtins.web import Request, Response, as_json, redirect, serving
 

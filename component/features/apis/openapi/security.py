@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
+from component.features.apis.openapi.document import Document, Unusable, mapping
+from component.rest.parts import header_value
 from component.skills.errors import InvalidParam
-from component.sources.openapi.document import Document, Unusable, mapping
-from component.sources.rest.parts import header_value
 
 Pairs = tuple[tuple[str, str], ...]
 _NAMES: Final = frozenset(

@@ -11,16 +11,16 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from component.settings.rest import OpenApi
+from component.features.apis.openapi.source import OpenApiSource
+from component.features.apis.settings import OpenApi
 from component.skills import InvalidParam, Skill
 from component.skills.errors import SkillLoadError
-from component.sources.openapi.source import OpenApiSource
 from component.storage import Storage
 from tests.component.builtins.calls import called, data_of
 from tests.component.builtins.web import Request, Response, as_json, serving
+from tests.component.features.apis.openapi.documents import encoded, petstore
 from tests.component.sources.descriptions.world import ADMIN
 from tests.component.sources.descriptions.world import serving as pinned
-from tests.component.sources.openapi.documents import encoded, petstore
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio

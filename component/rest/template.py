@@ -1,4 +1,4 @@
-"""Builds the request of a skill from the template in the settings and the arguments of a call."""
+"""The template of a skill's request, and the effects of its method."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from component.rest.parts import checked_path, header_value, query_of, segment, text_of
 from component.sandbox.http_gate import Headers, HttpRequest
 from component.settings.placeholders import pieces_of
 from component.skills.errors import InvalidParam
-from component.sources.rest.parts import checked_path, header_value, query_of, segment, text_of
+from component.skills.spec import Annotations
 
 if TYPE_CHECKING:
+    from component.settings.effects import Effects
     from component.settings.rest import RestSkill
 
 Pieces: TypeAlias = tuple[tuple[str, str], ...]
@@ -104,3 +106,24 @@ def _json(value: Any, given: Mapping[str, Any]) -> Any:
         members = [_json(each, given) for each in value]
         return [each for each in members if each is not _ABSENT]
     return value
+
+
+def effects_of(method: str, said: Effects | None) -> Annotations:
+    """Return the effects of a request: those that an admin has said, and for the others those of
+    its method (RFC 9110 §9.2).
+    """
+    read_only = method in ("GET", "HEAD")
+    idempotent = read_only or method in ("PUT", "DELETE")
+    destructive = None
+    if said is not None:
+        read_only = read_only if said.read_only is None else said.read_only
+        idempotent = idempotent if said.idempotent is None else said.idempotent
+        destructive = said.destructive
+        if destructive:
+            read_only = False
+    return Annotations(
+        read_only=read_only,
+        destructive=not read_only if destructive is None else destructive,
+        idempotent=idempotent,
+        open_world=True,
+    )

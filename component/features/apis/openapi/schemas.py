@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from component.features.apis.openapi.document import Document, Unusable, text
 from component.skills.spec import Schema
-from component.sources.openapi.document import Document, Unusable, text
 
 _OF_SCHEMAS: Final = frozenset({"properties", "patternProperties", "dependentSchemas"})
 _LISTS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})

@@ -10,16 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.features.apis.openapi import operations
+from component.features.apis.openapi.building import RequestBuilder
+from component.features.apis.openapi.document import Document, Unusable
+from component.features.apis.openapi.security import Granted
+from component.features.apis.openapi.source import OpenApiSource
+from component.features.apis.settings import OpenApi
 from component.sandbox.http_targets import target_of
-from component.settings.rest import OpenApi
 from component.skills import InvalidParam, Skill
 from component.skills.errors import SkillLoadError
-from component.sources.openapi import operations
-from component.sources.openapi.building import RequestBuilder
-from component.sources.openapi.document import Document, Unusable
-from component.sources.openapi.security import Granted
-from component.sources.openapi.source import OpenApiSource
-from tests.component.sources.openapi.documents import PETSTORE, encoded, petstore, with_operation
+from tests.component.features.apis.openapi.documents import (
+    PETSTORE,
+    encoded,
+    petstore,
+    with_operation,
+)
 
 BASE = "https://api.example.com/v1"
 
