@@ -13,7 +13,6 @@ from component.audit.opening import check_writable
 from component.checks_of_agents import check_agents, check_watching
 from component.checks_of_builtins import check_builtins
 from component.checks_of_sandbox import check_sandbox
-from component.checks_of_workers import check_workers
 from component.connection.connection import Connection
 from component.connection.failure import ConnectionFailed
 from component.connection.outbox import Outbox
@@ -92,8 +91,6 @@ async def _check_offers(settings: Settings) -> AsyncIterator[Check]:
     for feature in make_features(settings):
         async for check in feature.availability():
             yield check
-    async for check in check_workers(settings):
-        yield check
     yield await check_sandbox()
     async for check in check_builtins(settings):
         yield check

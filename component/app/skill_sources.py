@@ -15,10 +15,6 @@ def outside_sources(environment: Environment, subsystems: Subsystems) -> Sequenc
     used.
     """
     found = [source for opened in subsystems.opened for source in opened.remote_sources]
-    if environment.settings.workers:
-        from component.sources.workers.source import WorkersSource  # noqa: PLC0415
-
-        found += [WorkersSource(entry) for entry in environment.settings.workers]
     return _pinned(found, subsystems)
 
 

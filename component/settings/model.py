@@ -45,7 +45,6 @@ from component.settings.server import Server
 from component.settings.skills import Conformance, Skills
 from component.settings.storage import Storage
 from component.settings.uploads import Uploads
-from component.settings.workers import Worker, WorkersEntry, queues_differ
 
 DEFAULT_AGENT = "assistant"
 """The name of the agent that every service has. It answers for a component's domain, and is the
@@ -112,8 +111,6 @@ class Settings(BaseModel):
     xmpp_send: XmppSend | None = None
     email_send: EmailSend | None = None
     github: GitHub | None = None
-    workers: tuple[WorkersEntry, ...] = ()
-    worker: Worker | None = None
 
     rooms: Later = False
 
@@ -129,11 +126,6 @@ class Settings(BaseModel):
     @classmethod
     def _names_of_skills(cls, value: dict[str, Any]) -> dict[str, Any]:
         return skill_names(value)
-
-    @field_validator("workers")
-    @classmethod
-    def _queues_differ(cls, value: tuple[WorkersEntry, ...]) -> tuple[WorkersEntry, ...]:
-        return queues_differ(value)
 
     @model_validator(mode="after")
     def _checks_of_features(self) -> Self:
@@ -213,11 +205,7 @@ class Settings(BaseModel):
         """The names of the sources whose skills somebody else describes, and whose descriptions
         neither the settings pin nor a `taint` trusts.
         """
-        trusted = (None, "person")
-        return (
-            *(name for described in type(self).described for name in described(self)),
-            *(f"workers.{one.queue}" for one in self.workers if one.taint not in trusted),
-        )
+        return tuple(name for described in type(self).described for name in described(self))
 
     @property
     def later(self) -> tuple[str, ...]:

@@ -4,10 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.sandbox.messages import Failure, Result
-from component.skills.errors import SkillUnavailable
-from component.skills.outputs import File, Link, Output, SkillResult
-from component.sources.workers.messages import (
+from component.features.workers.messages import (
     Asked,
     CallMessage,
     Declined,
@@ -18,7 +15,10 @@ from component.sources.workers.messages import (
     read_call,
     read_outcome,
 )
-from component.sources.workers.queue import lane_of
+from component.features.workers.queue import lane_of
+from component.sandbox.messages import Failure, Result
+from component.skills.errors import SkillUnavailable
+from component.skills.outputs import File, Link, Output, SkillResult
 
 PARTS = st.one_of(
     st.builds(Output, st.text(), st.just("text/plain"), st.none() | st.text()),

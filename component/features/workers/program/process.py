@@ -23,6 +23,11 @@ from procrastinate.worker import Worker
 from psycopg import Error
 from psycopg_pool import PoolTimeout
 
+from component.features.workers.messages import CallMessage, Outcome, Stopped, read_call
+from component.features.workers.program.execution import Runtime, execute
+from component.features.workers.program.rows import Begun, WorkerRows
+from component.features.workers.queue import TASK, conninfo, lane_of
+from component.features.workers.statements import Statements
 from component.policy.globs import pattern
 from component.sandbox.messages import Failure
 from component.skills.context import Context
@@ -30,16 +35,11 @@ from component.skills.description import written
 from component.skills.registry import Registry
 from component.skills.skill import Skill
 from component.skills.threads import Threads
-from component.sources.workers.messages import CallMessage, Outcome, Stopped, read_call
-from component.sources.workers.queue import TASK, conninfo, lane_of
-from component.sources.workers.statements import Statements
-from component.worker.execution import Runtime, execute
-from component.worker.rows import Begun, WorkerRows
 
 if TYPE_CHECKING:
-    from component.settings.workers import Worker as WorkerSettings
+    from component.features.workers.settings import Worker as WorkerSettings
 
-_log = structlog.get_logger("component.worker")
+_log = structlog.get_logger("component.features.workers.program")
 
 _BEATS: Final = 5
 """Signs of life within the time after which a worker counts as lost."""

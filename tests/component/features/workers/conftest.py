@@ -6,8 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.component.sources.workers.support import WorkerProgram, workers
+from tests.component.features.workers.support import WorkerProgram, workers
+from tests.component.sandbox.unreported import no_confinement_report
 from tests.servers.postgres import Postgres
+
+__all__ = ["no_confinement_report"]
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,10 @@ import pytest
 from pydantic import SecretStr
 
 from component.app.settings import make_settings
-from component.checks_of_workers import check_workers
+from component.features.workers.feature import WorkersFeature
+from component.features.workers.settings import Worker, WorkersEntry
 from component.settings import Server
-from component.settings.workers import Worker, WorkersEntry
-from tests.component.sources.workers.support import workers
+from tests.component.features.workers.support import workers
 
 pytestmark = [pytest.mark.servers, pytest.mark.anyio]
 
@@ -32,7 +32,8 @@ async def test_each_queue_is_named(tmp_path: Path, postgres_url: str) -> None:
         worker=Worker(database=database, queue="idle"),
     )
     with workers(tmp_path / "worker", postgres_url, "render-1"):
-        found = {one.name: (one.verdict, one.text) async for one in check_workers(settings)}
+        checks = WorkersFeature(settings).availability()
+        found = {one.name: (one.verdict, one.text) async for one in checks}
     verdict, text = found.pop("workers away")
     assert verdict == "failed"
     assert "cannot be reached" in text

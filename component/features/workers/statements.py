@@ -13,9 +13,8 @@ from procrastinate.jobs import Job
 from psycopg import Connection, Error, ProgrammingError
 from psycopg.rows import TupleRow
 
-from component.skills.errors import SkillLoadError
-from component.sources.workers.messages import Offered, Stopped, encode
-from component.sources.workers.queue import (
+from component.features.workers.messages import Offered, Stopped, encode
+from component.features.workers.queue import (
     ENDED,
     FORGET,
     KEEP,
@@ -25,6 +24,7 @@ from component.sources.workers.queue import (
     conninfo,
     create_tables,
 )
+from component.skills.errors import SkillLoadError
 
 _CONNECT_S: Final = 10
 _UNBEGUN: Final = encode(Stopped(begun=False))

@@ -16,15 +16,15 @@ import structlog
 from anyio import to_thread
 from psycopg import Connection, Error, InterfaceError, OperationalError, sql
 
+from component.features.workers.messages import Offered, Outcome, Progress, Stopped, read_outcome
+from component.features.workers.queue import ENDED
+from component.features.workers.statements import NewCall, Statements, connect
 from component.skills.errors import SkillLoadError, SkillUnavailable
-from component.sources.workers.messages import Offered, Outcome, Progress, Stopped, read_outcome
-from component.sources.workers.queue import ENDED
-from component.sources.workers.statements import NewCall, Statements, connect
 
 if TYPE_CHECKING:
-    from component.settings.workers import WorkersEntry
+    from component.features.workers.settings import WorkersEntry
 
-_log = structlog.get_logger("component.sources.workers")
+_log = structlog.get_logger("component.features.workers")
 
 _MOST_AT_ONCE: Final = 100
 _MOST_TAKEN: Final = 16  # results can be large

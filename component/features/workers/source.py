@@ -12,7 +12,7 @@ from component.skills.errors import SkillLoadError
 if TYPE_CHECKING:
     from anyio.abc import TaskStatus
 
-    from component.settings.workers import WorkersEntry
+    from component.features.workers.settings import WorkersEntry
     from component.skills.sources import Offer
 
 
@@ -35,7 +35,7 @@ class WorkersSource:
         """
         try:
             serving = await to_thread.run_sync(
-                importlib.import_module, "component.sources.workers.serving"
+                importlib.import_module, "component.features.workers.serving"
             )
         except ImportError as error:
             raise SkillLoadError(

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from component.features.workers.settings import QUEUES, WORKER
 from component.settings import Settings
 from tests.component.smallest_settings import SMALLEST
 
@@ -13,7 +14,7 @@ Problems = Callable[..., list[str]]
 
 
 def test_two_lines_are_a_queue(read: Read) -> None:
-    (entry,) = read(SMALLEST + f"[[workers]]\n{QUEUE}", PASSWORD="s3cret").workers
+    (entry,) = read(SMALLEST + f"[[workers]]\n{QUEUE}", PASSWORD="s3cret")[QUEUES]
     assert entry.queue == "default"
     assert entry.skills == ("*",)
     assert entry.database.get_secret_value() == "postgresql://agent:s3cret@db.example.com/queue"
@@ -23,8 +24,9 @@ def test_two_lines_are_a_queue(read: Read) -> None:
 def test_a_worker_needs_no_server(read: Read) -> None:
     settings = read(f'[worker]\n{QUEUE}[skills]\nmodules = ["a.py"]\n', PASSWORD="s3cret")
     assert settings.is_worker
-    assert settings.worker is not None
-    assert settings.worker.concurrency == 4
+    worker = settings[WORKER]
+    assert worker is not None
+    assert worker.concurrency == 4
 
 
 def test_a_machine_can_have_both(read: Read) -> None:

@@ -9,13 +9,13 @@ from typing import Any, Final, NoReturn, TypeVar
 import anyio
 import msgspec
 
+from component.features.workers.messages import Asked, CallMessage, Records
 from component.skills.durable import ChildResult, Parked, Work
 from component.skills.errors import Denied, InvalidParam, SkillError, StepFailed, UsageError
 from component.skills.model_answers import CAPABILITY, ModelOutcome, ModelQuestion
 from component.skills.outputs import Output
 from component.skills.schema import object_schema
 from component.skills.skill import Skill
-from component.sources.workers.messages import Asked, CallMessage, Records
 from component.tasks.journal import (
     Journal,
     Recorded,

@@ -11,10 +11,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from component.app.schema import SCHEMA
-from component.sources.workers import client, statements
+from component.features.workers import client, statements
 from component.storage import Storage
 from component.tasks.states import TERMINAL
-from tests.component.sources.workers.support import Serving, in_thread, serving, workers
+from tests.component.features.workers.support import Serving, in_thread, serving, workers
 from tests.servers.postgres import Postgres
 from tests.waiting import eventually
 from xep.fluux_agent import errors

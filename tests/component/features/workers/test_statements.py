@@ -11,11 +11,11 @@ from procrastinate.exceptions import ConnectorException
 from psycopg import OperationalError
 from psycopg_pool import AsyncConnectionPool
 
+from component.features.workers.messages import Stopped, read_outcome
+from component.features.workers.program.rows import WorkerRows
+from component.features.workers.queue import conninfo
+from component.features.workers.statements import MOST_ATTEMPTS, NewCall, Statements
 from component.skills.errors import SkillLoadError
-from component.sources.workers.messages import Stopped, read_outcome
-from component.sources.workers.queue import conninfo
-from component.sources.workers.statements import MOST_ATTEMPTS, NewCall, Statements
-from component.worker.rows import WorkerRows
 from tests.servers.postgres import Postgres
 
 pytestmark = pytest.mark.servers

@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from component.features.workers.messages import Asked, CallMessage, Declined, Outcome, encode
+from component.features.workers.program.host import Report, WorkerHost
 from component.sandbox.messages import Failure, FailureKind, Result
 from component.skills.calling import call
 from component.skills.context import Context
@@ -25,8 +27,6 @@ from component.skills.outputs import SkillResult
 from component.skills.params import prepare
 from component.skills.skill import Skill
 from component.skills.threads import Threads
-from component.sources.workers.messages import Asked, CallMessage, Declined, Outcome, encode
-from component.worker.host import Report, WorkerHost
 
 _TRACE: Final = 4000
 

@@ -1,16 +1,19 @@
 """The sections about workers: other machines that run skills."""
 
 import re
-from typing import Annotated, Final, Literal
+from collections.abc import Iterable
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field, SecretStr
 
 from component.settings.kinds import Count, Seconds, Section, refusal
+from component.settings.model import Settings
+from component.settings.sections import Top, list_of_tables, optional_table
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-def _name(value: str) -> str:
+def _queue_name(value: str) -> str:
     if not _NAME.fullmatch(value):
         raise refusal(
             f"has {value!r}, which is not a name: use letters, digits, '.', '_' and '-', at most 64"
@@ -30,7 +33,7 @@ def _database(value: SecretStr) -> SecretStr:
 
 
 Database = Annotated[SecretStr, AfterValidator(_database)]
-QueueName = Annotated[str, AfterValidator(_name)]
+QueueName = Annotated[str, AfterValidator(_queue_name)]
 _DATABASE: Final = (
     "Connection string of the PostgreSQL database that has the queue, such as"
     " `postgresql://agent:password@db.example.com/queue`. It may be that of `storage.postgres`."
@@ -114,9 +117,25 @@ class Worker(Section):
     )
 
 
-def queues_differ(entries: tuple[WorkersEntry, ...]) -> tuple[WorkersEntry, ...]:
-    """Return the entries. Raises a refusal if two are the same queue."""
+def _queues_differ(entries: tuple[WorkersEntry, ...]) -> tuple[WorkersEntry, ...]:
     names = [(entry.database.get_secret_value(), entry.queue) for entry in entries]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise refusal(f"has the queue {twice[1]!r} twice: give each entry another queue")
     return entries
+
+
+QUEUES: Final = list_of_tables("workers", WorkersEntry, _queues_differ)
+WORKER: Final = optional_table("worker", Worker)
+SECTIONS: Final[tuple[Top[Any], ...]] = (QUEUES, WORKER)
+
+
+def is_used(settings: Settings) -> bool:
+    """Return whether there is a queue of workers."""
+    return bool(settings[QUEUES] or settings[WORKER])
+
+
+def described_sources(settings: Settings) -> Iterable[str]:
+    """Yield the names of the queues whose descriptions of skills wait for an admin."""
+    for entry in settings[QUEUES]:
+        if entry.taint not in (None, "person"):
+            yield f"workers.{entry.queue}"

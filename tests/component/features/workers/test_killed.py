@@ -22,8 +22,8 @@ import pytest
 from component.app.schema import SCHEMA
 from component.storage import Storage
 from component.tasks.states import TERMINAL
-from tests.component.sources.workers import service_process
-from tests.component.sources.workers.support import (
+from tests.component.features.workers import service_process
+from tests.component.features.workers.support import (
     Serving,
     WorkerProgram,
     in_thread,

@@ -9,8 +9,8 @@ import msgspec
 from psycopg import AsyncConnection
 from psycopg_pool import AsyncConnectionPool
 
-from component.sources.workers.messages import Asked, Outcome, Progress, Stopped, encode
-from component.sources.workers.queue import ENDED, PROGRESS
+from component.features.workers.messages import Asked, Outcome, Progress, Stopped, encode
+from component.features.workers.queue import ENDED, PROGRESS
 
 _LONGEST_TEXT: Final = 500  # a notification has at most 8,000 bytes
 

@@ -13,6 +13,16 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
+from component.features.workers.messages import (
+    Asked,
+    CallMessage,
+    Declined,
+    Outcome,
+    Records,
+    Stopped,
+    encode,
+)
+from component.features.workers.statements import NewCall
 from component.sandbox.messages import Failure, Result
 from component.skills.context import Context
 from component.skills.errors import (
@@ -28,20 +38,10 @@ from component.skills.errors import (
 from component.skills.inputs import Arguments
 from component.skills.model_answers import ModelFailed, ModelOutcome
 from component.skills.outputs import SkillResult
-from component.sources.workers.messages import (
-    Asked,
-    CallMessage,
-    Declined,
-    Outcome,
-    Records,
-    Stopped,
-    encode,
-)
-from component.sources.workers.statements import NewCall
 
 if TYPE_CHECKING:
-    from component.settings.workers import WorkersEntry
-    from component.sources.workers.client import Client
+    from component.features.workers.client import Client
+    from component.features.workers.settings import WorkersEntry
 
 _DEFAULT_S: Final = 3600.0
 _OVER_S: Final = 0.01  # the call's time is over; the clocks of threads and the event loop differ

@@ -14,19 +14,19 @@ import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
+from component.features.workers.calls import WorkerCalls
+from component.features.workers.client import Client
+from component.features.workers.messages import Offered, fields_of
 from component.policy.globs import pattern
 from component.skills.errors import DeclarationError
 from component.skills.schema_inputs import schema_inputs
 from component.skills.skill import Skill
-from component.sources.workers.calls import WorkerCalls
-from component.sources.workers.client import Client
-from component.sources.workers.messages import Offered, fields_of
 
 if TYPE_CHECKING:
-    from component.settings.workers import WorkersEntry
+    from component.features.workers.settings import WorkersEntry
     from component.skills.sources import Offer
 
-_log = structlog.get_logger("component.sources.workers")
+_log = structlog.get_logger("component.features.workers")
 
 _IN_THE_SKILL: Final = frozenset(
     ("name", "title", "description", "tags", "examples", "input_schema", "output_schema")

@@ -7,7 +7,7 @@ import anyio
 
 from component.app.schema import SCHEMA
 from component.storage import Storage
-from tests.component.sources.workers.support import serving
+from tests.component.features.workers.support import serving
 
 
 async def main(directory: Path, url: str, mode: str, number: int) -> None:

@@ -17,10 +17,10 @@ import anyio
 from anyio import to_thread
 from pydantic import SecretStr
 
-from component.settings.workers import WorkersEntry
+from component.features.workers.settings import WorkersEntry
+from component.features.workers.source import WorkersSource
 from component.skills.registry import Registry
 from component.skills.sources import SkillSources
-from component.sources.workers.source import WorkersSource
 from component.storage import Storage
 from tests.component.tasks.world import World, living
 from tests.profiles import THOROUGH

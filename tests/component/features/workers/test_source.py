@@ -17,7 +17,7 @@ from component.skills.model_answers import ModelQuestion
 from component.skills.spec import Annotations
 from component.storage import Storage
 from component.tasks.states import TERMINAL
-from tests.component.sources.workers.support import (
+from tests.component.features.workers.support import (
     Serving,
     WorkerProgram,
     serving,
