@@ -5,8 +5,8 @@ and their servers can be reached.
 from collections.abc import AsyncIterator, Iterator
 from importlib.util import find_spec
 
-from component.kernel.check import Check, reached
-from component.sandbox.http_targets import target_of
+from component.kernel.check import Check
+from component.kernel.server_check import check_server, check_url
 from component.settings import Settings
 
 
@@ -15,11 +15,10 @@ async def check_builtins(settings: Settings) -> AsyncIterator[Check]:
     if settings.url_fetch is not None and settings.url_fetch.enabled:
         yield _url_fetch()
     for name, url in _servers(settings):
-        target = target_of(url)
-        yield await reached(name, target.host, target.port, target.origin)
+        yield await check_url(name, url)
     if settings.email_send is not None:
         host, port = settings.email_send.address
-        yield await reached("email_send", host, port, f"{host} port {port}")
+        yield await check_server("email_send", host, port, f"{host} port {port}")
 
 
 def _servers(settings: Settings) -> Iterator[tuple[str, str]]:

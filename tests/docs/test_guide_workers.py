@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from component.app.schema import SCHEMA
 from component.features.workers.settings import Worker, WorkersEntry
 from component.storage import Storage
 from tests.component.features.workers.support import serving, workers
@@ -43,7 +44,7 @@ async def test_the_example_runs(tmp_path: Path, postgres_url: str) -> None:
     assert ADDRESS in WORKER
     text = WORKER.replace(ADDRESS, "${QUEUE}")
     (entry,) = tomllib.loads(SERVICE.replace(ADDRESS, postgres_url))["workers"]
-    open_storage = partial(Storage.open, tmp_path / "data")
+    open_storage = partial(Storage.open, SCHEMA, tmp_path / "data")
     with workers(directory, postgres_url, text=text):
         async with serving(open_storage, entry["database"], "render") as served:
             answer = await served.world.run("render", params={"scene": "a sunset"})

@@ -6,9 +6,9 @@ from component.features.apis.openapi.source import OpenApiSource
 from component.features.apis.rest import RestSource
 from component.features.apis.settings import OPENAPI, REST
 from component.features.feature import Feature, Opened
-from component.kernel.check import Check, reached
+from component.kernel.check import Check
 from component.kernel.kernel import Kernel
-from component.sandbox.http_targets import target_of
+from component.kernel.server_check import check_url
 
 
 class ApisFeature(Feature):
@@ -28,8 +28,7 @@ class ApisFeature(Feature):
     async def availability(self) -> AsyncIterator[Check]:
         """Check whether the servers can be reached."""
         for name, url in self._servers():
-            target = target_of(url)
-            yield await reached(name, target.host, target.port, target.origin)
+            yield await check_url(name, url)
 
     def _servers(self) -> Iterator[tuple[str, str]]:
         for name, entry in self.settings[REST].items():

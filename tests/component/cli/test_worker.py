@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from component import logs
+from component.app.schema import SCHEMA
 from component.cli.exit_codes import ExitCode
 from component.cli.main import group
 from component.storage import Storage
@@ -75,7 +76,7 @@ async def test_a_skill_of_a_directory_is_offered_when_it_is_approved_on_the_work
         '[storage]\npath = "./data"\n'
     )
     approve = ["skills", "approve", "--yes", "greet", "--config", "one.toml"]
-    open_storage = partial(Storage.open, tmp_path / "data")
+    open_storage = partial(Storage.open, SCHEMA, tmp_path / "data")
     with workers(directory, migrated_url, text=text) as (program,):
         async with serving(open_storage, migrated_url) as served:
             assert served.registry.get("greet") is None
