@@ -12,7 +12,17 @@ from component.settings.sections import Top
 if TYPE_CHECKING:
     from component.features.feature import Feature
 
-FEATURES: Final = ("apis", "mcp", "memory_nodes", "schedules", "watches", "webhooks", "workers")
+FEATURES: Final = (
+    "apis",
+    "installed_skills",
+    "mcp",
+    "memory_nodes",
+    "proposals",
+    "schedules",
+    "watches",
+    "webhooks",
+    "workers",
+)
 """The names of the folders, in the order in which the features are opened."""
 
 

@@ -108,13 +108,13 @@ async def _directories(settings: "Settings", registry: "Registry") -> AsyncItera
         return
     import anyio  # noqa: PLC0415
 
-    from component.app.installed_skills import (  # noqa: PLC0415
-        installed_commands,
-        skill_directories,
-    )
     from component.app.schema import SCHEMA  # noqa: PLC0415
     from component.commands.definition import Commands  # noqa: PLC0415
     from component.control.server import ControlServer  # noqa: PLC0415
+    from component.features.installed_skills.feature import (  # noqa: PLC0415
+        installed_commands,
+        skill_directories,
+    )
     from component.kernel.monitoring import open_monitoring  # noqa: PLC0415
     from component.skills.sources import SkillSources  # noqa: PLC0415
     from component.storage import Storage  # noqa: PLC0415

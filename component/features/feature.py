@@ -1,6 +1,6 @@
 """What a feature declares, and what it contributes to a running service."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import msgspec
@@ -18,6 +18,7 @@ from component.skills import Registry, Skill
 from component.skills.sources import SkillSource
 from component.storage import Storage
 from component.storage.forgetting import Forget
+from component.storage.shared import Reload
 from xep.jid import JID
 
 F = TypeVar("F", bound="Feature")
@@ -38,6 +39,10 @@ def _nothing(*_: object) -> None:
     pass
 
 
+def _same(source: SkillSource) -> SkillSource:
+    return source
+
+
 def _never(_: object) -> bool:
     return False
 
@@ -54,6 +59,11 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
         sources: add, change and remove skills; they need only the settings and this machine.
         remote_sources: the same for skills of other programs; the connection does not wait for
             them.
+        pin: returns the source that is run in place of a source of skills; the same one unless an
+            admin has to approve its descriptions.
+        warnings: returns what an admin has to decide, in sentences.
+        held_sources: returns the names of the sources of which descriptions wait for an approval.
+        shared_changes: reload what other instances have changed, by topics.
         forget: deletes the rows of a person.
         connected: called at each new session.
         disconnected: called when a session is over.
@@ -73,6 +83,10 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     loops: Sequence[Loop] = ()
     sources: Sequence[SkillSource] = ()
     remote_sources: Sequence[SkillSource] = ()
+    pin: Callable[[SkillSource], SkillSource] = _same
+    warnings: Callable[[], Sequence[str]] = tuple
+    held_sources: Callable[[], Sequence[str]] = tuple
+    shared_changes: Mapping[str, Reload] = {}
     forget: Forget | None = None
     connected: Callable[[], None] = _nothing
     disconnected: Callable[[], None] = _nothing

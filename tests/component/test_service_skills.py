@@ -22,8 +22,8 @@ from component.settings.skills import SkillScheduleEntry
 from component.skills import sources
 from tests.component.features.apis.openapi.documents import encoded, petstore
 from tests.component.features.apis.openapi.test_source import changed_list
+from tests.component.features.installed_skills.world import install
 from tests.component.features.mcp.serving import scripted
-from tests.component.sources.directories.world import install
 from tests.component.test_service import AGENT, Change, client, new_server, running, settings
 from tests.demo_server.peers import LIMIT
 from tests.servers.clients import Element, SlixClient

@@ -22,7 +22,7 @@ from component.skills.spec import Schema
 if TYPE_CHECKING:
     from component.settings.rest import RestSkill
 
-_log = structlog.get_logger("component.sources")
+_log = structlog.get_logger("component.features.apis")
 
 
 class RestSource:

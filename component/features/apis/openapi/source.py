@@ -34,7 +34,7 @@ from component.skills.sources import Offer
 if TYPE_CHECKING:
     from component.features.apis.settings import OpenApi
 
-_log = structlog.get_logger("component.sources")
+_log = structlog.get_logger("component.features.apis")
 _ACCEPT = (("Accept", "application/json, application/yaml;q=0.9, */*;q=0.5"),)
 
 

@@ -21,6 +21,8 @@ from component.skills import Denied, SkillUnavailable, UsageError
 from component.skills.outputs import JSON, File, Output
 from component.skills.spec import Annotations
 from component.storage import Storage
+from tests.component.features.installed_skills.described import ADMIN
+from tests.component.features.installed_skills.described import serving as pinned
 from tests.component.features.mcp.serving import (
     BOB,
     Answering,
@@ -29,8 +31,6 @@ from tests.component.features.mcp.serving import (
     scripted,
     serving,
 )
-from tests.component.sources.descriptions.world import ADMIN
-from tests.component.sources.descriptions.world import serving as pinned
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio

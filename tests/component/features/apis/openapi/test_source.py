@@ -19,8 +19,8 @@ from component.storage import Storage
 from tests.component.builtins.calls import called, data_of
 from tests.component.builtins.web import Request, Response, as_json, serving
 from tests.component.features.apis.openapi.documents import encoded, petstore
-from tests.component.sources.descriptions.world import ADMIN
-from tests.component.sources.descriptions.world import serving as pinned
+from tests.component.features.installed_skills.described import ADMIN
+from tests.component.features.installed_skills.described import serving as pinned
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
