@@ -13,10 +13,10 @@ from benchmarks.report import Line, Target
 from benchmarks.startup import compiled_modules, start
 from benchmarks.wire_end import Acceptor
 from component.app.schema import SCHEMA
+from component.skill_directories.approvals import Approval, Approvals
+from component.skill_directories.content import ContentStore
 from component.skills.description import written
 from component.skills.manifest import Manifest, read_manifest
-from component.sources.directories.approvals import Approval, Approvals
-from component.sources.directories.content import ContentStore
 from component.storage import Storage
 
 NUMBER = 1_000

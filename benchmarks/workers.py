@@ -21,10 +21,10 @@ from pydantic import SecretStr
 
 from benchmarks import workers_peer
 from benchmarks.report import Line, percentile
-from component.settings.workers import WorkersEntry
+from component.features.workers.settings import WorkersEntry
 from component.skills import Context, Skill, call, prepare
 from component.skills.threads import Threads
-from tests.component.sources.workers.support import WorkerProgram, offering
+from tests.component.features.workers.support import WorkerProgram, offering
 from tests.servers.postgres import Postgres
 
 _WARM_UP = 50

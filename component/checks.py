@@ -12,9 +12,7 @@ from component.app.skills import load_skills
 from component.audit.opening import check_writable
 from component.checks_of_agents import check_agents, check_watching
 from component.checks_of_builtins import check_builtins
-from component.checks_of_mcp import check_mcp
 from component.checks_of_sandbox import check_sandbox
-from component.checks_of_workers import check_workers
 from component.connection.connection import Connection
 from component.connection.failure import ConnectionFailed
 from component.connection.outbox import Outbox
@@ -83,17 +81,11 @@ async def _check_offers(settings: Settings) -> AsyncIterator[Check]:
     for check in (_notice(settings), _policy(settings), _avatars(settings), _skills(settings)):
         if check is not None:
             yield check
-    for check in await to_thread.run_sync(_directories, settings):
-        yield check
-    waiting = await to_thread.run_sync(_descriptions, settings)
-    if waiting is not None:
-        yield waiting
     async for check in _models(settings):
         yield check
-    async for check in check_mcp(settings):
-        yield check
-    async for check in check_workers(settings):
-        yield check
+    for feature in make_features(settings):
+        async for check in feature.availability():
+            yield check
     yield await check_sandbox()
     async for check in check_builtins(settings):
         yield check
@@ -153,56 +145,6 @@ def _skills(settings: Settings) -> Check:
     except (SkillLoadError, DuplicateSkillError) as error:
         return Check("skills", "failed", str(error))
     return Check("skills", "ok", f"{len(registry)} skills are offered")
-
-
-def _directories(settings: Settings) -> Sequence[Check]:
-    """Look at the manifests of the skills that are installed in directories."""
-    if not settings.skill_roots:
-        return ()
-    # Imported only where there are directories.
-    from component.app.installed_skills import APPROVED  # noqa: PLC0415
-    from component.sources.directories.content import ContentStore  # noqa: PLC0415
-    from component.sources.directories.found import look  # noqa: PLC0415
-
-    proposed = settings.proposals_path
-    roots = [one for one in settings.skill_roots if one != proposed or one.exists()]
-    found, problems = look([one.absolute() for one in roots], {})
-    broken = [one for one in found.values() if one.content is None]
-    checks = [Check("skills", "warning", problem) for problem in problems]
-    checks += [
-        Check("skills", "warning", f"{one.name} cannot be loaded: {one.problem}") for one in broken
-    ]
-    if not checks:
-        text = f"{len(found)} skills are installed; `xmpp-agent skills list` says which are offered"
-        checks.append(Check("skills", "ok", text))
-    copies = ContentStore(settings.storage.path / APPROVED).names()
-    waiting = [
-        f"{one.name} (by {one.proposal.principal})"
-        for one in found.values()
-        if one.proposal is not None and one.content is not None and one.content.digest not in copies
-    ]
-    if waiting:
-        text = f"proposed and not approved: {', '.join(waiting)}; see `xmpp-agent skills show`"
-        checks.append(Check("proposals", "warning", text))
-    return checks
-
-
-def _descriptions(settings: Settings) -> Check | None:
-    """Whether descriptions of skills by others wait for an approval; None if there are none."""
-    if not settings.described_sources:
-        return None
-    # Imported only where others describe skills.
-    from component.sources.descriptions.descriptions import waiting_in  # noqa: PLC0415
-    from component.sources.descriptions.rows import all_rows  # noqa: PLC0415
-    from component.storage.peek import peek  # noqa: PLC0415
-
-    postgres = settings.storage.postgres.get_secret_value()
-    try:
-        rows = peek(settings.storage.path, postgres, all_rows) or ()
-    except StorageError:
-        return None  # the check of the storage says why
-    warnings = waiting_in([row for row in rows if row.source in settings.described_sources])
-    return Check("descriptions", "warning", "\n".join(warnings)) if warnings else None
 
 
 async def _models(settings: Settings) -> AsyncIterator[Check]:

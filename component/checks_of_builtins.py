@@ -5,13 +5,9 @@ and their servers can be reached.
 from collections.abc import AsyncIterator, Iterator
 from importlib.util import find_spec
 
-import anyio
-
 from component.kernel.check import Check
-from component.sandbox.http_targets import target_of
+from component.kernel.server_check import check_server, check_url
 from component.settings import Settings
-
-_REACHED_S = 5.0
 
 
 async def check_builtins(settings: Settings) -> AsyncIterator[Check]:
@@ -19,11 +15,10 @@ async def check_builtins(settings: Settings) -> AsyncIterator[Check]:
     if settings.url_fetch is not None and settings.url_fetch.enabled:
         yield _url_fetch()
     for name, url in _servers(settings):
-        target = target_of(url)
-        yield await _reached(name, target.host, target.port, target.origin)
+        yield await check_url(name, url)
     if settings.email_send is not None:
         host, port = settings.email_send.address
-        yield await _reached("email_send", host, port, f"{host} port {port}")
+        yield await check_server("email_send", host, port, f"{host} port {port}")
 
 
 def _servers(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -33,11 +28,6 @@ def _servers(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "github", settings.github.base_url
     for name, webhook in settings.http_webhook.items():
         yield f"http_webhook {name}", webhook.url.get_secret_value()
-    for name, entry in settings.rest.items():
-        yield f"rest {name}", entry.url.partition("{")[0]
-    for name, api in settings.openapi.items():
-        for url in dict.fromkeys(filter(None, (api.url, api.server))):
-            yield f"openapi {name}", url
 
 
 def _url_fetch() -> Check:
@@ -49,22 +39,3 @@ def _url_fetch() -> Check:
         )
         return Check("url_fetch", "failed", text)
     return Check("url_fetch", "ok", "what reads pages and PDF documents is installed")
-
-
-async def _reached(name: str, host: str, port: int, shown: str) -> Check:
-    problem = await _unreachable(host, port)
-    if problem:
-        return Check(name, "warning", f"{shown} cannot be reached: {problem}")
-    return Check(name, "ok", f"{shown} can be reached")
-
-
-async def _unreachable(host: str, port: int) -> str:
-    """Return why no connection can be made, or an empty text."""
-    try:
-        with anyio.fail_after(_REACHED_S):
-            await (await anyio.connect_tcp(host, port)).aclose()
-    except TimeoutError:
-        return f"there is no connection within {_REACHED_S:g} s"
-    except OSError as error:
-        return str(error) or type(error).__name__
-    return ""

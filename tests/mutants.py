@@ -63,7 +63,7 @@ MODULES: Final[dict[str, str]] = {
     "component/router/fair_queue.py": "tests/component/router",
     "component/sandbox/http_gate.py": "tests/component/sandbox tests/component/builtins",
     "component/skills/forms.py": "tests/component/skills",
-    "component/sources/directories/approvals.py": "tests/component/sources/directories",
+    "component/skill_directories/approvals.py": "tests/component/features/installed_skills",
     "component/storage/writes.py": "tests/component/storage",
     "component/tasks/confirmation.py": "tests/component/tasks",
     "component/tasks/idempotency.py": "tests/component/tasks",

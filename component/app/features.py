@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from component.features.feature import Feature
 
 FEATURES: Final = (
+    "apis",
+    "installed_skills",
+    "mcp",
+    "proposals",
+    "workers",
     "task_commands",
     "conversation_commands",
     "personas",
@@ -40,7 +45,11 @@ def settings_model() -> type[Settings]:
     sections: Iterator[Top[Any]] = (
         section for module in modules for section in getattr(module, "SECTIONS", ())
     )
-    return with_sections(sections, [module.check for module in modules if hasattr(module, "check")])
+    checks, described = (
+        [getattr(module, name) for module in modules if hasattr(module, name)]
+        for name in ("check", "described_sources")
+    )
+    return with_sections(sections, checks, described)
 
 
 def make_features(settings: Settings) -> "Sequence[Feature]":

@@ -12,7 +12,7 @@ from component.audit import tables as audit
 from component.budget import tables as budget
 from component.proactive import started
 from component.pubsub import tables as pubsub
-from component.sources import tables as sources
+from component.skill_directories import tables as skill_directories
 from component.storage import notifications
 from component.storage import tables as storage
 from component.storage.schema import Schema, Table
@@ -26,7 +26,9 @@ def _of_features() -> Iterator[Table]:
             yield from import_module(rows).TABLES
 
 
-_PACKAGES: Final = (storage, tasks, agent, budget, audit, pubsub, sources, notifications, started)
+_PACKAGES: Final = (
+    *(storage, tasks, agent, budget, audit, pubsub, skill_directories, notifications, started),
+)
 
 SCHEMA: Final = Schema(
     (*chain.from_iterable(package.TABLES for package in _PACKAGES), *_of_features())

@@ -13,7 +13,6 @@ from anyio.abc import TaskStatus
 
 from component.app.features import make_features
 from component.app.schema import SCHEMA
-from component.app.skill_sources import outside_sources, own_sources
 from component.app.subsystems import Subsystems
 from component.audit.protocol import AuditEvent
 from component.connection.connection import Connection
@@ -126,14 +125,14 @@ class Service:
             own, outside = (
                 SkillSources(
                     self.catalog.registry,
-                    found(environment, subsystems),
+                    subsystems.sources(remote=remote),
                     start_s=_OWN_SOURCES_S,
                     offered=tasks.service.skills_changed,
                 )
-                for found in (own_sources, outside_sources)
+                for remote in (False, True)
             )
             tasks.late_sources = lambda: (*own.late(), *outside.late())
-            tasks.held_sources = subsystems.installed.held_sources
+            tasks.held_sources = subsystems.held_sources
             group.start_soon(outside.run)
             await group.start(own.run)
             await group.start(stream.router.run)

@@ -5,7 +5,6 @@ from itertools import chain
 
 from component.app.commands import commands_of_service
 from component.app.discovery import DiscoverySubsystem
-from component.app.installed_skills import InstalledSkillSubsystem
 from component.commands.definition import AnyCommand
 from component.commands.recording import recorded
 from component.features.feature import Feature
@@ -13,6 +12,7 @@ from component.kernel.environment import Environment
 from component.kernel.kernel import Kernel
 from component.messages.availability import Show
 from component.proactive.forgetting import forget
+from component.skills.sources import SkillSource
 from component.storage.shared import SharedChanges
 from component.tasks.protocol import Notice
 from component.tasks.retention import DeletedTask
@@ -29,7 +29,6 @@ class Subsystems:
     Attributes:
         kernel: what features use.
         opened: what the features contribute.
-        installed: the skills that admins approve.
         discovery: what others learn about the agents.
 
     Raises ModelRefusedError: a package that a model needs is not installed; FeatureError: the
@@ -38,13 +37,12 @@ class Subsystems:
 
     def __init__(self, environment: Environment, features: Sequence[Feature]) -> None:
         self.kernel = kernel = Kernel(environment)
-        stream, contacts, pubsub = kernel.stream, kernel.contacts, kernel.pubsub
+        stream, pubsub = kernel.stream, kernel.pubsub
         self.opened = [feature.open(kernel) for feature in features]
         for node in chain.from_iterable(each.nodes for each in self.opened):
             pubsub.service.add_computed(node)
         forgets = [each.forget for each in self.opened if each.forget is not None]
         kernel.forgets = (*forgets, forget)
-        self.installed = InstalledSkillSubsystem(environment, kernel.messages, stream, contacts)
         stream.more_features = self._features
         stream.is_room = self._is_room
         kernel.tasks.tool_ended = self._task_ended
@@ -77,14 +75,12 @@ class Subsystems:
             yield from opened.commands
         yield from self.kernel.notifications.commands()
         yield from self.kernel.pubsub.commands()
-        yield from self.installed.commands()
 
     def connected(self) -> None:
         """A session has begun. Never waits."""
         if self.kernel.agents is not None:
             self.kernel.agents.conversations.connected()
         self.kernel.notifications.notifier.connected()
-        self.installed.connected()
         for opened in self.opened:
             opened.connected()
 
@@ -115,7 +111,27 @@ class Subsystems:
             if late
             else ()
         )
-        return (*waiting, *self.installed.warnings())
+        return (*waiting, *chain.from_iterable(each.warnings() for each in self.opened))
+
+    def held_sources(self) -> Sequence[str]:
+        """Return the names of the sources of which descriptions wait for an approval."""
+        return [name for opened in self.opened for name in opened.held_sources()]
+
+    def sources(self, *, remote: bool) -> Sequence[SkillSource]:
+        """Return the sources of skills, remote or not, as they may be offered."""
+        found = [
+            source
+            for opened in self.opened
+            for source in (opened.remote_sources if remote else opened.sources)
+        ]
+        for opened in self.opened:
+            found = [opened.pin(source) for source in found]
+        settings = self.kernel.settings
+        if settings.xmpp_send is not None and not remote:
+            from component.builtins.xmpp_send import XmppSendSource  # noqa: PLC0415
+
+            found.append(XmppSendSource(settings.xmpp_send, self.kernel.messages()))
+        return found
 
     def _disconnected(self) -> None:
         """Inform the subsystems that a session is over."""
@@ -145,7 +161,10 @@ class Subsystems:
         changes = SharedChanges(environment.storage)
         changes.register("contacts", environment.stopped.reload)
         changes.register("switches", self.kernel.tasks.reload_switches)
-        self.installed.follow(changes)
+        for topic, reload in chain.from_iterable(
+            each.shared_changes.items() for each in self.opened
+        ):
+            changes.register(topic, reload)
         if self.kernel.agents is not None:
             changes.register("agents", self.kernel.agents.agents.reload)
         return changes

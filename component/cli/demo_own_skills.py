@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 def names_of(paths: Sequence[Path]) -> tuple[str, ...]:
     """Return the names of the skills of Python files and directories. Raises Fault."""
+    from component.skill_directories.content import read_content  # noqa: PLC0415
     from component.skills import SkillLoadError, load_module, skills_of  # noqa: PLC0415
     from component.skills.manifest import ManifestError  # noqa: PLC0415
-    from component.sources.directories.content import read_content  # noqa: PLC0415
 
     found: list[str] = []
     try:

@@ -209,7 +209,7 @@ async def _installed(
     settings: "Settings", storage: "Storage", recorder: "Recorder"
 ) -> AsyncIterator["Sequence[AnyCommand]"]:
     """Yield the commands about installed skills."""
-    from component.app.installed_skills import (  # noqa: PLC0415
+    from component.features.installed_skills.feature import (  # noqa: PLC0415
         installed_commands,
         skill_descriptions,
         skill_directories,

@@ -15,7 +15,7 @@ from component.cli.exit_codes import ExitCode
 from component.cli.frame import Fault
 
 if TYPE_CHECKING:
-    from component.sources.directories.cases import Outcome
+    from component.skill_directories.cases import Outcome
 
 
 @click.command("test")
@@ -64,10 +64,10 @@ def test(directory: Path, trusted: bool) -> None:
 async def _cases(directory: Path, *, trusted: bool) -> Sequence[Outcome]:
     from component.cli.local_skills import directory_skill  # noqa: PLC0415
     from component.sandbox.http_script import ScriptedNetwork  # noqa: PLC0415
+    from component.skill_directories.cases import read_cases, run_case  # noqa: PLC0415
+    from component.skill_directories.host_functions import Services  # noqa: PLC0415
     from component.skills.errors import SkillLoadError  # noqa: PLC0415
     from component.skills.manifest import ManifestError  # noqa: PLC0415
-    from component.sources.directories.cases import read_cases, run_case  # noqa: PLC0415
-    from component.sources.directories.host_functions import Services  # noqa: PLC0415
 
     try:
         cases = read_cases(directory)

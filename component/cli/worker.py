@@ -13,9 +13,9 @@ from component.cli.exit_codes import ExitCode
 from component.cli.frame import ConfigFault, Fault, config_option, load_settings
 
 if TYPE_CHECKING:
+    from component.features.workers.program.process import WorkerProcess
     from component.settings import Settings
     from component.skills.registry import Registry
-    from component.worker.process import WorkerProcess
 
 
 @click.command()
@@ -35,11 +35,12 @@ def worker(config: Path) -> None:
 
     from component import logs  # noqa: PLC0415
     from component.control.path import ControlError  # noqa: PLC0415
+    from component.features.workers.settings import WORKER  # noqa: PLC0415
     from component.skills import SkillLoadError  # noqa: PLC0415
     from component.storage import StorageError  # noqa: PLC0415
 
     settings = load_settings(config)
-    if settings.worker is None:
+    if settings[WORKER] is None:
         raise ConfigFault(f"{config} has no section [worker], which says which queue to serve.")
     logs.configure(settings.log.level, settings.log.format)
     process, registry = make_worker(settings)
@@ -54,14 +55,16 @@ def make_worker(settings: "Settings") -> "tuple[WorkerProcess, Registry]":
     """Return the worker of these settings, and its skills; raise ConfigFault if they cannot be
     applied.
     """
+    from component.features.workers.settings import WORKER  # noqa: PLC0415
     from component.kernel.module_functions import ModuleFunctions  # noqa: PLC0415
     from component.skills import DuplicateSkillError, SkillLoadError  # noqa: PLC0415
     from component.skills.loading import add_modules  # noqa: PLC0415
     from component.skills.registry import Registry  # noqa: PLC0415
 
-    assert settings.worker is not None
+    entry = settings[WORKER]
+    assert entry is not None
     try:
-        from component.worker.process import WorkerProcess  # noqa: PLC0415
+        from component.features.workers.program.process import WorkerProcess  # noqa: PLC0415
     except ImportError as error:
         raise ConfigFault(
             "A worker needs the workers extra: pip install 'xmpp-agent-component[workers]'."
@@ -75,7 +78,7 @@ def make_worker(settings: "Settings") -> "tuple[WorkerProcess, Registry]":
         raise ConfigFault("The worker has no skills: add [skills] modules or directories.")
     # It keeps no memories, and sends no messages.
     functions = ModuleFunctions(settings, None, lambda: None)
-    return WorkerProcess(settings.worker, registry, functions.provide), registry
+    return WorkerProcess(entry, registry, functions.provide), registry
 
 
 async def serve(settings: "Settings", process: "WorkerProcess", registry: "Registry") -> None:
@@ -105,13 +108,13 @@ async def _directories(settings: "Settings", registry: "Registry") -> AsyncItera
         return
     import anyio  # noqa: PLC0415
 
-    from component.app.installed_skills import (  # noqa: PLC0415
-        installed_commands,
-        skill_directories,
-    )
     from component.app.schema import SCHEMA  # noqa: PLC0415
     from component.commands.definition import Commands  # noqa: PLC0415
     from component.control.server import ControlServer  # noqa: PLC0415
+    from component.features.installed_skills.feature import (  # noqa: PLC0415
+        installed_commands,
+        skill_directories,
+    )
     from component.kernel.monitoring import open_monitoring  # noqa: PLC0415
     from component.skills.sources import SkillSources  # noqa: PLC0415
     from component.storage import Storage  # noqa: PLC0415

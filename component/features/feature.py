@@ -1,6 +1,6 @@
 """What a feature declares, and what it contributes to a running service."""
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import msgspec
@@ -17,8 +17,10 @@ from component.messages.answers import Answers
 from component.pubsub.computed import ComputedNode
 from component.settings import Settings
 from component.skills import Registry, Skill
+from component.skills.sources import SkillSource
 from component.storage import Storage
 from component.storage.forgetting import Forget
+from component.storage.shared import Reload
 from component.tasks.protocol import Notice
 from component.tasks.retention import DeletedTask
 from xep.jid import JID
@@ -41,6 +43,10 @@ def _nothing(*_: object) -> None:
     pass
 
 
+def _same(source: SkillSource) -> SkillSource:
+    return source
+
+
 def _never(_: object) -> bool:
     return False
 
@@ -56,6 +62,14 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
         disco_nodes: nodes that service discovery describes.
         loops: run as long as the service does; they are started in this order, and a service whose
             loop raises before it has started does not connect.
+        sources: add, change and remove skills; they need only the settings and this machine.
+        remote_sources: the same for skills of other programs; the connection does not wait for
+            them.
+        pin: returns the source that is run in place of a source of skills; the same one unless an
+            admin has to approve its descriptions.
+        warnings: returns what an admin has to decide, in sentences.
+        held_sources: returns the names of the sources of which descriptions wait for an approval.
+        shared_changes: reload what other instances have changed, by topics.
         forget: deletes the rows of a person.
         connected: called at each new session.
         disconnected: called when a session is over.
@@ -75,6 +89,12 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     commands: Sequence[AnyCommand] = ()
     disco_nodes: Sequence[Nodes] = ()
     loops: Sequence[Loop] = ()
+    sources: Sequence[SkillSource] = ()
+    remote_sources: Sequence[SkillSource] = ()
+    pin: Callable[[SkillSource], SkillSource] = _same
+    warnings: Callable[[], Sequence[str]] = tuple
+    held_sources: Callable[[], Sequence[str]] = tuple
+    shared_changes: Mapping[str, Reload] = {}
     forget: Forget | None = None
     connected: Callable[[], None] = _nothing
     disconnected: Callable[[], None] = _nothing
@@ -124,6 +144,12 @@ class Feature:
         """Return the checks of `xmpp-agent doctor`. No service runs."""
         await checkpoint()
         return ()
+
+    async def availability(self) -> AsyncIterator[Check]:
+        """Yield the checks of `xmpp-agent doctor` that are done even while a service runs."""
+        none: Sequence[Check] = ()
+        for check in none:
+            yield check
 
     def offline_commands(self, storage: Storage) -> Sequence[AnyCommand]:
         """Return the commands that work on the database while no service runs."""

@@ -8,7 +8,7 @@ from component.skills import Context, Skill
 from component.storage.database import Transactions
 
 if TYPE_CHECKING:
-    from component.sources.directories.host_functions import Functions, Services, SkillMessages
+    from component.skill_directories.host_functions import Functions, Services, SkillMessages
 
 _BUILT_IN = "component."
 
@@ -43,8 +43,8 @@ class ModuleFunctions:
         make = self._made.get(key)
         if make is None:
             # Imported only where a skill uses the functions.
+            from component.skill_directories.host_functions import functions_for  # noqa: PLC0415
             from component.skills.capability_texts import capabilities_of  # noqa: PLC0415
-            from component.sources.directories.host_functions import functions_for  # noqa: PLC0415
 
             services = skill_services(self._settings, self._storage, self._messages)
             make = functions_for(skill.name, capabilities_of(skill.capabilities), services)
@@ -58,7 +58,7 @@ def skill_services(
     messages: Callable[[], "SkillMessages | None"],
 ) -> "Services":
     """Return what the service has for skills."""
-    from component.sources.directories.host_functions import Credential, Services  # noqa: PLC0415
+    from component.skill_directories.host_functions import Credential, Services  # noqa: PLC0415
 
     credentials = {
         name: Credential(

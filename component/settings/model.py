@@ -34,19 +34,17 @@ from component.settings.kinds import Domains, Later, refusal
 from component.settings.limits import RequestLimits, Tasks
 from component.settings.llm import LLM
 from component.settings.log import Log
-from component.settings.mcp import McpServer, server_name
 from component.settings.memory import Memory, Session
 from component.settings.notifications import Notifications
 from component.settings.personas import Personas
 from component.settings.policy import Agent, Policy
 from component.settings.pubsub import PubSub
-from component.settings.rest import OpenApi, RestSkill, skill_names
+from component.settings.rest import skill_names
 from component.settings.sections import Top
 from component.settings.server import Server
 from component.settings.skills import Conformance, Skills
 from component.settings.storage import Storage
 from component.settings.uploads import Uploads
-from component.settings.workers import Worker, WorkersEntry, queues_differ
 
 DEFAULT_AGENT = "assistant"
 """The name of the agent that every service has. It answers for a component's domain, and is the
@@ -78,6 +76,9 @@ class Settings(BaseModel):
     checks: ClassVar[Sequence[Callable[[Any], None]]] = ()
     """Check the sections of features beside the others; each raises a refusal."""
 
+    described: ClassVar[Sequence[Callable[[Any], Iterable[str]]]] = ()
+    """Return the names of `described_sources` that features have."""
+
     backend: Literal["trio", "asyncio"] = Field(
         default="trio", description="Event loop that the service runs on."
     )
@@ -103,7 +104,6 @@ class Settings(BaseModel):
     metrics: Metrics = Metrics()
     traces: Traces = Traces()
     notifications: Notifications = Notifications()
-    mcp: dict[str, McpServer] = {}
     url_fetch: UrlFetch | None = None
     web_search: WebSearch | None = None
     http_webhook: dict[str, HttpWebhook] = {}
@@ -111,10 +111,6 @@ class Settings(BaseModel):
     xmpp_send: XmppSend | None = None
     email_send: EmailSend | None = None
     github: GitHub | None = None
-    rest: dict[str, RestSkill] = {}
-    openapi: dict[str, OpenApi] = {}
-    workers: tuple[WorkersEntry, ...] = ()
-    worker: Worker | None = None
 
     rooms: Later = False
 
@@ -126,23 +122,10 @@ class Settings(BaseModel):
             raise refusal(f"has two agents called {twice!r}: give each a different name")
         return value
 
-    @field_validator("mcp")
-    @classmethod
-    def _names_of_servers(cls, value: dict[str, McpServer]) -> dict[str, McpServer]:
-        for name in value:
-            server_name(name)
-        return value
-
-    @field_validator("rest", "openapi", "http_webhook")
+    @field_validator("http_webhook")
     @classmethod
     def _names_of_skills(cls, value: dict[str, Any]) -> dict[str, Any]:
-        skill_names(value)
-        return value
-
-    @field_validator("workers")
-    @classmethod
-    def _queues_differ(cls, value: tuple[WorkersEntry, ...]) -> tuple[WorkersEntry, ...]:
-        return queues_differ(value)
+        return skill_names(value)
 
     @model_validator(mode="after")
     def _checks_of_features(self) -> Self:
@@ -222,16 +205,7 @@ class Settings(BaseModel):
         """The names of the sources whose skills somebody else describes, and whose descriptions
         neither the settings pin nor a `taint` trusts.
         """
-        trusted = (None, "person")
-        return (
-            *(f"mcp.{name}" for name, one in self.mcp.items() if one.taint not in trusted),
-            *(
-                f"openapi.{name}"
-                for name, one in self.openapi.items()
-                if one.taint not in trusted and not one.sha256
-            ),
-            *(f"workers.{one.queue}" for one in self.workers if one.taint not in trusted),
-        )
+        return tuple(name for described in type(self).described for name in described(self))
 
     @property
     def later(self) -> tuple[str, ...]:
@@ -261,13 +235,17 @@ LATER: tuple[str, ...] = tuple(
 
 
 def with_sections(
-    sections: Iterable[Top[Any]], checks: Iterable[Callable[[Settings], None]]
+    sections: Iterable[Top[Any]],
+    checks: Iterable[Callable[[Settings], None]],
+    described: Iterable[Callable[[Settings], Iterable[str]]] = (),
 ) -> type[Settings]:
     """Return the class of settings that have the sections of features, too.
 
-    Each of `checks` looks at the whole settings and raises a refusal.
+    Each of `checks` looks at the whole settings and raises a refusal; each of `described` returns
+    names of `Settings.described_sources`.
     """
     fields: dict[str, Any] = {each.name: (each.annotation, each.default) for each in sections}
     model = create_model("Settings", __base__=Settings, __doc__=Settings.__doc__, **fields)
     model.checks = tuple(checks)
+    model.described = tuple(described)
     return model

@@ -6,7 +6,7 @@ from component.kernel.module_functions import ModuleFunctions
 from component.settings import Settings
 from component.skills import CapabilityMissing, Context, Skill, skill
 from component.storage import Storage
-from tests.component.sources.directories.test_author_api import Messages
+from tests.component.features.installed_skills.test_author_api import Messages
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 

@@ -8,9 +8,10 @@ import pytest
 
 from component.app.settings import load
 from component.app.skills import load_skills
+from component.features.apis.rest import RestSource
+from component.features.apis.settings import OPENAPI, REST
 from component.settings import Settings
 from component.skills import Skill
-from component.sources.rest.source import RestSource
 from tests.component.smallest_settings import ENVIRON, SMALLEST
 from tests.servers.guides import DOCS
 
@@ -57,13 +58,13 @@ def test_apis_are_configured_as_the_guide_says(tmp_path: Path) -> None:
     weather, ticket, search, shop, effects, pinned = blocks("rest.md")
     search = search.replace("[rest.search", "[rest.weather")
     settings = settings_of(tmp_path, weather, search, ticket, shop, effects)
-    assert settings.openapi["shop"].annotations["findPets*"].read_only
-    assert len(settings_of(tmp_path, pinned).openapi["shop"].sha256) == 64
+    assert settings[OPENAPI]["shop"].annotations["findPets*"].read_only
+    assert len(settings_of(tmp_path, pinned)[OPENAPI]["shop"].sha256) == 64
     offered: list[Skill] = []
 
     async def offer() -> None:
         async with anyio.create_task_group() as group:
-            await group.start(RestSource(settings.rest).run, offered.extend)
+            await group.start(RestSource(settings[REST]).run, offered.extend)
             group.cancel_scope.cancel()
 
     anyio.run(offer, backend="trio")

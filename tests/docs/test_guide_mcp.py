@@ -4,7 +4,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from component.settings.mcp import McpServer
+from component.features.mcp.settings import McpServer
 
 GUIDE = Path(__file__).parents[2] / "docs" / "mcp.md"
 

@@ -14,12 +14,12 @@ from anyio import to_thread
 
 from component.app.service import Service
 from component.app.settings import load
+from component.features.proposals.draft import Draft
 from component.settings import Settings
+from component.skill_directories.proposal import read_proposal
 from component.skills.manifest import read_manifest
-from component.sources.directories.proposal import read_proposal
-from component.sources.proposals.draft import Draft
+from tests.component.features.proposals.world import CODE, SPLIT, WEATHER
 from tests.component.models.endpoint import Calls, Endpoint, Text, serving
-from tests.component.sources.proposals.world import CODE, SPLIT, WEATHER
 from tests.component.test_service import client
 from tests.demo_server.peers import AGENT, new_server
 from tests.docs.conftest import Commands
@@ -162,7 +162,7 @@ def test_the_request_of_the_guide_is_a_manifest() -> None:
 
 
 def test_what_a_proposal_may_declare_is_in_the_guide() -> None:
-    from component.sources.proposals.draft import _HARMLESS, _TESTABLE
+    from component.features.proposals.draft import _HARMLESS, _TESTABLE
 
     (sentence,) = re.findall(r"It can declare (.*?);", GUIDE.read_text(), re.DOTALL)
     assert set(re.findall(r"`(\w+)`", sentence)) == _TESTABLE | _HARMLESS

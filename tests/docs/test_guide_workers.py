@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from component.app.schema import SCHEMA
-from component.settings.workers import Worker, WorkersEntry
+from component.features.workers.settings import Worker, WorkersEntry
 from component.storage import Storage
-from tests.component.sources.workers.support import serving, workers
+from tests.component.features.workers.support import serving, workers
 from xep.fluux_agent.execute import Result
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "workers.md").read_text()

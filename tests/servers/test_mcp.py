@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.component.features.mcp.serving import SCRIPTED
 from tests.component.models.endpoint import Calls, Text
-from tests.component.sources.mcp.serving import SCRIPTED
 from tests.profiles import THOROUGH
 from tests.servers.base import Server
 from tests.servers.chatting import CONFIRM, Chat, asks, body, chatting, heard, reply, say

@@ -8,8 +8,8 @@ import pytest
 
 from component.control.client import ask
 from component.control.messages import ControlRequest
+from tests.component.features.installed_skills.world import install
 from tests.component.models.endpoint import in_thread
-from tests.component.sources.directories.world import install
 from tests.servers.agent_process import AgentProcess
 from tests.servers.base import Server
 from tests.servers.chatting import asks as asks_in_chat

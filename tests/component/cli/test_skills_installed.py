@@ -8,15 +8,15 @@ import anyio
 
 from component.app.schema import SCHEMA
 from component.cli.exit_codes import ExitCode
-from component.sources.descriptions.content import content_of
-from component.sources.descriptions.rows import DescriptionRows
-from component.sources.directories.proposal import Proposal
-from component.sources.proposals.folder import ProposalFolder
+from component.features.installed_skills.description_content import content_of
+from component.features.installed_skills.rows import DescriptionRows
+from component.features.proposals.folder import ProposalFolder
+from component.skill_directories.proposal import Proposal
 from component.storage import Storage
 from tests.component.cli.conftest import RunCommand
-from tests.component.sources.descriptions.world import SOURCE, described
-from tests.component.sources.directories.world import install
-from tests.component.sources.proposals.world import renamed
+from tests.component.features.installed_skills.described import SOURCE, described
+from tests.component.features.installed_skills.world import install
+from tests.component.features.proposals.world import renamed
 
 HERE = {"skills__directories": ["./skills"]}
 

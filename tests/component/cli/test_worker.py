@@ -14,8 +14,8 @@ from component.app.schema import SCHEMA
 from component.cli.exit_codes import ExitCode
 from component.cli.main import group
 from component.storage import Storage
-from tests.component.sources.directories.world import install
-from tests.component.sources.workers.support import in_thread, serving, workers
+from tests.component.features.installed_skills.world import install
+from tests.component.features.workers.support import in_thread, serving, workers
 from tests.waiting import eventually
 from xep.fluux_agent.execute import Result as Answer
 

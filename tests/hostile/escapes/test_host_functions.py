@@ -12,6 +12,8 @@ import pytest
 
 from component.builtins.guarded_messages import GuardedMessages
 from component.settings.builtins import XmppSend
+from component.skill_directories.host_functions import Credential, Services
+from component.skill_directories.kinds import makers
 from component.skills import Context
 from component.skills.calling import call
 from component.skills.durable import Parked
@@ -19,11 +21,9 @@ from component.skills.fake_context import FakeContext
 from component.skills.params import prepare
 from component.skills.schema_inputs import checked_schema
 from component.skills.threads import Threads
-from component.sources.directories.host_functions import Credential, Services
-from component.sources.directories.kinds import makers
 from component.storage import Storage
+from tests.component.features.installed_skills.world import World, install, opened
 from tests.component.sandbox.http_server import plain, redirect, serving
-from tests.component.sources.directories.world import World, install, opened
 from tests.hostile.escapes import host_module
 from tests.profiles import THOROUGH
 from xep.jid import JID

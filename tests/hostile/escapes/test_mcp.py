@@ -13,12 +13,12 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from component.settings.mcp import McpServer
+from component.features.mcp import guard, pool, stdio
+from component.features.mcp import serving as mcp_serving
+from component.features.mcp.settings import McpServer
 from component.skills import InvalidParam, SkillUnavailable
 from component.skills.spec import Annotations
-from component.sources.mcp import guard, pool, stdio
-from component.sources.mcp import serving as mcp_serving
-from tests.component.sources.mcp.serving import (
+from tests.component.features.mcp.serving import (
     Answering,
     Served,
     context_of,

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from component.sources.proposals import trying
+from component.features.proposals import trying
 from tests.component.builtins.web import Response, serving
-from tests.component.sources.proposals.world import (
+from tests.component.features.proposals.world import (
     MANIFEST,
     REST,
     REST_TESTS,
@@ -217,7 +217,7 @@ async def test_what_is_refused_before_anything_runs(
         },
         "all memory": {**SPLIT, "manifest": MANIFEST + "memory_bytes = 4_000_000_000\n"},
     }
-    monkeypatch.setattr("component.sources.proposals.source.try_out", nothing_runs)
+    monkeypatch.setattr("component.features.proposals.source.try_out", nothing_runs)
     async with living(tmp_path) as world:
         for name, draft in manifests.items():
             assert "Nothing was proposed." in await world.refused(draft), name

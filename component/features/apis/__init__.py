@@ -1,0 +1,1 @@
+"""Skills that are HTTP requests of the settings, or operations of an API in OpenAPI."""

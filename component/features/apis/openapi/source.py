@@ -1,0 +1,245 @@
+"""The source of skills that are operations of an API."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin
+
+import anyio
+import msgspec
+import structlog
+from anyio import to_thread
+from anyio.abc import TaskStatus
+
+from component.features.apis.calling import invoker, whole_timeout
+from component.features.apis.openapi import operations
+from component.features.apis.openapi.building import RequestBuilder
+from component.features.apis.openapi.document import Document, Unusable, mapping, text
+from component.features.apis.openapi.operations import Entry, Operation
+from component.features.apis.openapi.security import granted
+from component.policy.globs import pattern
+from component.rest.answers import Answers
+from component.rest.template import effects_of
+from component.sandbox.http_gate import HttpError, HttpGate, HttpLimits, HttpRequest
+from component.sandbox.http_requests import access_to, network_capability
+from component.sandbox.http_targets import target_of
+from component.skills.errors import DeclarationError, SkillLoadError
+from component.skills.schema_inputs import schema_inputs
+from component.skills.skill import Skill
+from component.skills.sources import Offer
+
+if TYPE_CHECKING:
+    from component.features.apis.settings import OpenApi
+
+_log = structlog.get_logger("component.features.apis")
+_ACCEPT = (("Accept", "application/json, application/yaml;q=0.9, */*;q=0.5"),)
+
+
+class OpenApiSource:
+    """The skills of a section `[openapi.NAME]`.
+
+    Args:
+        name: the name of the section.
+        settings: the section.
+    """
+
+    def __init__(self, name: str, settings: OpenApi) -> None:
+        self.name = f"openapi.{name}"
+        self._section = name
+        self._settings = settings
+
+    async def run(self, offer: Offer, *, task_status: TaskStatus[None]) -> None:
+        """Offer the operations, and again when the document has changed.
+
+        Raises SkillLoadError if the document cannot be used the first time.
+        """
+        known = await self._offer_changed(offer, b"")
+        task_status.started()
+        while True:
+            await anyio.sleep(self._settings.refresh_s)
+            try:
+                known = await self._offer_changed(offer, known)
+            except SkillLoadError as error:
+                _log.warning("an API keeps its skills", source=self.name, reason=str(error))
+
+    async def _offer_changed(self, offer: Offer, known: bytes) -> bytes:
+        """Read the document, offer its skills if it has another hash, and return the hash."""
+        data = await self._read()
+        digest = hashlib.sha256(data).digest()
+        if digest != known:
+            approved = self._settings.sha256
+            if approved and digest.hex() != approved:
+                raise SkillLoadError(
+                    f"The description has the SHA-256 {digest.hex()}, which is not the one that"
+                    " sha256 approves: read it, and change sha256."
+                )
+            found = await to_thread.run_sync(self.skills, data)
+            offer(found)
+        return digest
+
+    async def _read(self) -> bytes:
+        most = self._settings.max_document_bytes
+        if self._settings.document is not None:
+            data = await to_thread.run_sync(_content, self._settings.document, most + 1)
+            if len(data) > most:
+                raise SkillLoadError(f"{self._settings.document} has more than {most:,} bytes.")
+            return data
+        url = self._settings.url
+        limits = HttpLimits(timeout_s=self._settings.timeout_s, response_bytes=most)
+        try:
+            gate = HttpGate((access_to(url),), limits)
+            response = await gate.send(HttpRequest(url, headers=_ACCEPT))
+        except HttpError as error:
+            raise SkillLoadError(f"The description cannot be read: {error}") from error
+        if response.status != 200:
+            raise SkillLoadError(f"The server of the description answers {response.status}.")
+        return response.body
+
+    def skills(self, data: bytes) -> list[Skill]:
+        """Return the skills that a document describes. What cannot be one is logged.
+
+        Raises SkillLoadError: the document cannot be used, describes more operations than are
+        permitted, or names a server that nobody has permitted.
+        """
+        settings = self._settings
+        document = Document.parse(data)
+        base = self._base(document)
+        chosen = list(self._chosen(document))
+        if len(chosen) > settings.max_operations:
+            raise SkillLoadError(
+                f"It has {len(chosen)} operations, and at most {settings.max_operations} are"
+                " offered: choose some by tags or operations, or raise max_operations."
+            )
+        skills: list[Skill] = []
+        for entry in chosen:
+            try:
+                skills.append(self._skill(document, entry, base))
+            except (Unusable, DeclarationError) as error:
+                shown = f"{entry.method.upper()} {entry.path[:100]!a}"
+                _log.warning(
+                    "an operation is not offered",
+                    source=self.name,
+                    operation=shown,
+                    reason=f"it {error}" if isinstance(error, Unusable) else str(error),
+                )
+        return skills
+
+    def _chosen(self, document: Document) -> Iterator[Entry]:
+        tags, wanted = set(self._settings.tags), pattern(self._settings.operations)
+        for entry in operations.entries_of(document):
+            by_tag = not tags or not tags.isdisjoint(entry.tags)
+            by_id = not self._settings.operations or wanted.fullmatch(entry.id)
+            if by_tag and by_id:
+                yield entry
+
+    def _skill(self, document: Document, entry: Entry, base: str) -> Skill:
+        settings = self._settings
+        operation = operations.read(document, entry)
+        base = self._base_of(operation, base)
+        secrets = {name: each.get_secret_value() for name, each in settings.credentials.items()}
+        headers = tuple((name, each.get_secret_value()) for name, each in settings.headers.items())
+        builder = RequestBuilder(
+            base, operation, granted(document, operation.security, secrets), headers
+        )
+        said = next(
+            (
+                each
+                for glob, each in settings.annotations.items()
+                if pattern([glob]).fullmatch(entry.id)
+            ),
+            None,
+        )
+        annotations = effects_of(operation.method, said)
+        prefix = self._section if settings.prefix is None else settings.prefix
+        schema = operation.schema
+        return Skill(
+            name=f"{prefix}.{operation.id}" if prefix else operation.id,
+            title=operation.title,
+            description=operation.description,
+            tags=operation.tags,
+            annotations=annotations,
+            input_schema=schema,
+            inputs=schema_inputs(schema, adds_defaults=False),
+            kind="async",
+            wants_context=True,
+            invoke=invoker(
+                base, builder.request, Answers(), settings, repeatable=annotations.repeatable
+            ),
+            timeout=whole_timeout(settings),
+            capabilities=(network_capability(base),),
+            taint=settings.taint,
+            described_by=settings.taint,
+            claims=_claims(operation, "" if settings.server else base),
+            source=self.name,
+            versioned_by_content=True,
+        )
+
+    def _base(self, document: Document) -> str:
+        """Return the base URL: that of the settings, or the first of the document if it is on the
+        server that the document was read from.
+        """
+        if self._settings.server:
+            return self._settings.server
+        servers = document.root.get("servers")
+        found = _url(
+            servers[0] if isinstance(servers, list) and servers else {}, self._settings.url
+        )
+        if found is None or target_of(found).origin != target_of(self._settings.url).origin:
+            raise SkillLoadError(
+                f"It names the server {text(found, 100)!a}, which is not the one that it was"
+                " read from: write the right one into server."
+            )
+        return found
+
+    def _base_of(self, operation: Operation, base: str) -> str:
+        """Return the base URL of an operation that may name a server of its own."""
+        if not operation.servers:
+            return base
+        own = _url(operation.servers[0], f"{base}/")
+        if own is None or target_of(own).origin != target_of(base).origin:
+            raise Unusable("names another server than the API")
+        return own
+
+
+def _claims(operation: Operation, server: str) -> dict[str, Any]:
+    """Return what a description says about the requests of an operation; `server` is the base URL
+    if it comes from the description.
+    """
+    said: dict[str, Any] = msgspec.to_builtins(operation)
+    for name in ("id", "title", "description", "tags", "definitions", "servers"):
+        del said[name]
+    for parameter in said["parameters"]:
+        del parameter["schema"]
+    return {**said, "server": server}
+
+
+def _url(server: object, base: str) -> str | None:
+    """Return the URL of a server object with the defaults of its variables; None if it has none
+    that can be used.
+    """
+    node = mapping(server)
+    url = node.get("url", "/")
+    if not isinstance(url, str):
+        return None
+    for name, variable in mapping(node.get("variables")).items():
+        url = url.replace(f"{{{name}}}", text(mapping(variable).get("default"), 200))
+    try:
+        found = urljoin(base, url).rstrip("/")
+        target = target_of(found)
+    except ValueError:
+        return None
+    return None if "?" in found or "#" in found or "{" in found or not target.host else found
+
+
+def _content(path: Path, most: int) -> bytes:
+    """Return at most so many bytes of a file. Raises SkillLoadError."""
+    try:
+        if not path.is_file():
+            raise SkillLoadError(f"{path} is not a file.")
+        with path.open("rb") as file:
+            return file.read(most)
+    except OSError as error:
+        raise SkillLoadError(f"{path} cannot be read: {error.strerror}.") from error

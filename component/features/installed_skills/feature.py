@@ -1,0 +1,155 @@
+"""Skills that admins approve: those of directories, and those that somebody else describes."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+from msgspec.structs import replace
+
+from component.audit.protocol import Recorder
+from component.commands.definition import AnyCommand
+from component.features.feature import Feature, Opened
+from component.features.installed_skills.commands import InstalledSkillCommands
+from component.kernel.check import Check
+from component.kernel.kernel import Kernel
+from component.kernel.module_functions import skill_services
+from component.private import make_directory
+from component.settings import Settings
+from component.skills.sources import SkillSource
+from component.storage.database import Transactions
+
+if TYPE_CHECKING:
+    from component.features.installed_skills.descriptions import Descriptions
+    from component.features.installed_skills.directories import SkillDirectories
+    from component.skill_directories.host_functions import SkillMessages
+
+
+class InstalledSkillsFeature(Feature):
+    """The skills that admins approve. The code about one sort is imported only for that sort."""
+
+    def open(self, kernel: Kernel) -> Opened:
+        """Make what offers approved skills, and the commands of admins."""
+        storage, recorder = kernel.storage, kernel.environment.monitoring.recorder
+        messages = _AdminMessages(kernel)
+        directories = skill_directories(self.settings, storage, recorder, kernel.messages)
+        descriptions = skill_descriptions(self.settings, storage, recorder, messages.send)
+        opened = Opened(
+            commands=installed_commands(directories, descriptions),
+            connected=messages.connected,
+        )
+        if directories is not None:
+            opened = replace(
+                opened,
+                sources=(directories,),
+                shared_changes={"skills": directories.reload},
+            )
+        if descriptions is not None:
+            opened = replace(
+                opened,
+                pin=_pin(descriptions),
+                warnings=descriptions.warnings,
+                held_sources=descriptions.held_sources,
+                shared_changes={**opened.shared_changes, "descriptions": descriptions.reload},
+            )
+        return opened
+
+    async def availability(self) -> AsyncIterator[Check]:
+        """Check the manifests in directories, and whether something waits for an approval."""
+        from component.features.installed_skills import checks  # noqa: PLC0415 - only for doctor
+
+        for check in await to_thread.run_sync(checks.check_directories, self.settings):
+            yield check
+        waiting = await to_thread.run_sync(checks.check_descriptions, self.settings)
+        if waiting is not None:
+            yield waiting
+
+
+class _AdminMessages:
+    """Sends the admins messages. Sources run before there is a connection: it keeps theirs."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._unsent: list[str] = []
+
+    def send(self, sentence: str) -> None:
+        self._unsent.append(sentence)
+        if self._kernel.stream.is_connected():
+            self.connected()
+
+    def connected(self) -> None:
+        while self._unsent:
+            self._kernel.contacts.tell_admins(self._unsent.pop(0))
+
+
+def _pin(descriptions: "Descriptions") -> Callable[[SkillSource], SkillSource]:
+    from component.features.installed_skills.pinned_source import PinnedSource  # noqa: PLC0415
+
+    def pin(source: SkillSource) -> SkillSource:
+        is_described = source.name in descriptions.sources
+        return PinnedSource(source, descriptions) if is_described else source
+
+    return pin
+
+
+def skill_directories(
+    settings: Settings,
+    storage: Transactions,
+    recorder: Recorder,
+    messages: Callable[[], "SkillMessages | None"] = lambda: None,
+) -> "SkillDirectories | None":
+    """Return the source of the skills that are installed in directories; None without any."""
+    if not settings.skill_roots:
+        return None
+    from component.features.installed_skills.directories import SkillDirectories  # noqa: PLC0415
+    from component.skill_directories.approvals import Approvals  # noqa: PLC0415
+    from component.skill_directories.content import APPROVED, ContentStore  # noqa: PLC0415
+    from component.skill_directories.kinds import makers  # noqa: PLC0415
+    from component.skill_directories.runners import Runners  # noqa: PLC0415
+
+    services = skill_services(settings, storage, messages)
+    if settings.proposals_path is not None:
+        with suppress(OSError):  # reported when the directories are read
+            make_directory(settings.proposals_path.expanduser())
+    return SkillDirectories(
+        settings.skill_roots,
+        Approvals(storage),
+        ContentStore(settings.storage.path / APPROVED),
+        Runners(makers(services, settings.storage.path / "compiled-skills")),
+        recorder,
+        settings.skills.auto_approve,
+    )
+
+
+def skill_descriptions(
+    settings: Settings,
+    storage: Transactions,
+    recorder: Recorder,
+    tell_admins: Callable[[str], None] = lambda _sentence: None,
+) -> "Descriptions | None":
+    """Return the descriptions of skills by others; None where the settings name no such source."""
+    if not settings.described_sources:
+        return None
+    from component.features.installed_skills.descriptions import Descriptions  # noqa: PLC0415
+    from component.features.installed_skills.rows import DescriptionRows  # noqa: PLC0415
+    from component.features.installed_skills.seen_sources import SeenSources  # noqa: PLC0415
+
+    return Descriptions(
+        DescriptionRows(storage),
+        settings.described_sources,
+        SeenSources(settings.storage.path),
+        recorder,
+        tell_admins,
+        hold_first=settings.skills.hold_first_descriptions,
+    )
+
+
+def installed_commands(
+    directories: "SkillDirectories | None", descriptions: "Descriptions | None"
+) -> Sequence[AnyCommand]:
+    """Return the commands about these skills; none where there are none."""
+    found = [one for one in (directories, descriptions) if one is not None]
+    return InstalledSkillCommands(found).commands() if found else ()
+
+
+FEATURE = InstalledSkillsFeature

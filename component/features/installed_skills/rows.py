@@ -1,0 +1,185 @@
+"""The descriptions in the database: which an admin has approved, and which wait for one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from component.storage.database import Database, Transactions
+from component.storage.schema import Table
+from component.storage.tables import tells
+
+TABLES: Final = (
+    Table(
+        name="skill_descriptions",
+        columns="""
+            source TEXT {C} NOT NULL,
+            skill TEXT {C} NOT NULL,
+            approved TEXT NOT NULL,
+            approved_by TEXT NOT NULL,
+            approved_at BIGINT NOT NULL,
+            held TEXT NOT NULL,
+            PRIMARY KEY (source, skill)
+        """,
+        postgres=(
+            tells(
+                "skill_descriptions",
+                "UPDATE",
+                "descriptions",
+                "source",
+                when="OLD.approved <> NEW.approved",
+            ),
+        ),
+        kept="about skills, not about people",
+    ),
+)
+
+_ALL: Final = """
+    SELECT source, skill, approved, approved_by, approved_at, held FROM skill_descriptions
+    WHERE skill <> '' ORDER BY source, skill
+"""
+_OF_SOURCE: Final = """
+    SELECT source, skill, approved, approved_by, approved_at, held FROM skill_descriptions
+    WHERE source = ? ORDER BY skill
+"""
+_INSERT: Final = """
+    INSERT INTO skill_descriptions (source, skill, approved, approved_by, approved_at, held)
+    VALUES (?, ?, ?, ?, ?, ?)
+    ON CONFLICT (source, skill) DO NOTHING
+"""
+_APPROVE: Final = """
+    UPDATE skill_descriptions
+    SET approved = held, approved_by = ?, approved_at = ?, held = ''
+    WHERE source = ? AND skill = ? AND held = ?
+"""
+_REVOKE: Final = """
+    UPDATE skill_descriptions
+    SET approved = '', approved_by = '', approved_at = 0,
+        held = CASE WHEN held = '' THEN approved ELSE held END
+    WHERE source = ? AND skill = ?
+"""
+FIRST: Final = "first offer"
+"""Who approves the first offer of a source."""
+_SEEN: Final = ""
+"""The name of a row that says that a source has made its first offer."""
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A skill of a source.
+
+    Attributes:
+        source, skill: their names.
+        approved: the content that was approved; empty if none was.
+        approved_by, approved_at: by whom, and milliseconds since 1970.
+        held: the content that the source offers, if it waits for an approval.
+    """
+
+    source: str
+    skill: str
+    approved: str = ""
+    approved_by: str = ""
+    approved_at: int = 0
+    held: str = ""
+
+
+class DescriptionRows:
+    """The rows. Methods raise StorageError.
+
+    Args:
+        storage: has the table.
+    """
+
+    def __init__(self, storage: Transactions) -> None:
+        self._storage = storage
+
+    async def all(self) -> Sequence[Row]:
+        """Return the rows of all sources."""
+        return await self._storage.read(all_rows)
+
+    async def offered(
+        self, source: str, contents: Mapping[str, str], *, hold_first: bool
+    ) -> Mapping[str, Row]:
+        """Store what a source offers now: contents by the names of skills. Return its rows.
+
+        The first offer is approved unless `hold_first`. Later, what differs from what was approved
+        is held.
+        """
+
+        def op(database: Database) -> list[Row]:
+            rows = _of_source(database, source)
+            first = not rows and not hold_first
+            for row in _changed(source, rows, contents, first=first):
+                if row.skill in rows:
+                    database.execute(
+                        "UPDATE skill_descriptions SET held = ? WHERE source = ? AND skill = ?",
+                        (row.held, source, row.skill),
+                    )
+                else:
+                    at = database.now if row.approved else 0
+                    database.execute(
+                        _INSERT,
+                        (source, row.skill, row.approved, row.approved_by, at, row.held),
+                    )
+            database.execute(
+                "DELETE FROM skill_descriptions"
+                " WHERE source = ? AND skill <> '' AND approved = '' AND held = ''",
+                (source,),
+            )
+            return list(_of_source(database, source).values())
+
+        rows = await self._storage.read(lambda database: _of_source(database, source))
+        if _changed(source, rows, contents, first=False):
+            rows = {row.skill: row for row in await self._storage.write(op)}
+        return {name: row for name, row in rows.items() if name != _SEEN}
+
+    async def approve(self, row: Row, by: str) -> bool:
+        """Approve what is held in a row; False if it has changed meanwhile."""
+
+        def op(database: Database) -> bool:
+            values = (by, database.now, row.source, row.skill, row.held)
+            return database.execute(_APPROVE, values).rowcount > 0
+
+        return await self._storage.write(op)
+
+    async def revoke(self, row: Row) -> None:
+        """Revoke the approval of a skill: it is held until it is approved again."""
+
+        def op(database: Database) -> None:
+            database.execute(_REVOKE, (row.source, row.skill))
+
+        await self._storage.write(op)
+
+
+def all_rows(database: Database) -> Sequence[Row]:
+    """Return the rows of all sources."""
+    return [_row(found) for found in database.execute(_ALL).fetchall()]
+
+
+def _of_source(database: Database, source: str) -> dict[str, Row]:
+    found = map(_row, database.execute(_OF_SOURCE, (source,)).fetchall())
+    return {row.skill: row for row in found}
+
+
+def _row(found: tuple[Any, ...]) -> Row:
+    source, skill, approved, by, at, held = found
+    return Row(
+        source=source, skill=skill, approved=approved, approved_by=by, approved_at=at, held=held
+    )
+
+
+def _changed(
+    source: str, rows: Mapping[str, Row], contents: Mapping[str, str], *, first: bool
+) -> list[Row]:
+    """Return the rows that change with an offer. What is not offered any more is not held."""
+    found = [Row(source=source, skill=_SEEN)] if contents and _SEEN not in rows else []
+    for skill, content in contents.items():
+        row = rows.get(skill, Row(source=source, skill=skill))
+        if first:
+            row = msgspec.structs.replace(row, approved=content, approved_by=FIRST)
+        found.append(msgspec.structs.replace(row, held="" if row.approved == content else content))
+    found += [
+        msgspec.structs.replace(row, held="") for name, row in rows.items() if name not in contents
+    ]
+    return [row for row in found if rows.get(row.skill) != row]

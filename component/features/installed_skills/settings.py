@@ -1,0 +1,13 @@
+"""Whether skills need the approval of an admin, which other sections say."""
+
+from typing import Any, Final
+
+from component.settings.model import Settings
+from component.settings.sections import Top
+
+SECTIONS: Final[tuple[Top[Any], ...]] = ()
+
+
+def is_used(settings: Settings) -> bool:
+    """Return whether there are directories of skills, or skills that somebody else describes."""
+    return bool(settings.skill_roots or settings.described_sources)

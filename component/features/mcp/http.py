@@ -1,0 +1,258 @@
+"""The HTTP client for MCP servers over streamable HTTP (MCP 2025-11-25, Transports).
+
+The SDK's transport bounds the size of events, but neither that of other responses nor the number of
+JSON values, which this client does before anything is decoded. The transport follows no redirect to
+another origin.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import httpx2
+import msgspec
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND
+
+from component.features.mcp.errors import ServerFailed, reason_of
+from component.features.mcp.guard import MOST_DEPTH
+from component.features.mcp.sessions import (
+    ENDED,
+    SESSION_LOST,
+    Sent,
+    error_in,
+    is_error,
+    loss_in,
+    sent_in,
+)
+from component.models.catalog import is_loopback
+from xep.binding.json_bounds import MOST_VALUES_OUTSIDE, checked_json, may_have_values
+
+if TYPE_CHECKING:
+    from component.features.mcp.guard import Streams
+
+_CONNECT_S: Final = 15.0
+_DELETE_S: Final = 5.0
+_SESSION_FIELD: Final = "mcp-session-id"
+_JSON_BODY: Final = {"content-type": "application/json"}
+_END_OF_EVENT: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r|\n\r\n")
+_DATA: Final = re.compile(rb"^data:([^\n]*)", re.MULTILINE)
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """The URL of a server.
+
+    Attributes:
+        url: its URL.
+        headers: header fields to send.
+        authorization: adds what authorizes a request.
+        max_message_bytes: maximum size of a message.
+    """
+
+    url: str
+    headers: Mapping[str, str] = {}
+    max_message_bytes: int = 4_194_304
+    authorization: httpx2.Auth | None = None
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What is called when a connection ends.
+
+    Attributes:
+        failed: with the reason, if a message cannot be sent or an answer not be read, and whether
+            the server was not even reached.
+        lost: when the server does not know the session any more.
+    """
+
+    failed: Callable[[str, bool], None]
+    lost: Callable[[], None]
+
+
+@asynccontextmanager
+async def http_streams(endpoint: Endpoint, told: Told) -> AsyncIterator[Streams]:
+    """Yield the streams of a server's messages.
+
+    A message that cannot be sent ends the streams. Requests go through the proxy that the
+    environment names, as those to models do.
+
+    Raises ServerFailed if the proxy cannot be used.
+    """
+    try:
+        reached = httpx2.AsyncClient(
+            trust_env=not is_loopback(endpoint.url), follow_redirects=False, timeout=None
+        )
+    except (ImportError, ValueError) as error:
+        raise ServerFailed(
+            "the proxy that the environment names (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY) cannot be"
+            " used: give it as http://HOST:PORT"
+        ) from error
+    client = httpx2.AsyncClient(
+        transport=_Bounded(reached, endpoint.max_message_bytes, told),
+        headers={**endpoint.headers, "Accept-Encoding": "identity"},
+        auth=endpoint.authorization,
+        timeout=httpx2.Timeout(_CONNECT_S, read=None),
+    )
+    async with (
+        client,
+        streamable_http_client(
+            endpoint.url, http_client=client, max_sse_event_size=endpoint.max_message_bytes
+        ) as streams,
+    ):
+        yield streams
+
+
+class _Bounded(httpx2.AsyncBaseTransport):
+    """Refuses responses that are too large, or compressed, which could hide their size; and says
+    when the server has lost the session.
+
+    Args:
+        inner: sends the requests. It is a client, since only a client chooses between proxies.
+        longest: maximum size of a message in bytes.
+        told: what is called at the end.
+    """
+
+    def __init__(self, inner: httpx2.AsyncClient, longest: int, told: Told) -> None:
+        self._inner = inner
+        self._longest = longest
+        self._told = told
+        self._has_events = False
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        try:
+            if request.method == "DELETE":  # a session that ends; nobody needs the answer
+                with anyio.fail_after(_DELETE_S):
+                    response = await self._inner.send(request, stream=True)
+            else:
+                response = await self._inner.send(request, stream=True)
+        except httpx2.TransportError as error:
+            unreached = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
+            if request.method == "POST":
+                what = "it cannot be reached" if unreached else "the request failed"
+                why = reason_of(error) if str(error) else "the connection was lost"
+                self._told.failed(f"{what}: {why}", unreached)
+            elif unreached and self._has_events:
+                self._told.lost()
+            raise
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        kind = response.headers.get("content-type", "").lower()
+        if response.headers.pop("content-encoding", "identity").lower() != "identity":
+            response.stream = _Body(response.stream, 0, "the response is compressed")
+        elif kind.startswith("text/event-stream"):
+            self._has_events = self._has_events or request.method == "GET"
+            response.stream = _Events(response.stream, self._longest, self._told.failed)
+        else:
+            why = f"the response has more than {self._longest} bytes"
+            response.stream = _Body(response.stream, self._longest, why)
+        if response.is_error and request.method != "DELETE":
+            return await self._refusal(request, response)
+        return response
+
+    async def _refusal(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+        """Return what the SDK reads in place of a refusal: an error that names the loss of the
+        session, or what the server did wrong.
+        """
+        body = await response.aread()
+        await response.aclose()
+        sent = sent_in(request.content) if request.method == "POST" else Sent()
+        in_session = _SESSION_FIELD in request.headers
+        loss = loss_in(response.status_code, body, sent, in_session=in_session)
+        if request.method == "GET":
+            if loss and self._has_events:
+                self._told.lost()
+        elif loss == "perhaps":
+            reason = f"{ENDED}, with HTTP status {response.status_code}"
+            self._told.failed(reason, False)
+            raise httpx2.StreamError(reason)
+        elif loss:
+            self._told.lost()
+            body = error_in(sent.id, SESSION_LOST, ENDED)
+            return httpx2.Response(404, headers=_JSON_BODY, content=body, request=request)
+        headers = response.headers.copy()
+        for name in ("content-length", "transfer-encoding"):
+            headers.pop(name, None)
+        if sent.id is not None and not is_error(body):
+            code = METHOD_NOT_FOUND if response.status_code == 404 else INTERNAL_ERROR
+            status = f"HTTP status {response.status_code} {response.reason_phrase}".rstrip()
+            body = error_in(sent.id, code, status)
+            headers.update(_JSON_BODY)
+        return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _Body(httpx2.AsyncByteStream):
+    """A whole response, which is passed on when it is complete and within the limits."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, longest: int, why: str) -> None:
+        self._inner = inner
+        self._longest = longest
+        self._why = why
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        body = bytearray()
+        async for chunk in self._inner:
+            body += chunk
+            if len(body) > self._longest:
+                raise httpx2.StreamError(self._why)
+        _check(bytes(body))
+        yield bytes(body)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _Events(httpx2.AsyncByteStream):
+    """Server-sent events, each of which is passed on when it is complete and within the limits."""
+
+    def __init__(
+        self, inner: httpx2.AsyncByteStream, longest: int, failed: Callable[[str, bool], None]
+    ) -> None:
+        self._inner = inner
+        self._longest = longest
+        self._failed = failed
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async with aclosing(self._checked()) as events:
+                async for event in events:
+                    yield event
+        except httpx2.StreamError as error:
+            self._failed(str(error), False)
+            raise
+
+    async def _checked(self) -> AsyncGenerator[bytes]:
+        rest = bytearray()
+        async for chunk in self._inner:
+            begin = max(0, len(rest) - 3)
+            rest += chunk
+            while (end := _END_OF_EVENT.search(rest, begin)) is not None:
+                event = bytes(rest[: end.end()])
+                del rest[: end.end()]
+                begin = 0
+                _check(event)
+                yield event
+            if len(rest) > self._longest:
+                raise httpx2.StreamError(f"an event has more than {self._longest} bytes")
+        if rest:
+            _check(bytes(rest))
+            yield bytes(rest)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _check(text: bytes) -> None:
+    """Raise StreamError if a body or an event has more JSON values than the SDK is to decode."""
+    if not may_have_values(text, MOST_VALUES_OUTSIDE):
+        return
+    data = b"\n".join(_DATA.findall(text.replace(b"\r", b"\n"))) or text
+    try:
+        checked_json(data, MOST_VALUES_OUTSIDE, MOST_DEPTH)
+    except ValueError as error:
+        most = f"{MOST_VALUES_OUTSIDE} values"
+        raise httpx2.StreamError(f"the server sent a message of more than {most}") from error

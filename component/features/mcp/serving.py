@@ -1,0 +1,163 @@
+"""Keeps a server running, and offers its tools while they change."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+import structlog
+from anyio.abc import TaskStatus
+
+from component.features.mcp.connection import Connection, ToolDescription
+from component.features.mcp.errors import ServerFailed
+from component.features.mcp.pool import Backoff, Pool
+from component.features.mcp.running import Runner
+from component.features.mcp.tools import skills_of
+
+if TYPE_CHECKING:
+    from component.features.mcp.settings import McpServer
+    from component.skills.context import Context
+    from component.skills.outputs import SkillResult
+    from component.skills.skill import Skill
+    from component.skills.sources import Offer
+    from component.skills.spec import Annotations
+
+_log = structlog.get_logger("component.features.mcp")
+
+_FIRST_S: Final = 0.1
+_LONGEST_S: Final = 300.0
+_CHECK_S: Final = 300.0
+"""A server over HTTP may have been restarted without telling: its list is read again."""
+_QUIET_S: Final = 60.0
+"""A list that changes again within this time is read less and less often."""
+
+
+class Serving:
+    """Runs one server.
+
+    Args:
+        name: the name of the server.
+        entry: its settings.
+    """
+
+    def __init__(self, name: str, entry: McpServer) -> None:
+        self._name = name
+        self._entry = entry
+        self._offered: dict[str, Skill] = {}
+
+    async def run(self, offer: Offer, task_status: TaskStatus[None]) -> None:
+        """Run the server until cancelled; start it again, after a while, when it has ended."""
+        backoff = Backoff()
+        async with anyio.create_task_group() as group:
+            pool = Pool(self._name, self._entry, group)
+            runner = Runner(self._name, self._entry, pool)
+            group.start_soon(runner.sweep)
+            while True:
+                began = anyio.current_time()
+                reason = await self._serve(offer, pool, runner, task_status)
+                wait = backoff.next(anyio.current_time() - began)
+                pool.ended(reason)
+                _log.warning(
+                    "an MCP server is not available",
+                    server=self._name,
+                    reason=reason,
+                    again_in_s=wait,
+                )
+                task_status.started()
+                with anyio.move_on_after(wait):
+                    await pool.wanted.wait()
+
+    async def _serve(
+        self, offer: Offer, pool: Pool, runner: Runner, task_status: TaskStatus[None]
+    ) -> str:
+        """Offer the tools of the server until it fails; return the reason."""
+        connection = Connection(self._name, self._entry)
+        ready = Ready()
+        reasons: list[str] = []
+
+        async with anyio.create_task_group() as group:
+
+            async def keep() -> None:
+                try:
+                    await connection.run(task_status=ready)
+                except ServerFailed as error:
+                    reasons.append(str(error))
+                ready.started()
+                group.cancel_scope.cancel()
+
+            group.start_soon(keep)
+            await ready.event.wait()
+            if not reasons:
+                try:
+                    await self._offer_changes(connection, offer, pool, runner, task_status)
+                except ServerFailed as error:
+                    reasons.append(str(error))
+            group.cancel_scope.cancel()
+        return reasons[0] if reasons else "the connection was closed"
+
+    async def _offer_changes(
+        self,
+        connection: Connection,
+        offer: Offer,
+        pool: Pool,
+        runner: Runner,
+        task_status: TaskStatus[None],
+    ) -> None:
+        wait = _FIRST_S
+        while True:
+            connection.changed = anyio.Event()
+            tools = await connection.tools()
+            listed = anyio.current_time()
+            skills = self._unchanged(
+                skills_of(self._name, self._entry, tools, partial(_invoke, runner))
+            )
+            offer(skills)
+            pool.listed(connection)
+            _log.info(
+                "an MCP server is available",
+                server=self._name,
+                version=connection.server,
+                tools=len(tools),
+                offered=len(skills),
+            )
+            task_status.started()
+            with anyio.move_on_after(_CHECK_S if self._entry.url else None):
+                await connection.changed.wait()
+            quiet = anyio.current_time() - listed > _QUIET_S
+            wait = _FIRST_S if quiet else min(wait * 2, _LONGEST_S)
+            if wait == _LONGEST_S:
+                _log.warning("an MCP server changes its tools all the time", server=self._name)
+            await anyio.sleep(wait)
+
+    def _unchanged(self, skills: list[Skill]) -> list[Skill]:
+        """Return the skills, those of an earlier offer where nothing has changed."""
+        before = self._offered
+        same = [
+            there if (there := before.get(one.name)) and _is_same(there, one) else one
+            for one in skills
+        ]
+        self._offered = {one.name: one for one in same}
+        return same
+
+
+def _is_same(one: Skill, other: Skill) -> bool:
+    return one.digest == other.digest and one.claims == other.claims
+
+
+def _invoke(runner: Runner, tool: ToolDescription, annotations: Annotations) -> Any:
+    async def invoke(arguments: dict[str, Any], context: Context) -> SkillResult:
+        return await runner.invoke(tool, annotations, arguments, context)
+
+    return invoke
+
+
+class Ready(TaskStatus[None]):
+    """An event that is set when something has started."""
+
+    def __init__(self) -> None:
+        self.event = anyio.Event()
+
+    def started(self, value: None = None) -> None:
+        """Set the event."""
+        self.event.set()

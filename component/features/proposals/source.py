@@ -1,0 +1,297 @@
+"""The skill `create_skill`: proposes a skill, which an admin has to approve."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Final, Protocol
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskStatus
+from msgspec import Meta
+
+from component.audit.protocol import AuditEvent, Recorder
+from component.features.proposals.draft import (
+    Checked,
+    Draft,
+    DraftError,
+    UnreadableDraftError,
+    check,
+)
+from component.features.proposals.folder import ProposalFolder
+from component.features.proposals.trying import try_out
+from component.features.proposals.writing import FORMAT, prompt_of
+from component.skill_directories.proposal import Proposal, WrittenBy
+from component.skills.context import Context
+from component.skills.declare import skill
+from component.skills.errors import InvalidParam, SkillError, SkillLoadError, printable
+from component.skills.outputs import Output, SkillResult
+from component.skills.skill import Skill
+from component.skills.sources import Offer
+
+if TYPE_CHECKING:
+    from component.settings.skills import Proposals
+
+_TIMEOUT_S: Final = 600.0
+_LONGEST_DESCRIPTION: Final = 4_000
+_LONGEST: Final = 65_536
+"""Of each text of a proposal; the settings limit it further."""
+_LONGEST_SHOWN: Final = 500
+_LONGEST_REASON: Final = 300
+_AT_ONCE: Final = 2
+"""Proposals that are tested at the same time; the others wait."""
+
+
+class ProposalPort(Protocol):
+    """The rest of the service: `component.features.proposals.feature`."""
+
+    async def taken(self) -> Mapping[str, str]:
+        """Return the names of all skills that are offered or installed, with the directories of
+        those that are installed but not offered; it is empty for the others.
+
+        Raises SkillError.
+        """
+
+    def is_admin(self, principal: str) -> bool:
+        """Whether a principal is an admin."""
+
+    def announce(self, sentence: str) -> None:
+        """Tell the admins."""
+
+
+class ProposalSource:
+    """The source of the skill `create_skill`.
+
+    Args:
+        settings: the section of the settings.
+        folder: the directory of the proposals.
+        port: the rest of the service.
+        recorder: records proposals.
+    """
+
+    name = "proposals"
+
+    def __init__(
+        self, settings: Proposals, folder: ProposalFolder, port: ProposalPort, recorder: Recorder
+    ) -> None:
+        self._folder = folder
+        self._skill = create_skill_skill(Proposing(settings, folder, port, recorder))
+
+    async def run(self, offer: Offer, *, task_status: TaskStatus[None]) -> None:
+        """Offer the skill. Raises SkillLoadError if the directory cannot be used."""
+        try:
+            await anyio.to_thread.run_sync(self._folder.recover)
+        except OSError as error:
+            raise SkillLoadError(f"Proposals cannot be kept: {error}") from error
+        offer([self._skill])
+        task_status.started()
+        await anyio.sleep_forever()
+
+
+class Proposing:
+    """Tries proposals out, and keeps those whose tests pass.
+
+    Args:
+        settings: the limits.
+        folder: the directory of the proposals.
+        port: the rest of the service.
+        recorder: records proposals.
+    """
+
+    def __init__(
+        self, settings: Proposals, folder: ProposalFolder, port: ProposalPort, recorder: Recorder
+    ) -> None:
+        self._settings = settings
+        self._folder = folder
+        self._port = port
+        self._recorder = recorder
+        self._testing = anyio.Semaphore(_AT_ONCE)
+        self._writing = anyio.Lock()
+
+    async def propose(self, context: Context, description: str, draft: Draft | None) -> str:
+        """Propose what a caller has written, or without a draft have the model write it, and return
+        what became of it. Raises SkillError.
+        """
+        try:
+            if draft is None:
+                return await self._written(context, description)
+            return await self._tried(draft, context, description, written_by="caller")
+        except (DraftError, SkillError) as error:
+            self._record(context, "refused", "create_skill", str(error))
+            if isinstance(error, SkillError):
+                raise
+            hint = f"\n\n{FORMAT}" if isinstance(error, UnreadableDraftError) else ""
+            raise SkillError(f"Nothing was proposed. {error}{hint}") from error
+
+    async def _written(self, context: Context, description: str) -> str:
+        """Have the model write a skill, and again with the reason when it is refused."""
+        await self._check_room(context.principal, "")  # before a model is paid
+        draft: Draft | None = None
+        problem = ""
+        attempts = self._settings.attempts
+        for attempt in range(attempts):
+            await context.progress(attempt / attempts, "writing the skill")
+            asked = prompt_of(description, draft, problem)
+            draft = await context.llm(
+                asked, Draft, max_tokens=self._settings.max_tokens, key=attempt
+            )
+            try:
+                return await self._tried(draft, context, description, written_by="model")
+            except DraftError as error:
+                problem = str(error)
+        raise SkillError(
+            f"Nothing was proposed: the model wrote {attempts} drafts, and the last was refused."
+            f" {problem}"
+        )
+
+    async def _tried(
+        self, draft: Draft, context: Context, description: str, *, written_by: WrittenBy
+    ) -> str:
+        """Raises DraftError: it may be written again; SkillError: that would not help."""
+        checked = await anyio.to_thread.run_sync(check, draft, self._settings.max_bytes)
+        await self._check_room(context.principal, checked.name)
+        async with self._testing:
+            digest = await try_out(checked)
+        proposal = Proposal(
+            principal=context.principal,
+            agent=context.agent,
+            description=printable(" ".join(description.split()), _LONGEST_SHOWN),
+            written_by=written_by,
+            taints=context.taints,
+            proposed_at=int(time.time() * 1000),
+            digest=digest,
+            tests=tuple(printable(case.name, 100) for case in checked.cases),
+        )
+        async with self._writing:
+            known = await self._check_room(context.principal, checked.name)
+            put = partial(self._folder.put, checked.name, draft.files(), proposal)
+            try:
+                await anyio.to_thread.run_sync(put)
+            except OSError as error:
+                raise SkillError("Proposals cannot be kept at the moment.") from error
+        capabilities = checked.manifest.skill.capabilities
+        detail = ", ".join((digest[:16], *capabilities.texts, *_warned(proposal)))
+        self._record(context, "proposed", checked.name, detail)
+        if not known:
+            self._port.announce(_announcement(checked, proposal))
+        return (
+            f"{checked.name} is proposed; tests passed: {len(checked.cases)}. It can be used when"
+            f" an admin has approved it (xmpp-agent skills approve {checked.name})."
+        )
+
+    async def _check_room(self, principal: str, name: str) -> bool:
+        """Return whether there is such a proposal of the same person, which is to be replaced.
+
+        Raises DraftError for a name that is taken, and SkillError if there are too many proposals.
+        """
+        taken = await self._port.taken()
+        try:
+            proposals = await anyio.to_thread.run_sync(self._folder.all)
+        except OSError as error:
+            raise SkillError("Proposals cannot be kept at the moment.") from error
+        mine = str(self._folder.path(name))
+        known = proposals.get(name)
+        if name in taken and taken[name] != mine:
+            raise DraftError(f"A skill called {name} exists: choose another name.")
+        if known is not None:
+            if known.principal != principal and not self._port.is_admin(principal):
+                raise DraftError(f"Somebody has proposed {name} already: choose another name.")
+            return True
+        waiting = [one for key, one in proposals.items() if taken.get(key) != ""]
+        own = [one for one in waiting if one.principal == principal]
+        if len(waiting) >= self._settings.total or len(own) >= self._settings.per_principal:
+            raise SkillError(
+                "Too many proposals wait for an admin. Ask an admin to approve or reject some."
+            )
+        return False
+
+    def _record(self, context: Context, outcome: str, name: str, detail: str) -> None:
+        self._recorder.record(
+            AuditEvent(
+                kind="capability",
+                outcome=outcome,
+                principal=context.principal,
+                agent=context.agent,
+                trace=context.trace,
+                subject=name,
+                detail=printable(" ".join(detail.split()), _LONGEST_REASON),
+            )
+        )
+
+
+def _text(description: str) -> Meta:
+    return Meta(description=description, max_length=_LONGEST)
+
+
+def create_skill_skill(proposing: Proposing) -> Skill:
+    """Return the skill."""
+
+    @skill(
+        name="create_skill",
+        title="Propose a skill",
+        destructive=False,
+        idempotent=True,
+        open_world=False,
+        capabilities=("llm",),
+        # The reasons of a refusal contain what the caller or the model has written.
+        taint="web",
+        tags=("skill",),
+        examples=("Make a skill that splits a bill.",),
+        timeout=_TIMEOUT_S,
+        typical_duration=20.0,
+    )
+    async def create_skill(
+        context: Context,
+        description: Annotated[
+            str,
+            Meta(
+                description="What the skill should do. Without the other parameters the model"
+                " writes it.",
+                min_length=1,
+                max_length=_LONGEST_DESCRIPTION,
+            ),
+        ],
+        manifest: Annotated[
+            str, Meta(description="skill.toml, in TOML.", max_length=_LONGEST)
+        ] = "",
+        code: Annotated[
+            str, Meta(description="main.py; empty for an HTTP request.", max_length=_LONGEST)
+        ] = "",
+        tests: Annotated[
+            str, Meta(description="tests/cases.toml, in TOML.", max_length=_LONGEST)
+        ] = "",
+    ) -> SkillResult:
+        """Propose a new skill, in Python or as an HTTP request. Its tests run at once.
+
+        Nobody can use it before an admin has read and approved it.
+        """
+        draft = None
+        if manifest or code or tests:
+            for name, value in (("manifest", manifest), ("tests", tests)):
+                if not value:
+                    raise InvalidParam(name, "must be given, too: a skill is written as a whole")
+            draft = Draft(manifest=manifest, code=code, tests=tests)
+        said = await proposing.propose(context, description, draft)
+        # The sentence names the skill, which whoever wrote the proposal has chosen.
+        return SkillResult((Output(said),), taints=context.taints)
+
+    return create_skill
+
+
+def _announcement(checked: Checked, proposal: Proposal) -> str:
+    uses = "; ".join(checked.manifest.skill.capabilities.described) or "nothing outside itself"
+    kind = checked.manifest.skill.execution.kind
+    warned = "".join(f" Warning: {each}." for each in _warned(proposal))
+    return (
+        f"{proposal.principal} proposes the skill {checked.name} ({kind}). It would use: {uses}."
+        f"{warned} Read it with `xmpp-agent skills show {checked.name}`, then approve or reject it."
+    )
+
+
+def _warned(proposal: Proposal) -> tuple[str, ...]:
+    strangers = proposal.strangers
+    return (
+        (f"its author had read texts of strangers ({', '.join(strangers)})",) if strangers else ()
+    )

@@ -1,0 +1,1 @@
+"""HTTP requests as skills: the request of a call, and the output of its response."""

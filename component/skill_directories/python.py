@@ -1,0 +1,109 @@
+"""Runs Python skills inside the service, for an admin who trusts their authors."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import sys
+import threading
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any, Final
+
+import anyio
+import anyio.to_thread
+import msgspec
+from anyio.abc import TaskStatus
+
+from component.skill_directories.host_functions import Services, functions_of
+from component.skill_directories.runners import Artefact
+from component.skills.context import Context
+from component.skills.declare import FunctionSkill
+from component.skills.description import read, written
+from component.skills.errors import SkillLoadError
+from component.skills.loading import skill_named
+from component.skills.params import prepare
+
+_THREADS: Final = 16
+_loading = threading.Lock()
+"""While a module is loaded, its directory is in `sys.path`."""
+
+
+class TrustedPython:
+    """Implements `component.skill_directories.runners.Runner`. Each content is loaded once.
+
+    Args:
+        services: what the service has for skills.
+    """
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._loaded: dict[str, FunctionSkill[Any, Any]] = {}
+        self._threads = anyio.CapacityLimiter(_THREADS)
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """See `Runner`. Its calls need nothing."""
+        task_status.started()
+        await anyio.sleep_forever()
+
+    async def describe(self, artefact: Artefact) -> Mapping[str, Any]:
+        """See `Runner`."""
+        return read(written(await self._skill(artefact)))
+
+    async def call(self, artefact: Artefact, arguments: dict[str, Any], context: Context) -> Any:
+        """See `Runner`."""
+        skill = await self._skill(artefact)
+        context.provide(functions_of(artefact, self._services)(context))
+        values = prepare(skill, (), msgspec.json.encode(arguments))
+        if skill.kind == "async":
+            return await skill.invoke(values, context)
+        return await anyio.to_thread.run_sync(
+            skill.invoke, values, context, abandon_on_cancel=True, limiter=self._threads
+        )
+
+    def forget(self, digest: str) -> None:
+        """See `Runner`. Calls under way keep the code that they began with."""
+        self._loaded.pop(digest, None)
+
+    async def _skill(self, artefact: Artefact) -> FunctionSkill[Any, Any]:
+        found = self._loaded.get(artefact.digest)
+        if found is None:
+            found = await anyio.to_thread.run_sync(functools.partial(load, artefact))
+            self._loaded[artefact.digest] = found
+        return found
+
+
+def load(artefact: Artefact) -> FunctionSkill[Any, Any]:
+    """Load the module of a skill, and return the skill. Blocks. Raises SkillLoadError."""
+    return skill_named(_module(artefact), artefact.name)
+
+
+def _module(artefact: Artefact) -> ModuleType:
+    """Load a module. It and the modules beside it are found under their names only while they are
+    loaded, so that two skills, or two versions of one, may have modules of one name.
+    """
+    name = f"skill_file_{artefact.digest[:16]}_{artefact.entry.stem}"
+    spec = importlib.util.spec_from_file_location(name, artefact.entry)
+    if spec is None or spec.loader is None:
+        raise SkillLoadError(f"{artefact.entry.name} is not a Python file: its name ends in .py.")
+    module = importlib.util.module_from_spec(spec)
+    place = str(artefact.entry.parent)
+    with _loading:
+        before = dict(sys.modules)
+        sys.modules[name] = module
+        sys.path.insert(0, place)
+        importlib.invalidate_caches()
+        try:
+            spec.loader.exec_module(module)
+        except (Exception, SystemExit) as error:
+            del sys.modules[name]
+            raise SkillLoadError(
+                f"{artefact.entry.name} cannot be loaded: {type(error).__name__}: {error}"
+            ) from error
+        finally:
+            sys.path.remove(place)
+            for other, made in tuple(sys.modules.items()):
+                file = getattr(made, "__file__", None) or ""
+                if other not in before and other != name and file.startswith(f"{place}/"):
+                    del sys.modules[other]
+    return module

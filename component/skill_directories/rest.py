@@ -1,0 +1,203 @@
+"""Runs skills that are one HTTP request, which the service makes for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import msgspec
+from anyio.abc import TaskStatus
+from pydantic import ValidationError
+
+from component.rest.answers import Answers
+from component.rest.template import RequestTemplate, effects_of
+from component.sandbox.http_functions import redacted
+from component.sandbox.http_gate import (
+    Headers,
+    HttpGate,
+    HttpLimits,
+    HttpRefused,
+    HttpRequest,
+    HttpResponse,
+)
+from component.sandbox.http_requests import request
+from component.sandbox.http_targets import target_of
+from component.settings.problems import dotted, sentences
+from component.settings.rest import RestSkill
+from component.skill_directories.approving import schema_of
+from component.skill_directories.host_functions import (
+    Credentials,
+    Services,
+    check_grantable,
+    gate_of,
+)
+from component.skill_directories.runners import Artefact
+from component.skills.context import Context
+from component.skills.errors import CapabilityMissing, SkillError, SkillLoadError, SkillUnavailable
+from component.skills.host import HostError
+from component.skills.manifest import FILE
+from component.skills.outputs import File, Link, SkillResult
+from component.skills.rest_request import RestResponse
+
+
+class RestRequests:
+    """Implements `component.skill_directories.runners.Runner`.
+
+    Args:
+        services: what the service has for skills.
+    """
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._skills: dict[str, _Request] = {}
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """See `Runner`. Its calls end with their callers."""
+        task_status.started()
+        await anyio.sleep_forever()
+
+    async def describe(self, artefact: Artefact) -> Mapping[str, Any]:
+        """See `Runner`. The manifest says everything; its effects may follow from the method."""
+        check_grantable(artefact)
+        said = artefact.manifest.skill
+        if said.execution.durable:
+            raise SkillLoadError("A request cannot be durable: remove durable.")
+        found = await self._of(artefact)
+        target = target_of(found.template.origin)
+        if not said.capabilities.connects(target.scheme, target.host, target.port):
+            raise SkillLoadError(
+                f"the request goes to {target.origin}, which network of {FILE} lacks: add it."
+            )
+        wanted = found.credential
+        if wanted and wanted not in said.capabilities.credential:
+            raise SkillLoadError(
+                f"the request uses the credential {wanted}, which credential of {FILE} lacks: add"
+                " it."
+            )
+        return {"annotations": effects_of(found.method, None)}
+
+    async def call(
+        self, artefact: Artefact, arguments: dict[str, Any], context: Context
+    ) -> SkillResult:
+        """See `Runner`. A request is sent once; `attempts` of the manifest repeats calls."""
+        found = await self._of(artefact)
+        wanted = found.template.request(arguments)
+        secret = await self._secret(artefact, found.credential, wanted.url, context)
+        runs = artefact.manifest.skill.execution
+        limits = HttpLimits(timeout_s=runs.timeout_s, response_bytes=found.response.max_bytes)
+        gate = gate_of(artefact.manifest.skill.capabilities, self._services, limits)
+        sent = msgspec.structs.replace(wanted, secret_headers=(*wanted.secret_headers, *secret))
+        try:
+            response = await request(_Redacting(gate, secret), sent, repeatable=False)
+        except SkillError as error:
+            if isinstance(error.__cause__, HttpRefused):
+                missing = error.__cause__.capability
+                raise CapabilityMissing(artefact.name, missing) from error
+            raise
+        result = await found.answers.result(response)
+        if _size(result) > runs.output_bytes:
+            raise SkillUnavailable(
+                f"The skill {artefact.name} returned over {runs.output_bytes:,} bytes."
+            )
+        return result
+
+    async def _secret(
+        self, artefact: Artefact, credential: str, url: str, context: Context
+    ) -> Headers:
+        if not credential:
+            return ()
+        known = Credentials(artefact.name, artefact.manifest.skill.capabilities, self._services)
+        provided = context.functions  # of a test, which sends nothing
+        try:
+            if provided is None or provided.credentials is None:
+                return known.headers(credential, url)
+            if await provided.credentials.available(credential):
+                return ()
+        except HostError as error:
+            raise SkillUnavailable(str(error), begun=False) from error
+        raise SkillUnavailable(f"The credential {credential} is not set.", begun=False)
+
+    def forget(self, digest: str) -> None:
+        """See `Runner`."""
+        self._skills.pop(digest, None)
+
+    async def _of(self, artefact: Artefact) -> _Request:
+        found = self._skills.get(artefact.digest)
+        if found is None:
+            made = await anyio.to_thread.run_sync(_Request, artefact)
+            found = self._skills[artefact.digest] = made
+        return found
+
+
+class _Request:
+    """The request of one content. Raises SkillLoadError."""
+
+    def __init__(self, artefact: Artefact) -> None:
+        said = artefact.manifest.skill
+        assert said.request is not None, "the manifest is checked"
+        self.method = said.request.method
+        self.credential = str(said.request.credential or "")
+        self.response = said.response or RestResponse()
+        entry = _entry(artefact)
+        self.template = RequestTemplate(entry)
+        self.answers = Answers(entry.select, entry.output)
+
+
+class _Redacting:
+    """A gate whose responses do not repeat the secret headers of the request."""
+
+    def __init__(self, gate: HttpGate, secret: Headers) -> None:
+        self._gate = gate
+        self._secret = secret
+
+    async def send(self, wanted: HttpRequest) -> HttpResponse:
+        """See `HttpGate.send`."""
+        return redacted(await self._gate.send(wanted), self._secret)
+
+
+def _entry(artefact: Artefact) -> RestSkill:
+    """Return the request as a section of the settings has it, which has the same checks."""
+    said = artefact.manifest.skill
+    assert said.request is not None, "the manifest is checked"
+    assert said.input_schema is not None, "the manifest is checked"
+    schema = schema_of(artefact, said.input_schema)
+    properties = schema.get("properties", {})
+    required = schema.get("required", ())
+    try:
+        optional = [
+            name
+            for name, each in properties.items()
+            if name not in required and "default" not in each
+        ]
+        return RestSkill.model_validate(
+            {
+                "description": said.description or said.name,
+                "method": said.request.method,
+                "url": said.request.url,
+                "parameters": properties,
+                "optional": optional,
+                "query": said.request.query,
+                "headers": said.request.headers,
+                "body": said.request.body,
+                "select": "" if said.response is None else said.response.select,
+                "output": "" if said.response is None else said.response.output,
+            }
+        )
+    except ValidationError as error:
+        path, reason = next(sentences(error, RestSkill))
+        where = dotted(path) or "it"
+        raise SkillLoadError(f"the request in {FILE} is not valid: {where} {reason}.") from None
+    except (AttributeError, TypeError):
+        raise SkillLoadError(f"input_schema of {FILE} has no usable properties.") from None
+
+
+def _size(result: SkillResult) -> int:
+    """Return the bytes of all parts."""
+    return sum(
+        len(part.data)
+        if isinstance(part, File)
+        else len(part.url if isinstance(part, Link) else part.text.encode(errors="replace"))
+        for part in result.outputs
+    )

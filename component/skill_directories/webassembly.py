@@ -1,0 +1,108 @@
+"""Runs skills in WebAssembly: components, and commands of WASI preview 1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import msgspec
+from anyio.abc import TaskStatus
+
+from component.sandbox.wasm import Import, WasmLimits, WasmRuntime, WasmSkill
+from component.skill_directories.host_functions import (
+    Services,
+    check_grantable,
+    functions_of,
+)
+from component.skill_directories.runners import Artefact
+from component.skills.capabilities import Capabilities
+from component.skills.context import Context
+from component.skills.errors import CapabilityMissing, SkillLoadError
+from component.skills.outputs import SkillResult
+from component.skills.threads import Threads
+
+_THREADS = 16
+
+
+class WebAssembly:
+    """Implements `component.skill_directories.runners.Runner`.
+
+    Args:
+        services: what the service has for skills.
+        cache: the directory of compiled code; None compiles it in every process.
+    """
+
+    def __init__(self, services: Services, cache: Path | None) -> None:
+        self._runtime = WasmRuntime(Threads(_THREADS, _THREADS // 2), cache)
+        self._services = services
+        self._skills: dict[str, WasmSkill] = {}
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """See `Runner`. Its calls end with their callers."""
+        task_status.started()
+        await anyio.sleep_forever()
+
+    async def describe(self, artefact: Artefact) -> Mapping[str, Any]:
+        """See `Runner`. The manifest says everything; the code is compiled and checked."""
+        check_grantable(artefact)
+        said = artefact.manifest.skill.capabilities
+        if said.filesystem_read or said.filesystem_write or said.shell:
+            raise SkillLoadError(
+                "WebAssembly has no files and no programs: remove filesystem_read, filesystem_write"
+                " and shell."
+            )
+        try:
+            await (await self._of(artefact)).prepare()
+        except CapabilityMissing as error:
+            raise SkillLoadError(
+                f"The code imports {error.capability}, which the manifest does not declare."
+            ) from error
+        return {}
+
+    async def call(
+        self, artefact: Artefact, arguments: dict[str, Any], context: Context
+    ) -> SkillResult:
+        """See `Runner`."""
+        return await (await self._of(artefact)).execute(arguments, context)
+
+    def forget(self, digest: str) -> None:
+        """See `Runner`."""
+        self._skills.pop(digest, None)
+
+    async def _of(self, artefact: Artefact) -> WasmSkill:
+        found = self._skills.get(artefact.digest)
+        if found is None:
+            code = await anyio.to_thread.run_sync(artefact.entry.read_bytes)
+            found = self._skills[artefact.digest] = WasmSkill(
+                self._runtime,
+                artefact.name,
+                code,
+                granted=_imports(artefact.manifest.skill.capabilities),
+                host=functions_of(artefact, self._services),
+                limits=_limits(artefact),
+            )
+        return found
+
+
+def _imports(said: Capabilities) -> frozenset[Import]:
+    declared: dict[Import, object] = {
+        "http": said.network,
+        "memory": said.memory_read or said.memory_write,
+        "credentials": said.credential,
+        "llm": said.llm,
+        "xmpp": said.xmpp,
+        "clock": said.clock,
+        "random": said.random,
+    }
+    return frozenset(name for name, declares in declared.items() if declares)
+
+
+def _limits(artefact: Artefact) -> WasmLimits:
+    runs = artefact.manifest.skill.execution
+    limits = WasmLimits(
+        seconds=runs.timeout_s, memory_bytes=runs.memory_bytes, output_bytes=runs.output_bytes
+    )
+    return limits if runs.fuel is None else msgspec.structs.replace(limits, fuel=runs.fuel)

@@ -1,1 +1,0 @@
-"""Skills that are HTTP requests which an admin has written into the settings."""

@@ -1,5 +1,0 @@
-"""Fixtures of the tests of sources."""
-
-from tests.component.sandbox.unreported import no_confinement_report
-
-__all__ = ["no_confinement_report"]
