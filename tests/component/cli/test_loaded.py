@@ -71,7 +71,7 @@ OWN = {
     "component.settings.environment",
     "component.skills.conformance_fixtures",
     "component.storage.postgres",
-    "component.webhooks",
+    "component.features.webhooks.app",
     "conformance",
     "demo_server",
     "xep.client_stream",
