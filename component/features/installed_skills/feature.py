@@ -5,7 +5,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from anyio import to_thread
-from msgspec.structs import replace
 
 from component.audit.protocol import Recorder
 from component.commands.definition import AnyCommand
@@ -18,6 +17,7 @@ from component.private import make_directory
 from component.settings import Settings
 from component.skills.sources import SkillSource
 from component.storage.database import Transactions
+from component.storage.shared import Reload
 
 if TYPE_CHECKING:
     from component.features.installed_skills.descriptions import Descriptions
@@ -34,25 +34,22 @@ class InstalledSkillsFeature(Feature):
         messages = _AdminMessages(kernel)
         directories = skill_directories(self.settings, storage, recorder, kernel.messages)
         descriptions = skill_descriptions(self.settings, storage, recorder, messages.send)
-        opened = Opened(
-            commands=installed_commands(directories, descriptions),
+        commands = installed_commands(directories, descriptions)
+        sources: Sequence[SkillSource] = ()
+        changes: dict[str, Reload] = {}
+        if directories is not None:
+            sources, changes["skills"] = (directories,), directories.reload
+        if descriptions is None:
+            return Opened(sources=sources, commands=commands, shared_changes=changes)
+        return Opened(
+            sources=sources,
+            commands=commands,
+            shared_changes={**changes, "descriptions": descriptions.reload},
+            pin=_pin(descriptions),
+            warnings=descriptions.warnings,
+            held_sources=descriptions.held_sources,
             connected=messages.connected,
         )
-        if directories is not None:
-            opened = replace(
-                opened,
-                sources=(directories,),
-                shared_changes={"skills": directories.reload},
-            )
-        if descriptions is not None:
-            opened = replace(
-                opened,
-                pin=_pin(descriptions),
-                warnings=descriptions.warnings,
-                held_sources=descriptions.held_sources,
-                shared_changes={**opened.shared_changes, "descriptions": descriptions.reload},
-            )
-        return opened
 
     async def availability(self) -> AsyncIterator[Check]:
         """Check the manifests in directories, and whether something waits for an approval."""

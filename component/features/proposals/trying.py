@@ -13,7 +13,7 @@ import anyio.to_thread
 from component.features.proposals.draft import Checked, DraftError
 from component.features.proposals.folder import write_files
 from component.sandbox.http_script import ScriptedNetwork
-from component.skill_directories import tables as source_tables
+from component.skill_directories import tables as directory_tables
 from component.skill_directories.cases import run_case
 from component.skill_directories.content import read_content
 from component.skill_directories.host_functions import Services
@@ -32,7 +32,7 @@ _LONGEST_PROBLEM: Final = 600
 _MOST_PROBLEMS: Final = 5
 
 
-_SCHEMA: Final = Schema((*storage_tables.TABLES, *source_tables.TABLES))
+_SCHEMA: Final = Schema((*storage_tables.TABLES, *directory_tables.TABLES))
 """The tables that the functions of skills use."""
 
 
