@@ -71,7 +71,6 @@ OWN = {
     "component.settings.environment",
     "component.skills.conformance_fixtures",
     "component.storage.postgres",
-    "component.webhooks",
     "conformance",
     "demo_server",
     "xep.client_stream",
