@@ -1,12 +1,12 @@
 """Commands about agents, and about the cost of language models."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, Protocol, TypeAlias
+from collections.abc import Awaitable, Callable
+from typing import Annotated, TypeAlias
 
 import msgspec
 
 from component.agent.registry import AgentError, Agents, AgentState
-from component.budget.book import BudgetUsage
+from component.budget.book import BudgetBook, BudgetUsage
 from component.commands.definition import (
     AnyCommand,
     Asking,
@@ -16,20 +16,9 @@ from component.commands.definition import (
     Outline,
     Run,
 )
-from xep.jid import JID
 
 Change: TypeAlias = Callable[[str, str], Awaitable[AgentState]]
 """Changes an agent's state on behalf of an operator. Raises AgentError, StorageError."""
-
-
-class Spending(Protocol):
-    """The usage of budgets: `component.budget.book.BudgetBook`."""
-
-    async def usage(self, agent: str, principal: JID) -> Sequence[BudgetUsage]:
-        """Return the usage of a person who talks with an agent. Raises StorageError."""
-
-    async def report(self, day: str | None = None) -> Sequence[BudgetUsage]:
-        """Return the usage of a day. Raises StorageError."""
 
 
 class NameParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -154,7 +143,7 @@ class SpendingCommands:
         default_agent: the localpart of the agent that serves the domain itself.
     """
 
-    def __init__(self, spending: Spending, default_agent: str) -> None:
+    def __init__(self, spending: BudgetBook, default_agent: str) -> None:
         self._spending = spending
         self._default_agent = default_agent
 

@@ -5,20 +5,21 @@ operator is named in the history of the conversation and in the audit log.
 """
 
 import secrets
-from collections.abc import Callable, Sequence
-from typing import Annotated, Final, Protocol
+from collections.abc import Callable
+from typing import Annotated, Final
 
 import anyio
 import msgspec
 
-from component.agent.conversations import TooManyWaitingError
-from component.agent.registry import AgentState
+from component.agent.conversations import Conversations, TooManyWaitingError
+from component.agent.registry import Agents
 from component.agent.requests import OperatorStarter, TurnRequest
 from component.agent.turn import Outcome, OutcomeKind
 from component.audit.protocol import AuditEvent, Recorder
 from component.budget.protocol import Payer
 from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
 from component.messages.inbound import Conversation, ReplyAddress
+from component.router.addresses import Addresses
 from xep.jid import JID, JIDError
 from xep.stanza_error import StanzaError
 
@@ -26,33 +27,6 @@ WAIT_S: Final = 50.0
 """Seconds for which the command waits; the control socket allows a command a little longer."""
 _ID_BYTES: Final = 16
 _LONGEST_TEXT: Final = 20_000
-
-
-class Conversations(Protocol):
-    """Accepts requests: `component.agent.conversations.Conversations`."""
-
-    async def received(self, request: TurnRequest, ended: Callable[[Outcome], None], /) -> None:
-        """Accept a request. Raises TooManyWaitingError, StorageError."""
-
-
-class Addresses(Protocol):
-    """The addresses of this service: `component.router.addresses.Addresses`."""
-
-    def is_own(self, address: JID) -> bool:
-        """Return whether an address belongs to this service."""
-
-    def address_of(self, agent: str) -> JID:
-        """Return the bare address at which an agent speaks."""
-
-
-class Agents(Protocol):
-    """The agents: `component.agent.registry.Agents`."""
-
-    def get(self, name: str) -> AgentState | None:
-        """Return an agent by its name."""
-
-    def list(self) -> Sequence[AgentState]:
-        """Return every agent."""
 
 
 class TellParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -3,11 +3,10 @@ them uses a model.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
 
 import msgspec
 
-from component.agent.conversations import Activity
+from component.agent.conversations import Conversations
 from component.commands.definition import (
     AnyCommand,
     Asking,
@@ -18,39 +17,9 @@ from component.commands.definition import (
 )
 from component.commands.people import PersonParams, person_of, whose
 from component.memory.lines import SessionKey
-from component.memory.packages import Persona
-from component.memory.upkeep import Forgotten, Status
+from component.memory.personas import Personas
+from component.memory.sessions import Sessions
 from xep.jid import JID
-
-
-class Conversations(Protocol):
-    """Current conversations: `component.agent.conversations.Conversations`."""
-
-    async def stop(self, agent: str, principal: JID) -> str:
-        """Stop all work of an agent for a principal; return a sentence for the person."""
-
-    async def new(self, agent: str, principal: JID) -> bool:
-        """Start a new conversation. Raises StorageError."""
-
-    async def forget(self, agent: str, principal: JID) -> Forgotten:
-        """Delete a conversation and the memories of a person. Raises StorageError."""
-
-    def activity(self, agent: str, principal: JID) -> Activity:
-        """Return the current work of an agent for a principal."""
-
-
-class Sessions(Protocol):
-    """Stored conversations: `component.memory.sessions.Sessions`."""
-
-    async def status(self, key: SessionKey) -> Status:
-        """Return the counts for a conversation. Raises StorageError."""
-
-
-class Personas(Protocol):
-    """The personas: `component.memory.personas.Personas`."""
-
-    async def active(self, agent: str, who: JID) -> Persona | None:
-        """Return the chosen persona. Raises StorageError."""
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,7 +99,7 @@ class ConversationCommands:
         conversations: Conversations,
         sessions: Sessions,
         personas: Personas,
-        told: "DescribeAgent",
+        told: Callable[[str, JID], Awaitable[AgentStatus]],
         agents: Sequence[str],
         forget_more: Callable[[str, JID], Awaitable[None]] | None = None,
     ) -> None:
@@ -214,13 +183,6 @@ class ConversationCommands:
 
     def _whose(self, asking: Asking) -> tuple[str, JID]:
         return whose(asking, self._default_agent)
-
-
-class DescribeAgent(Protocol):
-    """Returns the status of an agent."""
-
-    async def __call__(self, agent: str, who: JID, /) -> AgentStatus:
-        """Return the status of an agent for a person. Raises StorageError."""
 
 
 def _many(count: int, one: str, more: str | None = None) -> str:

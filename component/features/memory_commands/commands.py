@@ -1,14 +1,14 @@
 """Commands about an agent's memories: list, search, change, delete, export and import."""
 
 from collections.abc import Sequence
-from typing import Annotated, Final, Protocol
+from typing import Annotated, Final
 
 import msgspec
 
 from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
 from component.commands.people import OfPerson, PersonParams, person_of
 from component.memory.index_search import Search
-from component.memory.knowledge import KnowledgeError, Memo, Remembered
+from component.memory.knowledge import Knowledge, KnowledgeError, Memo, Remembered
 from component.memory.sharing import PRIVATE
 from component.memory.store import MissingDecision
 from component.policy.taint import Taint
@@ -18,30 +18,6 @@ _SHOWN: Final = 20
 _LONGEST_SHOWN: Final = 300
 _LONGEST_KEY: Final = 200
 _FORMAT: Final = 1
-
-
-class Knowledge(Protocol):
-    """The memories: `component.memory.knowledge.Knowledge`. All methods raise StorageError."""
-
-    async def get(self, agent: str, principal: JID, key: str) -> list[Remembered]:
-        """Return the memories with exactly this key, one for each scope that has it."""
-
-    async def search(self, agent: str, principal: JID, search: Search) -> list[Remembered]:
-        """Return the best matching memories."""
-
-    async def own(self, agent: str, principal: JID) -> Sequence[Remembered]:
-        """Return all private memories."""
-
-    async def decide_missing(self, agent: str, principal: JID, missing: MissingDecision) -> int:
-        """Decide about memories that are missing in the person's account; how many there were."""
-
-    async def store(
-        self, agent: str, principal: JID, memo: Memo, scope: str = PRIVATE
-    ) -> Remembered:
-        """Store a memory. Raises KnowledgeError."""
-
-    async def forget(self, agent: str, principal: JID, key: str, scope: str = PRIVATE) -> bool:
-        """Delete a memory. Raises KnowledgeError."""
 
 
 class MemoryRow(msgspec.Struct, frozen=True):

@@ -3,54 +3,19 @@ create. It uses no model.
 """
 
 from collections.abc import Callable
-from typing import Annotated, Any, Final, Protocol
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
-from component.commands.persona_dialogue import Own, PersonaDialogue, changed
+from component.commands.persona_dialogue import PersonaDialogue, changed
+from component.memory.own_personas import OwnPersonas
 from component.memory.packages import Persona, PersonaError
-from component.memory.persona_text import VERBS, PersonaText, exported, id_of
+from component.memory.persona_text import VERBS, exported, id_of
+from component.memory.personas import Personas
 from xep.jid import JID
 
 _HOW_TO_IMPORT: Final = "# A persona. To have it: /persona import, and this text after it.\n"
-
-
-class Personas(Protocol):
-    """The personas to choose from: `component.memory.personas.Personas`. All methods raise
-    StorageError.
-    """
-
-    async def list(self, agent: str, who: JID) -> tuple[Persona, ...]:
-        """Return the personas that a person may choose, their own first."""
-
-    async def active(self, agent: str, who: JID) -> Persona | None:
-        """Return the chosen persona."""
-
-    async def choose(self, agent: str, who: JID, chosen: str | None) -> Persona | None:
-        """Choose one. Raises PersonaError."""
-
-
-class OwnPersonas(Own, Protocol):
-    """The personas that people create: `component.memory.own_personas.OwnPersonas`.
-
-    All methods raise PersonaError and StorageError.
-    """
-
-    async def may_make(self, agent: str, who: JID, id_: str) -> None:
-        """Raise PersonaError if a person cannot create another persona, with this id."""
-
-    async def has(self, agent: str, who: JID, id_: str) -> bool:
-        """Return whether a person has created a persona with this id."""
-
-    async def remove(self, agent: str, who: JID, id_: str) -> bool:
-        """Remove a persona; return whether it existed."""
-
-    async def read(self, text: str) -> PersonaText:
-        """Parse an imported persona."""
-
-    def may_share(self) -> None:
-        """Raise PersonaError if export and import are disabled."""
 
 
 class Chosen(msgspec.Struct, frozen=True):

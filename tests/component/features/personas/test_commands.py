@@ -6,9 +6,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult, Commands
+from component.commands.people import whose
 from component.commands.persona_dialogue import PersonaDialogue
 from component.commands.words import read_words
-from component.features.conversation_commands.commands import whose
 from component.features.personas.commands import PERSONA, Exported, PersonaCommands, PersonaParams
 from component.memory import files
 from component.memory.own_personas import OwnPersonas
