@@ -10,7 +10,7 @@ from component.app.features import make_features
 from component.app.schema import SCHEMA
 from component.app.skills import load_skills
 from component.audit.opening import check_writable
-from component.checks_of_agents import check_agents, check_watching
+from component.checks_of_agents import check_agents, check_traces
 from component.checks_of_builtins import check_builtins
 from component.checks_of_mcp import check_mcp
 from component.checks_of_sandbox import check_sandbox
@@ -61,8 +61,9 @@ async def check_all(settings: Settings, *, repair: bool = False) -> AsyncIterato
             yield check
     if storage.verdict == "warning" or settings.is_worker:
         return
-    async for check in check_watching(settings):
-        yield check
+    traces = await check_traces(settings)
+    if traces is not None:
+        yield traces
     async for check in _features(settings):
         yield check
     connection, established = await _connection(settings)

@@ -118,11 +118,6 @@ class Service:
             stream.on_features = features_changed
             connection = stream.connect(connected)
             await group.start(environment.monitoring.run)
-            if self.settings.metrics.address is not None:
-                # Imported only where metrics are turned on: the service starts faster without.
-                from component.app.metrics import serve_metrics  # noqa: PLC0415
-
-                await group.start(serve_metrics, environment, stream, tasks)
             own, outside = (
                 SkillSources(
                     self.catalog.registry,

@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from component.settings.agents import AgentEntry, Budgets, Loop
-from component.settings.audit import Audit, Metrics, Traces
+from component.settings.audit import Audit, Traces
 from component.settings.builtins import (
     EmailSend,
     Files,
@@ -100,7 +100,6 @@ class Settings(BaseModel):
     personas: Personas = Personas()
     pubsub: PubSub = PubSub()
     audit: Audit = Audit()
-    metrics: Metrics = Metrics()
     traces: Traces = Traces()
     notifications: Notifications = Notifications()
     mcp: dict[str, McpServer] = {}

@@ -3,41 +3,28 @@
 from collections.abc import Iterator
 from importlib.metadata import version
 
-import anyio
 import msgspec
-import structlog
-from anyio.abc import TaskStatus
 
-from component.kernel.environment import Environment
+from component.kernel.kernel import Kernel
 from component.kernel.options import SOFTWARE
-from component.kernel.stream import StreamSubsystem
-from component.kernel.tasks import TaskSubsystem
-from component.metrics.exposition import Exposition, Gauge
-from component.metrics.http import ListenError, Server
-from component.metrics.pages import Pages
+from component.metrics.exposition import Gauge
 from component.storage import StorageError
 from component.storage.database import Database
 from component.tasks.admin import Counts
 
-_log = structlog.get_logger("component.app")
-
 
 class ServiceMetrics:
-    """Reads the subsystems when metrics are requested.
+    """Reads the kernel when metrics are requested.
 
     Args:
-        environment: the counters, the audit log and the database.
-        stream: the state of the connection, and its counters.
-        tasks: the tasks, and whether new work is accepted.
+        kernel: has the connection, the tasks, the audit log and the database.
     """
 
-    def __init__(
-        self, environment: Environment, stream: StreamSubsystem, tasks: TaskSubsystem
-    ) -> None:
-        self._stream = stream
-        self._tasks = tasks
-        self._monitoring = environment.monitoring
-        self._storage = environment.storage
+    def __init__(self, kernel: Kernel) -> None:
+        self._stream = kernel.stream
+        self._tasks = kernel.tasks
+        self._monitoring = kernel.environment.monitoring
+        self._storage = kernel.storage
         self._counts = Counts()
 
     async def refresh(self) -> None:
@@ -121,27 +108,3 @@ def _one(
 def _touch(database: Database) -> None:
     """Write, so that a full disk is noticed."""
     database.execute("UPDATE audit_heads SET changed = changed")
-
-
-async def serve_metrics(
-    environment: Environment,
-    stream: StreamSubsystem,
-    tasks: TaskSubsystem,
-    *,
-    task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
-) -> None:
-    """Serve the metrics over HTTP until cancelled.
-
-    If the address cannot be used, that is logged and the service runs without them.
-    """
-    options = environment.settings.metrics
-    assert options.address is not None, "metrics are turned on"
-    metrics = ServiceMetrics(environment, stream, tasks)
-    exposition = Exposition(environment.monitoring.counters, metrics.gauges)
-    pages = Pages(exposition, metrics.refresh, metrics.faults).by_path()
-    try:
-        server = Server(*options.address, pages, local=not options.anywhere)
-        await server.run(task_status=task_status)
-    except ListenError as error:
-        _log.error("metrics cannot be served", reason=str(error))
-        task_status.started()
