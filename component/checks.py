@@ -11,7 +11,7 @@ from component.app.schema import SCHEMA
 from component.app.skills import load_skills
 from component.audit.opening import check_writable
 from component.checks_of_agents import check_agents, check_traces
-from component.checks_of_builtins import check_builtins
+from component.checks_of_apis import check_apis
 from component.checks_of_mcp import check_mcp
 from component.checks_of_sandbox import check_sandbox
 from component.checks_of_workers import check_workers
@@ -93,10 +93,13 @@ async def _check_offers(settings: Settings) -> AsyncIterator[Check]:
         yield check
     async for check in check_mcp(settings):
         yield check
+    for feature in make_features(settings):
+        async for check in feature.availability():
+            yield check
     async for check in check_workers(settings):
         yield check
     yield await check_sandbox()
-    async for check in check_builtins(settings):
+    async for check in check_apis(settings):
         yield check
 
 

@@ -38,10 +38,6 @@ def own_sources(environment: Environment, subsystems: Subsystems) -> Sequence[Sk
         found.append(RestSource(environment.settings.rest))
     local = {name: one for name, one in environment.settings.openapi.items() if not one.url}
     found += _pinned(_openapi(local), subsystems)
-    if environment.settings.xmpp_send is not None:
-        from component.builtins.xmpp_send import XmppSendSource  # noqa: PLC0415
-
-        found.append(XmppSendSource(environment.settings.xmpp_send, subsystems.kernel.messages()))
     where = environment.settings.proposals_path
     proposals = environment.settings.skills.proposals
     if where is not None and proposals is not None:

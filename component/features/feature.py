@@ -1,6 +1,6 @@
 """What a feature declares, and what it contributes to a running service."""
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import msgspec
@@ -114,6 +114,12 @@ class Feature:
         """Return the checks of `xmpp-agent doctor`. No service runs."""
         await checkpoint()
         return ()
+
+    async def availability(self) -> AsyncIterator[Check]:
+        """Yield the checks of `xmpp-agent doctor` that are done even while a service runs."""
+        none: Sequence[Check] = ()
+        for check in none:
+            yield check
 
     def offline_commands(self, storage: Storage) -> Sequence[AnyCommand]:
         """Return the commands that work on the database while no service runs."""

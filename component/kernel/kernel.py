@@ -19,8 +19,8 @@ from component.storage.forgetting import Forget, Forgotten, forget
 from xep.jid import JID
 
 if TYPE_CHECKING:
-    from component.builtins.guarded_messages import GuardedMessages
     from component.kernel.agents import AgentSubsystem
+    from component.kernel.guarded_messages import GuardedMessages
 
 
 class Kernel:
@@ -80,9 +80,9 @@ class Kernel:
         """Return what sends messages on behalf of people, for all skills together."""
         if self._messages is None:
             # Imported only where a skill sends messages: the service starts faster without.
-            from component.builtins.guarded_messages import GuardedMessages  # noqa: PLC0415
+            from component.kernel.guarded_messages import GuardedMessages  # noqa: PLC0415
             from component.kernel.sending import Sending  # noqa: PLC0415
-            from component.settings.builtins import XmppSend  # noqa: PLC0415
+            from component.settings.xmpp_send import XmppSend  # noqa: PLC0415
 
             settings = self.settings.xmpp_send or XmppSend(recipients=("*",))
             sending = Sending(self.environment, self.stream, self.contacts)

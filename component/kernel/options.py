@@ -5,7 +5,6 @@ from importlib.metadata import version
 from typing import Final
 
 from component.budget import book as spending
-from component.builtins.configured import configured_skills
 from component.connection.options import TLS, ConnectionOptions
 from component.handlers.disco import Facts
 from component.memory.knowledge import Knowledge
@@ -59,7 +58,6 @@ def make_registry(
             *builtin_skills(),
             *memory_skills(knowledge or _no_knowledge),
             *of_features,
-            *configured_skills(settings),
         )
     )
     add_modules(registry, settings.skills.modules)

@@ -21,15 +21,6 @@ from pydantic import (
 
 from component.settings.agents import AgentEntry, Budgets, Loop
 from component.settings.audit import Audit, Traces
-from component.settings.builtins import (
-    EmailSend,
-    Files,
-    GitHub,
-    HttpWebhook,
-    UrlFetch,
-    WebSearch,
-    XmppSend,
-)
 from component.settings.kinds import Domains, Later, refusal
 from component.settings.limits import RequestLimits, Tasks
 from component.settings.llm import LLM
@@ -47,6 +38,7 @@ from component.settings.skills import Conformance, Skills
 from component.settings.storage import Storage
 from component.settings.uploads import Uploads
 from component.settings.workers import Worker, WorkersEntry, queues_differ
+from component.settings.xmpp_send import XmppSend
 
 DEFAULT_AGENT = "assistant"
 """The name of the agent that every service has. It answers for a component's domain, and is the
@@ -103,13 +95,7 @@ class Settings(BaseModel):
     traces: Traces = Traces()
     notifications: Notifications = Notifications()
     mcp: dict[str, McpServer] = {}
-    url_fetch: UrlFetch | None = None
-    web_search: WebSearch | None = None
-    http_webhook: dict[str, HttpWebhook] = {}
-    files: Files | None = None
     xmpp_send: XmppSend | None = None
-    email_send: EmailSend | None = None
-    github: GitHub | None = None
     rest: dict[str, RestSkill] = {}
     openapi: dict[str, OpenApi] = {}
     workers: tuple[WorkersEntry, ...] = ()
@@ -132,7 +118,7 @@ class Settings(BaseModel):
             server_name(name)
         return value
 
-    @field_validator("rest", "openapi", "http_webhook")
+    @field_validator("rest", "openapi")
     @classmethod
     def _names_of_skills(cls, value: dict[str, Any]) -> dict[str, Any]:
         skill_names(value)

@@ -17,8 +17,8 @@ from component.sources.directories.host_functions import Credential, Services
 from component.sources.directories.installed import InstalledError
 from component.sources.directories.kinds import makers
 from component.storage import Storage
-from tests.component.builtins.web import Request, Response, as_json, redirect, serving
 from tests.component.sources.directories.world import opened
+from tests.component.web_server import Request, Response, as_json, redirect, serving
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 ADMIN = "admin@example.com"

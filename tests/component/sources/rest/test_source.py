@@ -15,8 +15,8 @@ from component.skills.errors import SkillUnavailable
 from component.skills.outputs import File
 from component.sources.rest.answers import Answers
 from component.sources.rest.source import RestSource, rest_skill
-from tests.component.builtins.calls import called, data_of, text_of
-from tests.component.builtins.web import Request, Response, as_json, redirect, serving
+from tests.component.skill_calls import called, data_of, text_of
+from tests.component.web_server import Request, Response, as_json, redirect, serving
 
 pytestmark = pytest.mark.anyio
 

@@ -23,7 +23,7 @@ from component.skills.outputs import JSON, TEXT, Output, SkillResult
 from component.skills.skill import Skill
 
 if TYPE_CHECKING:
-    from component.settings.builtins import WebSearch
+    from component.features.builtins.settings import WebSearch
 
 Period = Literal["any", "day", "week", "month", "year"]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import msgspec
 from msgspec import Meta
 
-from component.builtins.folder import Folder, FolderError, FolderLimits
+from component.features.builtins.folder import Folder, FolderError, FolderLimits
 from component.skills.context import Context
 from component.skills.declare import skill
 from component.skills.errors import SkillError
@@ -22,7 +22,7 @@ from component.skills.outputs import JSON, TEXT, File, Output, SkillResult
 from component.skills.skill import Skill
 
 if TYPE_CHECKING:
-    from component.settings.builtins import Files
+    from component.features.builtins.settings import Files
 
 T = TypeVar("T")
 Name = Annotated[

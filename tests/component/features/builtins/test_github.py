@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from component.builtins.github import github_skills
-from component.settings.builtins import GitHub
+from component.features.builtins.github import github_skills
+from component.features.builtins.settings import GitHub
 from component.skills import InvalidParam, Skill
 from component.skills.errors import SkillUnavailable
-from tests.component.builtins.calls import called, data_of, text_of
-from tests.component.builtins.web import Request, Response, as_json, serving
+from tests.component.skill_calls import called, data_of, text_of
+from tests.component.web_server import Request, Response, as_json, serving
 
 pytestmark = pytest.mark.anyio
 

@@ -23,7 +23,7 @@ from component.skills.skill import Skill
 from component.skills.spec import Annotations, Schema
 
 if TYPE_CHECKING:
-    from component.settings.builtins import HttpWebhook
+    from component.features.builtins.settings import HttpWebhook
 
 _RESPONSE_BYTES: Final = 65_536
 _CONTENT: Final = ("Content-Type", "application/json")

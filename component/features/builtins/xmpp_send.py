@@ -9,44 +9,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import anyio
-from anyio.abc import TaskStatus
 from msgspec import Meta
 
-from component.builtins.guarded_messages import GuardedMessages, read_address
+from component.kernel.guarded_messages import GuardedMessages, read_address
 from component.policy.globs import pattern
 from component.skills.context import Context
 from component.skills.declare import skill
 from component.skills.errors import SkillError
 from component.skills.skill import Skill
-from component.skills.sources import Offer
 
 if TYPE_CHECKING:
-    from component.settings.builtins import XmppSend
+    from collections.abc import Callable
+
+    from component.settings.xmpp_send import XmppSend
 
 
-class XmppSendSource:
-    """The source of the skill.
-
-    Args:
-        settings: the section of the settings.
-        messages: sends the messages.
-    """
-
-    name = "xmpp_send"
-
-    def __init__(self, settings: XmppSend, messages: GuardedMessages) -> None:
-        self._skill = xmpp_send_skill(settings, messages)
-
-    async def run(self, offer: Offer, *, task_status: TaskStatus[None]) -> None:
-        """Offer the skill."""
-        offer([self._skill])
-        task_status.started()
-        await anyio.sleep_forever()
-
-
-def xmpp_send_skill(settings: XmppSend, messages: GuardedMessages) -> Skill:
-    """Return the skill."""
+def xmpp_send_skill(settings: XmppSend, messages: Callable[[], GuardedMessages]) -> Skill:
+    """Return the skill. `messages` returns what sends its messages, while the service runs."""
     allowed = pattern(settings.recipients)
 
     @skill(
@@ -77,7 +56,7 @@ def xmpp_send_skill(settings: XmppSend, messages: GuardedMessages) -> Skill:
         person = read_address(to)
         if not allowed.fullmatch(str(person)):
             raise SkillError(f"I am not permitted to write to {person}.")
-        await messages.send(context.agent, context.principal, to, text, key=context.key)
+        await messages().send(context.agent, context.principal, to, text, key=context.key)
         return f"Sent to {person}."
 
     return xmpp_send

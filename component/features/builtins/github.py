@@ -23,7 +23,7 @@ from component.skills.outputs import JSON, TEXT, Output, SkillResult
 from component.skills.skill import Skill
 
 if TYPE_CHECKING:
-    from component.settings.builtins import GitHub
+    from component.features.builtins.settings import GitHub
 
 Repository = Annotated[
     str,

@@ -30,7 +30,7 @@ from component.skills.outputs import JSON, TEXT, Output, SkillResult
 from component.skills.skill import Skill
 
 if TYPE_CHECKING:
-    from component.settings.builtins import UrlFetch
+    from component.features.builtins.settings import UrlFetch
 
 _ACCEPT: Final = "text/html, application/xhtml+xml, application/pdf, text/*;q=0.9, */*;q=0.5"
 _CHARSET: Final = re.compile(r"charset\s*=\s*[\"']?([\w-]{1,40})", re.IGNORECASE)

@@ -16,11 +16,11 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from anyio.streams.tls import TLSStream
 from pydantic import ValidationError
 
-from component.builtins.email_send import email_send_skill
-from component.settings.builtins import EmailSend
+from component.features.builtins.email_send import email_send_skill
+from component.features.builtins.settings import EmailSend
 from component.skills import InvalidParam, Skill
 from component.skills.errors import SkillUnavailable
-from tests.component.builtins.calls import called, text_of
+from tests.component.skill_calls import called, text_of
 
 pytestmark = pytest.mark.anyio
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import pytest
 
 from benchmarks.pdfs import with_pages
-from component.builtins.url_fetch import url_fetch_skill
-from component.settings.builtins import UrlFetch
+from component.features.builtins.settings import UrlFetch
+from component.features.builtins.url_fetch import url_fetch_skill
 from component.skills import InvalidParam, Skill
-from tests.component.builtins.calls import called, data_of, text_of
-from tests.component.builtins.web import Request, Response, redirect, serving
+from tests.component.skill_calls import called, data_of, text_of
+from tests.component.web_server import Request, Response, redirect, serving
 
 pytestmark = pytest.mark.anyio
 

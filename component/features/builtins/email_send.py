@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from component.builtins.hourly_limit import HourlyLimit
+from component.features.builtins.settings import MAILBOX
+from component.kernel.hourly_limit import HourlyLimit
 from component.policy.globs import pattern
-from component.settings.builtins import MAILBOX
 from component.skills.context import Context
 from component.skills.declare import skill
 from component.skills.errors import InvalidParam, SkillError, SkillUnavailable
 from component.skills.skill import Skill
 
 if TYPE_CHECKING:
-    from component.settings.builtins import EmailSend
+    from component.features.builtins.settings import EmailSend
 
 _STEPS = 6
 _REFUSALS = (smtplib.SMTPRecipientsRefused, smtplib.SMTPSenderRefused, smtplib.SMTPDataError)

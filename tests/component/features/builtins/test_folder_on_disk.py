@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from component.builtins.folder import Folder, FolderLimits
+from component.features.builtins.folder import Folder, FolderLimits
 
 
 def a_folder(root: Path) -> Folder:

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.builtins.files import file_skills
-from component.builtins.folder import Folder, FolderError, FolderLimits
-from component.settings.builtins import Files
+from component.features.builtins.files import file_skills
+from component.features.builtins.folder import Folder, FolderError, FolderLimits
+from component.features.builtins.settings import Files
 from component.skills import Skill
-from tests.component.builtins.calls import called, data_of, text_of
+from tests.component.skill_calls import called, data_of, text_of
 
 pytestmark = pytest.mark.anyio
 

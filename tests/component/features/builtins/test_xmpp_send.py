@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.builtins.guarded_messages import GuardedMessages
-from component.builtins.hourly_limit import HourlyLimit
-from component.builtins.xmpp_send import xmpp_send_skill
-from component.settings.builtins import XmppSend
+from component.features.builtins.xmpp_send import xmpp_send_skill
+from component.kernel.guarded_messages import GuardedMessages
+from component.kernel.hourly_limit import HourlyLimit
+from component.settings.xmpp_send import XmppSend
 from component.skills import InvalidParam, Skill
-from tests.component.builtins.calls import called, text_of
+from tests.component.skill_calls import called, text_of
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +40,8 @@ class Messages:
 
 def sending(messages: Messages, **more: Any) -> Skill:
     settings = XmppSend(**({"recipients": ["*@example.com"]} | more))
-    return xmpp_send_skill(settings, GuardedMessages(settings, messages))
+    guarded = GuardedMessages(settings, messages)
+    return xmpp_send_skill(settings, lambda: guarded)
 
 
 ROMEO = {"to": "romeo@example.com/balcony", "text": "I am late."}

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from component.builtins.http_webhook import http_webhook_skill, signed
-from component.settings.builtins import HttpWebhook
+from component.features.builtins.http_webhook import http_webhook_skill, signed
+from component.features.builtins.settings import HttpWebhook
 from component.skills import InvalidParam, Skill
 from component.skills.errors import SkillUnavailable
-from tests.component.builtins.calls import called, text_of
-from tests.component.builtins.web import Response, as_json, redirect, serving
+from tests.component.skill_calls import called, text_of
+from tests.component.web_server import Response, as_json, redirect, serving
 
 pytestmark = pytest.mark.anyio
 

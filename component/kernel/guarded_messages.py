@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
-from component.builtins.hourly_limit import HourlyLimit
+from component.kernel.hourly_limit import HourlyLimit
 from component.skills.errors import InvalidParam, SkillError
 from xep.jid import JID, JIDError
 
 if TYPE_CHECKING:
-    from component.settings.builtins import XmppSend
+    from component.settings.xmpp_send import XmppSend
 
 
 class MessagePort(Protocol):

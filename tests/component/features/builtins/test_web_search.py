@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from component.builtins.web_search import found_in, web_search_skill
-from component.settings.builtins import WebSearch
+from component.features.builtins.settings import WebSearch
+from component.features.builtins.web_search import found_in, web_search_skill
 from component.skills import SkillError
 from component.skills.errors import SkillUnavailable
-from tests.component.builtins.calls import called, data_of, text_of
-from tests.component.builtins.web import Request, Response, as_json, serving
+from tests.component.skill_calls import called, data_of, text_of
+from tests.component.web_server import Request, Response, as_json, serving
 
 pytestmark = pytest.mark.anyio
 

@@ -1,7 +1,11 @@
-"""The sections about built-in skills that reach outside. Each is off unless it has its section."""
+"""The sections about built-in skills that reach outside. Each is off unless it has its section.
+
+`[xmpp_send]` is in `component.settings.xmpp_send`, because it also limits the messages of other
+skills.
+"""
 
 import re
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
@@ -12,14 +16,16 @@ from component.settings.kinds import (
     Port,
     Seconds,
     Section,
-    http_address,
     refusal,
+    service_url,
     without_brackets,
 )
+from component.settings.model import Settings
+from component.settings.rest import skill_names
+from component.settings.sections import Top, named_tables, optional_table
 from component.settings.standard_webhooks import standard_key
 
 _HOST: Final = re.compile(r"[a-z0-9*?.:_-]+")
-_SERVER: Final = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
 MAILBOX: Final = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9.-]{1,253}")
 """Email addresses that need no quoting (RFC 5321 §4.1.2)."""
 SEARCH_URLS: Final = {
@@ -28,15 +34,6 @@ SEARCH_URLS: Final = {
     "searxng": "",
 }
 """The URLs of search services; SearXNG has none, because everybody runs their own."""
-
-
-def service_url(value: str, example: str = "https://api.example.com/v1") -> str:
-    """Return the base URL of a service, without a slash at the end. Raises a refusal."""
-    http_address(value, example)
-    parts = urlsplit(value)
-    if value and (not _SERVER.fullmatch(parts.netloc) or parts.query or parts.fragment):
-        raise refusal(f"must have a host, and no user, query or fragment, such as {example}")
-    return value.rstrip("/")
 
 
 def _base(value: str) -> str:
@@ -213,32 +210,6 @@ class Files(Section):
     max_file_bytes: Count = Field(default=1_048_576, description="Maximum size of one file.")
 
 
-class XmppSend(Section):
-    """The skill `xmpp_send`, by which an agent writes to others on behalf of a person. See
-    docs/skills-builtin.md.
-    """
-
-    recipients: tuple[str, ...] = Field(
-        min_length=1,
-        examples=[["*@example.com"]],
-        description="Bare addresses that may be written to; `*` and `?` are wildcards.",
-    )
-    first_contact: Literal["refuse", "introduce"] = Field(
-        default="refuse",
-        description="What happens to a message to somebody who does not share presence with the"
-        " agent: refuse, or introduce (the agent says who it is first).",
-    )
-    per_hour: Count = Field(
-        default=20, description="Maximum number of messages per hour on behalf of one person."
-    )
-    per_recipient_per_hour: Count = Field(
-        default=5, description="Maximum number of messages per hour to one recipient."
-    )
-    max_characters: Count = Field(
-        default=4000, description="Maximum number of characters of a message."
-    )
-
-
 class EmailSend(Section):
     """The skill `email_send`, by which an agent sends email through an SMTP server on behalf of a
     person. See docs/skills-builtin.md.
@@ -311,3 +282,29 @@ class GitHub(Section):
         default="https://api.github.com", description="URL of the API, for GitHub Enterprise."
     )
     timeout_s: Seconds = Field(default=20, description="Seconds for a request.")
+
+
+def _named(webhooks: dict[str, HttpWebhook]) -> dict[str, HttpWebhook]:
+    skill_names(webhooks)
+    return webhooks
+
+
+URL_FETCH: Final = optional_table("url_fetch", UrlFetch)
+WEB_SEARCH: Final = optional_table("web_search", WebSearch)
+HTTP_WEBHOOK: Final = named_tables("http_webhook", HttpWebhook, _named)
+FILES: Final = optional_table("files", Files)
+EMAIL_SEND: Final = optional_table("email_send", EmailSend)
+GITHUB: Final = optional_table("github", GitHub)
+SECTIONS: Final[tuple[Top[Any], ...]] = (
+    *(URL_FETCH, WEB_SEARCH, HTTP_WEBHOOK),
+    *(FILES, EMAIL_SEND, GITHUB),
+)
+
+
+def is_used(settings: Settings) -> bool:
+    """Return whether the settings have one of the sections."""
+    return settings.xmpp_send is not None or any(settings[section] for section in SECTIONS)
+
+
+def check(_settings: Settings) -> None:
+    """Accept the settings; each section checks its own keys."""
