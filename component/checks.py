@@ -23,7 +23,7 @@ from component.features.memory_nodes.account_home import server_software
 from component.features.memory_nodes.checks import check_homes
 from component.features.memory_nodes.handlers import PrivilegeHandler
 from component.features.memory_nodes.privileges import Privileges
-from component.handlers.avatars import AvatarError
+from component.kernel.avatars import AvatarError
 from component.kernel.check import Check
 from component.kernel.options import addresses, connection_options, make_policy, privileged_domains
 from component.kernel.profiles import contact_profiles

@@ -52,7 +52,7 @@ class ChatSubsystem:
         self._occupants = OccupantHandler(
             stream.messenger,
             environment.catalog.policy.admits,
-            lambda address: stream.is_room(address),  # noqa: PLW0108 - it is set later
+            stream.is_room,
         )
         self._message = MessageHandler(
             environment.settings.agent.name,

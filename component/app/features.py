@@ -12,7 +12,16 @@ from component.settings.sections import Top
 if TYPE_CHECKING:
     from component.features.feature import Feature
 
-FEATURES: Final = ("builtins", "metrics", "memory_nodes", "schedules", "watches", "webhooks")
+FEATURES: Final = (
+    "builtins",
+    "discovery",
+    "metrics",
+    "memory_nodes",
+    "presence",
+    "schedules",
+    "watches",
+    "webhooks",
+)
 """The names of the folders, in the order in which the features are opened."""
 
 

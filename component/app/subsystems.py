@@ -4,16 +4,13 @@ from collections.abc import Sequence
 from itertools import chain
 
 from component.app.chat import ChatSubsystem
-from component.app.discovery import DiscoverySubsystem
 from component.app.installed_skills import InstalledSkillSubsystem
 from component.app.operations import OperationsSubsystem
 from component.features.feature import Feature
 from component.kernel.environment import Environment
 from component.kernel.kernel import Kernel
-from component.messages.availability import Show
 from component.proactive.forgetting import forget
 from component.storage.shared import SharedChanges
-from xep.jid import JID
 
 
 class Subsystems:
@@ -29,7 +26,6 @@ class Subsystems:
         installed: the skills that admins approve.
         operations: the commands.
         chat: handles the messages of people.
-        discovery: what others learn about the agents.
 
     Raises ModelRefusedError: a package that a model needs is not installed; FeatureError: the
     settings of a feature cannot be used.
@@ -44,8 +40,12 @@ class Subsystems:
         forgets = [each.forget for each in self.opened if each.forget is not None]
         kernel.forgets = (*forgets, forget)
         self.installed = InstalledSkillSubsystem(environment, kernel.messages, stream, contacts)
-        stream.more_features = self._features
-        stream.is_room = self._is_room
+        for opened in self.opened:
+            stream.add_features(opened.disco_features)
+            stream.add_rooms(opened.is_room)
+            stream.on_disconnected(opened.disconnected)
+            kernel.presence_events.subscribe(opened.available, opened.granted)
+            kernel.disco.nodes.extend(opened.disco_nodes)
         kernel.tasks.tool_ended = self._task_ended
         self.operations = OperationsSubsystem(
             *(environment, stream, contacts, kernel.tasks, kernel.agents),
@@ -67,20 +67,14 @@ class Subsystems:
             self.operations.commands,
             pubsub,
         )
-        self.discovery = DiscoverySubsystem(
-            *(environment, stream, self.operations.nodes, pubsub),
-            kernel.notifications.notifier.online,
-        )
-        stream.on_disconnect = self._disconnected
-        pubsub.shown = self._available
-        self.discovery.granted = self._granted
+        kernel.disco.nodes.append(self.operations.nodes)
         stream.dispatch(
             (
                 *chain.from_iterable(each.handlers for each in self.opened),
-                *self.discovery.handlers(),
                 *pubsub.handlers(),
                 *kernel.tasks.handlers(),
                 kernel.pubsub_events,
+                kernel.presence_events,
                 *self.operations.handlers(),
                 *self.chat.handlers(),
             )
@@ -100,20 +94,6 @@ class Subsystems:
         for opened in self.opened:
             opened.leaving()
 
-    def _features(self) -> Sequence[str]:
-        return [name for opened in self.opened for name in opened.disco_features()]
-
-    def _is_room(self, address: JID) -> bool:
-        return any(opened.is_room(address) for opened in self.opened)
-
-    def _available(self, agent: JID, client: JID, show: Show, status: str) -> None:
-        for opened in self.opened:
-            opened.available(agent, client, show, status)
-
-    def _granted(self, agent: JID, contact: JID) -> None:
-        for opened in self.opened:
-            opened.granted(agent, contact)
-
     def _warnings(self) -> Sequence[str]:
         """Return what an admin has to decide or to know, in sentences."""
         late = self.kernel.tasks.late_sources()
@@ -123,12 +103,6 @@ class Subsystems:
             else ()
         )
         return (*waiting, *self.installed.warnings())
-
-    def _disconnected(self) -> None:
-        """Inform the subsystems that a session is over."""
-        self.kernel.pubsub.disconnected()
-        for opened in self.opened:
-            opened.disconnected()
 
     def _task_ended(self, task: str) -> None:
         """Handle the end of a task that a model's call became, or that a trigger started."""

@@ -1,6 +1,6 @@
 """What a feature declares, and what it contributes to a running service."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import msgspec
@@ -8,9 +8,10 @@ from anyio.abc import TaskStatus
 from anyio.lowlevel import checkpoint
 
 from component.commands.definition import AnyCommand
-from component.handlers.contact_presence import OnAvailability
 from component.kernel.check import Check
+from component.kernel.disco import Nodes
 from component.kernel.kernel import Kernel
+from component.kernel.presence_events import OnAvailability, OnGranted
 from component.kernel.stream import Handler
 from component.pubsub.computed import ComputedNode
 from component.settings import Settings
@@ -48,12 +49,18 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
         handlers: serve stanzas.
         nodes: PubSub nodes whose items are computed from its tables.
         commands: for people and operators.
+        disco_nodes: nodes that service discovery describes.
         loops: run as long as the service does; they are started in this order, and a service whose
             loop raises before it has started does not connect.
         forget: deletes the rows of a person.
         connected: called at each new session.
         disconnected: called when a session is over.
         leaving: called before the stream is closed.
+        announce: tells contacts that the agents are available. It is called when a session has
+            begun, after everything that was missed is sent, and when the announced features change.
+            Raises StorageError.
+        closing: called before the stream is closed, and cancelled if it takes too long. Raises
+            StorageError.
         available: called with the availability that a client of a contact shows.
         granted: called with an agent and a contact that has permitted it to see its presence.
         disco_features: returns the features that disco#info announces, besides those of handlers;
@@ -66,13 +73,16 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     handlers: Sequence[Handler] = ()
     nodes: Sequence[ComputedNode] = ()
     commands: Sequence[AnyCommand] = ()
+    disco_nodes: Sequence[Nodes] = ()
     loops: Sequence[Loop] = ()
     forget: Forget | None = None
     connected: Callable[[], None] = _nothing
     disconnected: Callable[[], None] = _nothing
     leaving: Callable[[], None] = _nothing
+    announce: Callable[[], Awaitable[None]] = checkpoint
+    closing: Callable[[], Awaitable[None]] = checkpoint
     available: OnAvailability = _nothing
-    granted: Callable[[JID, JID], None] = _nothing
+    granted: OnGranted = _nothing
     disco_features: Callable[[], Sequence[str]] = tuple
     is_room: Callable[[JID], bool] = _never
     task_ended: Callable[[str], None] = _nothing

@@ -5,9 +5,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from component.kernel.contacts import ContactSubsystem
+from component.kernel.disco import Disco
 from component.kernel.environment import Environment
 from component.kernel.module_functions import ModuleFunctions
 from component.kernel.notifications import NotificationSubsystem
+from component.kernel.options import facts, names_by_localpart
+from component.kernel.presence_events import PresenceEvents
 from component.kernel.pubsub import PubSubSubsystem
 from component.kernel.pubsub_events import PubSubEvents
 from component.kernel.stream import StreamSubsystem
@@ -32,6 +35,8 @@ class Kernel:
     Attributes:
         environment: as given.
         stream: receives and sends stanzas.
+        disco: what service discovery says about our addresses.
+        presence_events: receives the presence of contacts.
         contacts: who is a person, and who may be written to.
         notifications: sends people the results of work that agents started by themselves.
         pubsub: the nodes of our addresses.
@@ -49,11 +54,19 @@ class Kernel:
         self.forgets: Sequence[Forget] = ()
         self._messages: GuardedMessages | None = None
         self.stream = StreamSubsystem(environment.catalog, environment.monitoring)
+        settings = environment.settings
+        self.disco = Disco(
+            facts(settings),
+            names_by_localpart(settings),
+            self.stream.features,
+            has_pubsub=settings.server.mode == "component",
+        )
+        self.stream.on_features_changed(self.disco.changed)
+        self.presence_events = PresenceEvents()
         self.contacts = ContactSubsystem(environment, self.stream)
         self.notifications = NotificationSubsystem(environment, self.stream, self.contacts)
-        self.pubsub = PubSubSubsystem(
-            environment, self.stream, self.contacts, self.notifications.notifier
-        )
+        self.pubsub = PubSubSubsystem(environment, self.stream, self.contacts, self.presence_events)
+        self.presence_events.listen(self.notifications.notifier)
         self.pubsub_events = PubSubEvents()
         modules = ModuleFunctions(environment.settings, environment.storage, self.messages)
         self.tasks = TaskSubsystem(

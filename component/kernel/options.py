@@ -6,7 +6,7 @@ from typing import Final
 
 from component.budget import book as spending
 from component.connection.options import TLS, ConnectionOptions
-from component.handlers.disco import Facts
+from component.kernel.disco import Facts
 from component.memory.knowledge import Knowledge
 from component.memory.skills import memory_skills
 from component.policy import Policy, Rule

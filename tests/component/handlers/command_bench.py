@@ -8,11 +8,12 @@ import msgspec
 
 from component.commands.definition import AnyCommand, Asking, Commands
 from component.commands.everybody import everybody
+from component.features.discovery.handlers import Discovery
 from component.handlers.command_nodes import CommandNodes
 from component.handlers.command_offers import Asked, CommandOffers, Offers, SkillOffers
 from component.handlers.command_sessions import Sessions
 from component.handlers.commands import CommandsHandler
-from component.handlers.disco import Discovery, Facts
+from component.kernel.disco import Disco, Facts
 from component.policy import Policy, Rule
 from component.router.table import Host
 from component.skills import (
@@ -130,13 +131,14 @@ class CommandBench:
         def features(host: Host) -> tuple[str, ...]:
             return self.bench.router.table.features(host)
 
-        discovery = Discovery(
+        disco = Disco(
             Facts(domain=JID.parse(DOMAIN), name="Service", node="https://example.org", form={}),
             {"assistant": "Assistant"},
             features,
-            self.view,
-            (CommandNodes(offers),),
+            has_pubsub=False,
         )
+        disco.nodes.append(CommandNodes(offers))
+        discovery = Discovery(disco, self.view)
         self.routes = (*handler.routes(), *discovery.routes())
         self.bench = Bench(self.routes, admits=self.policy.admits, **options)
 

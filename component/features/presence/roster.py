@@ -1,16 +1,16 @@
 """Presence of a client (RFC 6121 §2, §3, §4): its server stores the roster and reports changes.
 
 The server broadcasts our presence to the subscribers, so there is one presence to send, not one for
-each contact as for a component (`component.handlers.presence`).
+each contact as for a component (`component.features.presence.handlers`).
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
-from component.handlers.in_turn import InTurn
-from component.handlers.presence import Contacts, Send, Subscriptions
+from component.features.presence.handlers import Contacts, Send, Subscriptions
+from component.features.presence.in_turn import InTurn
 from component.router.table import IQRoute, Request, Route, StanzaRoute
 from component.storage.subscriptions import Subscription
 from xep.caps import NAMESPACE as CAPS
@@ -25,13 +25,6 @@ _log = structlog.get_logger("component.presence")
 _SEES_US: Final = ("from", "both")
 
 
-class FetchRoster(Protocol):
-    """Asks the server for the roster."""
-
-    def __call__(self) -> Awaitable[RosterQuery]:
-        """Return the roster. Raises StanzaError."""
-
-
 class RosterPresence:
     """Shows the account to its contacts, and grants subscriptions to those whom the policy admits.
 
@@ -44,7 +37,7 @@ class RosterPresence:
         send: sends a stanza.
         capabilities: returns the capabilities of the account.
         contacts: whether contacts want unsolicited messages.
-        fetch: requests the roster.
+        fetch: requests the roster of the server. Raises StanzaError.
     """
 
     def __init__(
@@ -54,7 +47,7 @@ class RosterPresence:
         send: Send,
         capabilities: Callable[[], Caps],
         contacts: Contacts,
-        fetch: FetchRoster,
+        fetch: Callable[[], Awaitable[RosterQuery]],
     ) -> None:
         self._account = account
         self._subscriptions = subscriptions

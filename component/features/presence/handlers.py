@@ -10,8 +10,8 @@ from typing import Final, Protocol
 import anyio
 import structlog
 
+from component.features.presence.in_turn import InTurn
 from component.handlers.exchange_limit import ExchangeLimit, Stopped
-from component.handlers.in_turn import InTurn
 from component.messages.delivery import Delivery
 from component.router.table import Host, Request, StanzaRoute
 from component.storage.subscriptions import Subscription, SubscriptionState

@@ -156,7 +156,7 @@ def test_the_caps_of_presence_are_the_hash_of_the_answer(
     to: str, host: Host, agent: str | None
 ) -> None:
     world = World()
-    said = world.discovery.caps(host, agent)
+    said = world.disco.caps(host, agent)
     assert (said.hash, said.node) == ("sha-1", NODE)
     node = f"{NODE}#{said.ver}"
     answer = info(world, to, node)
@@ -172,8 +172,8 @@ def test_the_caps_of_presence_are_the_hash_of_the_answer(
 
 def test_domain_and_agent_have_capabilities_of_their_own() -> None:
     world = World()
-    ver = world.discovery.caps("component", None).ver
-    assert ver != world.discovery.caps("agent", "assistant").ver
+    ver = world.disco.caps("component", None).ver
+    assert ver != world.disco.caps("agent", "assistant").ver
     assert condition(world.ask_stored(disco.InfoQuery(node=f"{NODE}#{ver}"))) == "item-not-found"
 
 

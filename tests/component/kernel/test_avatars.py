@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.handlers.avatars import (
+from component.kernel.avatars import (
     AvatarError,
     avatar_of,
     generated_avatar,

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from component.app.schema import SCHEMA
 from component.connection.outbox import Outbox
-from component.handlers.presence import SLICE, PresenceHandler
+from component.features.presence.handlers import SLICE, PresenceHandler
 from component.messages.delivery import Delivery, nothing_to_send
 from component.storage import Storage
 from component.storage.subscriptions import Subscription, SubscriptionState, SubscriptionStore
@@ -75,8 +75,8 @@ async def test_a_subscription_is_between_bare_addresses(tmp_path: Path) -> None:
 async def test_available_presence_carries_capabilities(tmp_path: Path) -> None:
     async with living(tmp_path) as (world, _):
         for to, caps in (
-            (AGENT, world.discovery.caps("agent", "assistant")),
-            (DOMAIN, world.discovery.caps("component", None)),
+            (AGENT, world.disco.caps("agent", "assistant")),
+            (DOMAIN, world.disco.caps("component", None)),
         ):
             await sent(world, presence("subscribe", to=to))
             (carried,) = parse(world.sent[-1].encode())

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.app.schema import SCHEMA
-from component.handlers.roster import RosterPresence
+from component.features.presence.roster import RosterPresence
 from component.router.addresses import AccountAddresses
 from component.storage import Storage
 from component.storage.stopped import StoppedContacts

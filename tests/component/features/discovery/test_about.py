@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.handlers.about import About
+from component.features.discovery.about import About
 from tests.component.handlers.world import World, result
 from tests.component.router.wire import AGENT, DOMAIN, Bench, iq
 from xep.binding import encode
