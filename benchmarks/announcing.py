@@ -21,7 +21,7 @@ from benchmarks import processes
 from benchmarks.report import Line, Target, percentile
 from benchmarks.wire_end import DOMAIN, Acceptor
 from component.app.schema import SCHEMA
-from component.handlers.presence import SLICE
+from component.features.presence.handlers import SLICE
 from component.storage.schema import make_sqlite
 
 MANY = 20_000

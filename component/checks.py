@@ -10,8 +10,7 @@ from component.app.features import make_features
 from component.app.schema import SCHEMA
 from component.app.skills import load_skills
 from component.audit.opening import check_writable
-from component.checks_of_agents import check_agents, check_watching
-from component.checks_of_builtins import check_builtins
+from component.checks_of_agents import check_agents, check_traces
 from component.checks_of_sandbox import check_sandbox
 from component.connection.connection import Connection
 from component.connection.failure import ConnectionFailed
@@ -21,7 +20,7 @@ from component.features.memory_nodes.account_home import server_software
 from component.features.memory_nodes.checks import check_homes
 from component.features.memory_nodes.handlers import PrivilegeHandler
 from component.features.memory_nodes.privileges import Privileges
-from component.handlers.avatars import AvatarError
+from component.kernel.avatars import AvatarError
 from component.kernel.check import Check
 from component.kernel.options import addresses, connection_options, make_policy, privileged_domains
 from component.kernel.profiles import contact_profiles
@@ -59,8 +58,9 @@ async def check_all(settings: Settings, *, repair: bool = False) -> AsyncIterato
             yield check
     if storage.verdict == "warning" or settings.is_worker:
         return
-    async for check in check_watching(settings):
-        yield check
+    traces = await check_traces(settings)
+    if traces is not None:
+        yield traces
     async for check in _features(settings):
         yield check
     connection, established = await _connection(settings)
@@ -87,8 +87,6 @@ async def _check_offers(settings: Settings) -> AsyncIterator[Check]:
         async for check in feature.availability():
             yield check
     yield await check_sandbox()
-    async for check in check_builtins(settings):
-        yield check
 
 
 async def _features(settings: Settings) -> AsyncIterator[Check]:

@@ -1,10 +1,9 @@
-"""The checks of `xmpp-agent doctor` about agents: memory, personas, budgets, metrics and traces."""
+"""The checks of `xmpp-agent doctor` about agents: memory, personas, budgets and traces."""
 
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-import anyio
 from anyio import to_thread
 
 from component.app.skills import load_skills
@@ -20,7 +19,6 @@ from component.memory.sharing import Sharing
 from component.memory.store import missing_sentence
 from component.memory.sync_state import SyncStates
 from component.memory.texts import Texts
-from component.metrics.http import ListenError, Server
 from component.metrics.traces import TracesError, make_tracer
 from component.policy import PolicyError
 from component.policy.globs import pattern
@@ -41,13 +39,6 @@ async def check_agents(settings: Settings) -> AsyncIterator[Check]:
     if memory.verdict != "failed" and settings.llm is not None:
         async for check in _personas(settings):
             yield check
-
-
-async def check_watching(settings: Settings) -> AsyncIterator[Check]:
-    """Check metrics and traces, if they are configured. The service must not be running."""
-    for found in (await _metrics(settings), await _traces(settings)):
-        if found is not None:
-            yield found
 
 
 async def _memory(settings: Settings) -> Check:
@@ -185,21 +176,8 @@ def _packages(folder: Path) -> list[str]:
             return []
 
 
-async def _metrics(settings: Settings) -> Check | None:
-    if settings.metrics.address is None:
-        return None
-    host, port = settings.metrics.address
-    found = Check("metrics", "ok", f"{host} port {port} can be listened on")
-    try:
-        async with anyio.create_task_group() as group:
-            await group.start(Server(host, port, {}).run)
-            group.cancel_scope.cancel()
-    except* ListenError as errors:
-        found = Check("metrics", "failed", str(errors.exceptions[0]))
-    return found
-
-
-async def _traces(settings: Settings) -> Check | None:
+async def check_traces(settings: Settings) -> Check | None:
+    """Check traces, if they are configured."""
     traces = settings.traces
     if not traces.endpoint:
         return None

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 FEATURES: Final = (
     "apis",
+    "builtins",
     "installed_skills",
     "mcp",
     "proposals",
@@ -24,11 +25,14 @@ FEATURES: Final = (
     "personas",
     "agents_admin",
     "memory_commands",
+    "discovery",
     "memory_nodes",
+    "presence",
     "schedules",
     "tasks_iq",
     "watches",
     "webhooks",
+    "metrics",
     "audit_log",
     "adhoc",
     "questions",

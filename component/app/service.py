@@ -106,22 +106,15 @@ class Service:
             def connected() -> None:
                 subsystems.connected()
                 self.established.set()
-                group.start_soon(_announce, environment, subsystems)
+                group.start_soon(_catch_up, environment, subsystems)
 
             def features_changed() -> None:
-                subsystems.discovery.features_changed()
                 if stream.is_connected():
-                    announce = subsystems.discovery.presence.announce
-                    group.start_soon(_guarded, announce, "send presence to subscribers")
+                    group.start_soon(_announce, subsystems)
 
-            stream.on_features = features_changed
+            stream.on_features_changed(features_changed)
             connection = stream.connect(connected)
             await group.start(environment.monitoring.run)
-            if self.settings.metrics.address is not None:
-                # Imported only where metrics are turned on: the service starts faster without.
-                from component.app.metrics import serve_metrics  # noqa: PLC0415
-
-                await group.start(serve_metrics, environment, stream, tasks)
             own, outside = (
                 SkillSources(
                     self.catalog.registry,
@@ -172,18 +165,23 @@ class Service:
         if self.established.is_set():
             subsystems.leaving()
             with anyio.CancelScope(deadline=deadline):
-                leave = subsystems.discovery.presence.take_leave
-                await _guarded(leave, "tell subscribers that the service stops")
+                for opened in subsystems.opened:
+                    await _guarded(opened.closing, "tell subscribers that the service stops")
         await connection.close(max(1.0, deadline - anyio.current_time()))
 
 
-async def _announce(environment: Environment, subsystems: Subsystems) -> None:
+async def _catch_up(environment: Environment, subsystems: Subsystems) -> None:
     """Catch up with what happened without a session, and send presence to subscribers."""
     await _guarded(environment.stopped.load, "read which contacts want no messages")
     await _guarded(subsystems.kernel.tasks.service.connected, "report tasks that changed meanwhile")
     await _guarded(subsystems.kernel.pubsub.connected, "notify subscribers of what has changed")
     # Last, because it takes long where there are many subscribers.
-    await _guarded(subsystems.discovery.presence.announce, "send presence to subscribers")
+    await _announce(subsystems)
+
+
+async def _announce(subsystems: Subsystems) -> None:
+    for opened in subsystems.opened:
+        await _guarded(opened.announce, "send presence to subscribers")
 
 
 async def _guarded(work: Callable[[], Awaitable[None]], what: str) -> None:

@@ -1,35 +1,31 @@
-"""The parts of one service, each built from the environment and from those before it."""
+"""The kernel and the opened features of one service."""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from component.app.commands import commands_of_service
-from component.app.discovery import DiscoverySubsystem
 from component.commands.definition import AnyCommand
 from component.commands.recording import recorded
 from component.features.feature import Feature
 from component.kernel.environment import Environment
 from component.kernel.kernel import Kernel
-from component.messages.availability import Show
 from component.proactive.forgetting import forget
 from component.skills.sources import SkillSource
 from component.storage.shared import SharedChanges
 from component.tasks.protocol import Notice
 from component.tasks.retention import DeletedTask
-from xep.jid import JID
 
 
 class Subsystems:
-    """The kernel, the features, and what is neither yet; nothing runs.
+    """The kernel and the features, connected with each other; nothing runs.
 
     Args:
-        environment: the base of the subsystems.
+        environment: the base of the kernel.
         features: the features, not opened yet.
 
     Attributes:
         kernel: what features use.
         opened: what the features contribute.
-        discovery: what others learn about the agents.
 
     Raises ModelRefusedError: a package that a model needs is not installed; FeatureError: the
     settings of a feature cannot be used.
@@ -43,29 +39,23 @@ class Subsystems:
             pubsub.service.add_computed(node)
         forgets = [each.forget for each in self.opened if each.forget is not None]
         kernel.forgets = (*forgets, forget)
-        stream.more_features = self._features
-        stream.is_room = self._is_room
+        for opened in self.opened:
+            stream.add_features(opened.disco_features)
+            stream.add_rooms(opened.is_room)
+            stream.on_disconnected(opened.disconnected)
+            kernel.presence_events.subscribe(opened.available, opened.granted)
+            kernel.disco.nodes.extend(opened.disco_nodes)
         kernel.tasks.tool_ended = self._task_ended
         kernel.tasks.task_changed = self._task_changed
         kernel.tasks.service.on_deleted = self._task_deleted
         kernel.answers.extend(chain.from_iterable(each.answers for each in self.opened))
         kernel.commands.add(recorded(self._commands(), environment.monitoring.recorder))
-        self.discovery = DiscoverySubsystem(
-            environment,
-            stream,
-            [*chain.from_iterable(each.disco_nodes for each in self.opened)],
-            pubsub,
-            kernel.notifications.notifier.online,
-        )
-        stream.on_disconnect = self._disconnected
-        pubsub.shown = self._available
-        self.discovery.granted = self._granted
         stream.dispatch(
             (
                 *chain.from_iterable(each.handlers for each in self.opened),
-                *self.discovery.handlers(),
                 *pubsub.handlers(),
                 kernel.pubsub_events,
+                kernel.presence_events,
             )
         )
 
@@ -88,20 +78,6 @@ class Subsystems:
         """The stream is about to be closed. Never waits."""
         for opened in self.opened:
             opened.leaving()
-
-    def _features(self) -> Sequence[str]:
-        return [name for opened in self.opened for name in opened.disco_features()]
-
-    def _is_room(self, address: JID) -> bool:
-        return any(opened.is_room(address) for opened in self.opened)
-
-    def _available(self, agent: JID, client: JID, show: Show, status: str) -> None:
-        for opened in self.opened:
-            opened.available(agent, client, show, status)
-
-    def _granted(self, agent: JID, contact: JID) -> None:
-        for opened in self.opened:
-            opened.granted(agent, contact)
 
     def _warnings(self) -> Sequence[str]:
         """Return what an admin has to decide or to know, in sentences."""
@@ -126,18 +102,7 @@ class Subsystems:
         ]
         for opened in self.opened:
             found = [opened.pin(source) for source in found]
-        settings = self.kernel.settings
-        if settings.xmpp_send is not None and not remote:
-            from component.builtins.xmpp_send import XmppSendSource  # noqa: PLC0415
-
-            found.append(XmppSendSource(settings.xmpp_send, self.kernel.messages()))
         return found
-
-    def _disconnected(self) -> None:
-        """Inform the subsystems that a session is over."""
-        self.kernel.pubsub.disconnected()
-        for opened in self.opened:
-            opened.disconnected()
 
     def _task_ended(self, task: str) -> None:
         """Handle the end of a task that a model's call became, or that a trigger started."""

@@ -69,7 +69,7 @@ def make_service(settings: "Settings") -> "Service":
     """Return the service of these settings; raise ConfigFault if they cannot be applied."""
     from component.app.service import Service  # noqa: PLC0415
     from component.features.feature import FeatureError  # noqa: PLC0415
-    from component.handlers.avatars import AvatarError  # noqa: PLC0415
+    from component.kernel.avatars import AvatarError  # noqa: PLC0415
     from component.policy import PolicyError  # noqa: PLC0415
     from component.skills import DuplicateSkillError, SkillLoadError  # noqa: PLC0415
 

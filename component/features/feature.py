@@ -1,6 +1,14 @@
 """What a feature declares, and what it contributes to a running service."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import msgspec
@@ -8,10 +16,10 @@ from anyio.abc import TaskStatus
 from anyio.lowlevel import checkpoint
 
 from component.commands.definition import AnyCommand
-from component.handlers.contact_presence import OnAvailability
-from component.handlers.disco import Nodes
 from component.kernel.check import Check
+from component.kernel.disco import Nodes
 from component.kernel.kernel import Kernel
+from component.kernel.presence_events import OnAvailability, OnGranted
 from component.kernel.stream import Handler
 from component.messages.answers import Answers
 from component.pubsub.computed import ComputedNode
@@ -74,6 +82,11 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
         connected: called at each new session.
         disconnected: called when a session is over.
         leaving: called before the stream is closed.
+        announce: tells contacts that the agents are available. It is called when a session has
+            begun, after everything that was missed is sent, and when the announced features change.
+            Raises StorageError.
+        closing: called before the stream is closed, and cancelled if it takes too long. Raises
+            StorageError.
         available: called with the availability that a client of a contact shows.
         granted: called with an agent and a contact that has permitted it to see its presence.
         disco_features: returns the features that disco#info announces, besides those of handlers;
@@ -99,8 +112,10 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     connected: Callable[[], None] = _nothing
     disconnected: Callable[[], None] = _nothing
     leaving: Callable[[], None] = _nothing
+    announce: Callable[[], Awaitable[None]] = checkpoint
+    closing: Callable[[], Awaitable[None]] = checkpoint
     available: OnAvailability = _nothing
-    granted: Callable[[JID, JID], None] = _nothing
+    granted: OnGranted = _nothing
     disco_features: Callable[[], Sequence[str]] = tuple
     is_room: Callable[[JID], bool] = _never
     task_ended: Callable[[str], None] = _nothing

@@ -8,8 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from component.router.faults import PayloadError
-from xep.binding import ContentError
+from component.router.table import Request
+from xep import disco
+from xep.binding import ContentError, encode
 from xep.binding.escaping import escape_text
+from xep.jid import JID
 from xep.result_sets import PAGE_ROOM, ResultSet, page_answer, page_bounds
 
 T = TypeVar("T")
@@ -67,3 +70,15 @@ def page(
         chosen.reverse()
         start = stop - len(chosen)
     return tuple(chosen), page_answer(names, start, start + len(chosen))
+
+
+def address_asked(request: Request[disco.ItemsQuery]) -> JID:
+    """Return the address of this service that the requester can send the next query to: a client's
+    full address, because its server answers IQs to the bare one.
+    """
+    return request.to if request.stanza.to is None else JID.parse_delivered(request.stanza.to)
+
+
+def sized(item: disco.Item) -> tuple[disco.Item, int]:
+    """Return an item, and its size in bytes on the stream."""
+    return item, len(encode(item, disco.ITEMS).encode())

@@ -20,7 +20,9 @@ _FEATURES: Final = (disco.Feature(var=pubsub.NAMESPACE),)
 
 
 class NodeOverview:
-    """Answers disco#info and disco#items about nodes: a `component.handlers.disco.PubSubNodes`.
+    """Answers disco#info and disco#items about nodes.
+
+    Implements `component.features.discovery.handlers.PubSubNodes`.
 
     Args:
         service: the PubSub service.

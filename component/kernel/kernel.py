@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 
 from component.commands.definition import Commands
 from component.kernel.contacts import ContactSubsystem
+from component.kernel.disco import Disco
 from component.kernel.environment import Environment
 from component.kernel.module_functions import ModuleFunctions
 from component.kernel.notifications import NotificationSubsystem
+from component.kernel.options import facts, names_by_localpart
+from component.kernel.presence_events import PresenceEvents
 from component.kernel.pubsub import PubSubSubsystem
 from component.kernel.pubsub_events import PubSubEvents
 from component.kernel.stream import StreamSubsystem
@@ -21,8 +24,8 @@ from component.storage.forgetting import Forget, Forgotten, forget
 from xep.jid import JID
 
 if TYPE_CHECKING:
-    from component.builtins.guarded_messages import GuardedMessages
     from component.kernel.agents import AgentSubsystem
+    from component.kernel.guarded_messages import GuardedMessages
 
 
 class Kernel:
@@ -34,6 +37,8 @@ class Kernel:
     Attributes:
         environment: as given.
         stream: receives and sends stanzas.
+        disco: what service discovery says about our addresses.
+        presence_events: receives the presence of contacts.
         contacts: who is a person, and who may be written to.
         notifications: sends people the results of work that agents started by themselves.
         pubsub: the nodes of our addresses.
@@ -54,11 +59,19 @@ class Kernel:
         self.answers: list[Answers] = []
         self._messages: GuardedMessages | None = None
         self.stream = StreamSubsystem(environment.catalog, environment.monitoring)
+        settings = environment.settings
+        self.disco = Disco(
+            facts(settings),
+            names_by_localpart(settings),
+            self.stream.features,
+            has_pubsub=settings.server.mode == "component",
+        )
+        self.stream.on_features_changed(self.disco.changed)
+        self.presence_events = PresenceEvents()
         self.contacts = ContactSubsystem(environment, self.stream)
         self.notifications = NotificationSubsystem(environment, self.stream, self.contacts)
-        self.pubsub = PubSubSubsystem(
-            environment, self.stream, self.contacts, self.notifications.notifier
-        )
+        self.pubsub = PubSubSubsystem(environment, self.stream, self.contacts, self.presence_events)
+        self.presence_events.listen(self.notifications.notifier)
         self.pubsub_events = PubSubEvents()
         self.commands = Commands(
             admins=environment.catalog.admins, agent_at=self.stream.addresses.agent_at
@@ -86,9 +99,9 @@ class Kernel:
         """Return what sends messages on behalf of people, for all skills together."""
         if self._messages is None:
             # Imported only where a skill sends messages: the service starts faster without.
-            from component.builtins.guarded_messages import GuardedMessages  # noqa: PLC0415
+            from component.kernel.guarded_messages import GuardedMessages  # noqa: PLC0415
             from component.kernel.sending import Sending  # noqa: PLC0415
-            from component.settings.builtins import XmppSend  # noqa: PLC0415
+            from component.settings.xmpp_send import XmppSend  # noqa: PLC0415
 
             settings = self.settings.xmpp_send or XmppSend(recipients=("*",))
             sending = Sending(self.environment, self.stream, self.contacts)

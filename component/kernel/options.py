@@ -5,9 +5,8 @@ from importlib.metadata import version
 from typing import Final
 
 from component.budget import book as spending
-from component.builtins.configured import configured_skills
 from component.connection.options import TLS, ConnectionOptions
-from component.handlers.disco import Facts
+from component.kernel.disco import Facts
 from component.memory.knowledge import Knowledge
 from component.memory.skills import memory_skills
 from component.policy import Policy, Rule
@@ -59,7 +58,6 @@ def make_registry(
             *builtin_skills(),
             *memory_skills(knowledge or _no_knowledge),
             *of_features,
-            *configured_skills(settings),
         )
     )
     add_modules(registry, settings.skills.modules)

@@ -10,16 +10,14 @@ from component.commands.adhoc import Offers
 from component.commands.announcements import AnnouncementCommands
 from component.commands.definition import AnyCommand
 from component.handlers.announcements import Announcements
-from component.handlers.contact_presence import ContactPresence, Listener, OnAvailability
-from component.handlers.contact_profiles import profile_nodes
 from component.handlers.pubsub import PubSubHandler
 from component.handlers.pubsub_nodes import NodeOverview
 from component.handlers.pubsub_pending import PendingOffers
 from component.kernel.contacts import ContactSubsystem
 from component.kernel.environment import Environment
 from component.kernel.options import agent_entries, page_bytes
+from component.kernel.presence_events import PresenceEvents
 from component.kernel.stream import Handler, StreamSubsystem
-from component.messages.availability import Show
 from component.pubsub.interests import Interests
 from component.pubsub.notifier import Notifier
 from component.pubsub.service import PubSubService
@@ -37,13 +35,12 @@ class PubSubSubsystem:
         environment: the database, the skills, the contact profiles and the admins.
         stream: sends notifications, and asks clients for their capabilities.
         contacts: who may be written to.
-        listeners: also follow which clients of contacts are online.
+        presence: reports which clients of contacts are online.
 
     Attributes:
         service: the nodes; what other subsystems publish at.
         handler: answers requests, and takes the forms of owners.
         overview: answers discovery of nodes.
-        shown: called with the availability that clients of contacts show; the root sets it.
     """
 
     def __init__(
@@ -51,11 +48,9 @@ class PubSubSubsystem:
         environment: Environment,
         stream: StreamSubsystem,
         contacts: ContactSubsystem,
-        *listeners: Listener,
+        presence: PresenceEvents,
     ) -> None:
-        self._listeners = listeners
         catalog = environment.catalog
-        self.shown: OnAvailability = lambda *_: None
         self._stream = stream
         self._agents = [entry.name for entry in agent_entries(environment.settings)]
         self._profiles = catalog.profiles
@@ -63,6 +58,8 @@ class PubSubSubsystem:
         self._skills_changed = anyio.Event()
         catalog.registry.listen(self._skills_change)
         self._interests = Interests(self._ask, self._came_online)
+        presence.listen(self._interests)
+        stream.on_disconnected(self._interests.clear)
         notifier = Notifier(
             environment.storage, stream.messenger, self._interests, contacts.may_write
         )
@@ -71,7 +68,7 @@ class PubSubSubsystem:
             environment.storage,
             notifier,
             lambda sender: sender in admins,
-            profile_nodes(catalog.profiles),
+            (),
             page_bytes(environment.settings),
         )
         self.handler = PubSubHandler(self.service, self._retry_after_s)
@@ -83,11 +80,8 @@ class PubSubSubsystem:
         self._announcements = Announcements(self.service)
 
     def handlers(self) -> Sequence[Handler]:
-        """Return the handlers of requests, and of the presence of those who may be interested."""
-        return (
-            self.handler,
-            ContactPresence(self._interests, *self._listeners, shown=self._shown),
-        )
+        """Return the handler of requests."""
+        return (self.handler,)
 
     def offers(self) -> Sequence[Offers]:
         """The ad-hoc command about subscriptions that wait for approval."""
@@ -142,13 +136,6 @@ class PubSubSubsystem:
         """
         for profile in self._profiles.values():
             await self.service.refresh(profile.address)
-
-    def disconnected(self) -> None:
-        """The stream is lost: who is online now is known after the next connect."""
-        self._interests.clear()
-
-    def _shown(self, agent: JID, client: JID, show: Show, status: str) -> None:
-        self.shown(agent, client, show, status)  # looked up at each call, because the root sets it
 
     async def _ask(self, client: JID, from_: JID, query: InfoQuery) -> InfoQuery:
         return await self._stream.get(client, query, InfoQuery, from_)

@@ -20,7 +20,7 @@ _SHARED: Final = ("from", "to", "both")
 
 
 class Sending:
-    """Implements `component.builtins.guarded_messages.MessagePort`.
+    """Implements `component.kernel.guarded_messages.MessagePort`.
 
     Args:
         environment: the settings and the database.

@@ -7,6 +7,7 @@ register their handlers with it, and send stanzas and make calls (IQs of type ge
 import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Final, Literal, Protocol, TypeVar
 
 from anyio.lowlevel import checkpoint
@@ -56,10 +57,6 @@ class StreamSubsystem:
         router: dispatches stanzas to handlers; there is one after `dispatch`.
         connected_since: when the current session began; None while there is none.
         flush: sends the stanzas in the outbox; does nothing before `connect`.
-        more_features: returns features in addition to those of the handlers.
-        is_room: whether an agent is in the room with a bare address.
-        on_disconnect: called when a session is over.
-        on_features: called when the features that are announced have changed.
     """
 
     router: Router
@@ -76,10 +73,30 @@ class StreamSubsystem:
         )
         self.connected_since: datetime | None = None
         self.flush: Callable[[], None] = _nothing
-        self.more_features: Callable[[], Sequence[str]] = tuple
-        self.is_room: Callable[[JID], bool] = lambda _: False
-        self.on_disconnect: Callable[[], None] = _nothing
-        self.on_features: Callable[[], None] = _nothing
+        self._more_features: list[Callable[[], Sequence[str]]] = []
+        self._rooms: list[Callable[[JID], bool]] = []
+        self._disconnected: list[Callable[[], None]] = []
+        self._features_changed: list[Callable[[], None]] = []
+
+    def add_features(self, features: Callable[[], Sequence[str]]) -> None:
+        """Announce the features that a function returns, besides those of the handlers."""
+        self._more_features.append(features)
+
+    def add_rooms(self, is_room: Callable[[JID], bool]) -> None:
+        """Have a function say whether an agent is in the room with a bare address."""
+        self._rooms.append(is_room)
+
+    def on_disconnected(self, call: Callable[[], None]) -> None:
+        """Call a function, which never waits, when a session is over."""
+        self._disconnected.append(call)
+
+    def on_features_changed(self, call: Callable[[], None]) -> None:
+        """Call a function, which never waits, when the features that are announced have changed."""
+        self._features_changed.append(call)
+
+    def is_room(self, address: JID) -> bool:
+        """Return whether an agent is in the room with a bare address."""
+        return any(is_room(address) for is_room in self._rooms)
 
     def dispatch(self, handlers: Iterable[Handler]) -> None:
         """Have these handlers served.
@@ -166,11 +183,18 @@ class StreamSubsystem:
 
     def features_changed(self) -> None:
         """Announce the features again, because those that are not of handlers have changed."""
-        self.on_features()
+        for call in self._features_changed:
+            call()
+
+    def disconnected(self) -> None:
+        """The session is over."""
+        for call in self._disconnected:
+            call()
 
     def features(self, host: Host) -> tuple[str, ...]:
         """Return the disco features that the handlers announce at a host."""
-        return tuple(sorted({*self.router.table.features(host), *self.more_features()}))
+        more = chain.from_iterable(features() for features in self._more_features)
+        return tuple(sorted({*self.router.table.features(host), *more}))
 
 
 class _Receiver:
@@ -203,7 +227,7 @@ class _Receiver:
         self._counters.reconnects += 1
         self._stream.connected_since = None
         self._stream.router.disconnected(reason)
-        self._stream.on_disconnect()
+        self._stream.disconnected()
 
 
 def _nothing() -> None:

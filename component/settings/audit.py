@@ -1,10 +1,9 @@
-"""The sections about the audit log, metrics and traces."""
+"""The sections about the audit log and traces."""
 
-import ipaddress
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, SecretStr
 
 from component.settings.kinds import Count, Section, http_address, refusal
 
@@ -39,60 +38,6 @@ class Audit(Section):
         description="Size in bytes at which a new file is started; a new file is also started"
         " each day (UTC). At least 65536.",
     )
-
-
-def _listen(value: str) -> str:
-    if value and address_of(value) is None:
-        raise refusal("must be an address and a port, such as 127.0.0.1:9465 or [::1]:9465")
-    return value
-
-
-def address_of(text: str) -> tuple[str, int] | None:
-    """Return host and port of `127.0.0.1:9465` or `[::1]:9465`; None for any other text."""
-    host, colon, port = text.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        return None
-    if not colon or not port.isascii() or not port.isdecimal() or not 0 < int(port) < 65536:
-        return None
-    try:
-        return str(ipaddress.ip_address(host)), int(port)
-    except ValueError:
-        return None
-
-
-class Metrics(Section):
-    """Metrics for Prometheus and health checks, served over HTTP."""
-
-    listen: Annotated[str, AfterValidator(_listen)] = Field(
-        default="",
-        examples=["127.0.0.1:9465"],
-        description="Address and port that serve /metrics, /healthz and /readyz. Default: none.",
-    )
-    anywhere: bool = Field(
-        default=False,
-        description="Listen also on an address that other machines can reach. There is no"
-        " encryption and no authentication, and the metrics contain the names of skills and"
-        " models.",
-    )
-
-    @field_validator("anywhere")
-    @classmethod
-    def _loopback(cls, value: bool, info: ValidationInfo) -> bool:
-        found = address_of(info.data.get("listen", ""))
-        if found is not None and not value and not ipaddress.ip_address(found[0]).is_loopback:
-            raise refusal(
-                "is an address that other machines can reach: use 127.0.0.1 or ::1, or set "
-                "metrics.anywhere = true if a firewall blocks strangers",
-                key="metrics.listen",
-            )
-        return value
-
-    @property
-    def address(self) -> tuple[str, int] | None:
-        """The host and port to listen on; None for none."""
-        return address_of(self.listen)
 
 
 def _endpoint(value: str) -> str:

@@ -3,11 +3,14 @@
 Each check raises an error whose text continues a sentence that begins with the key's name.
 """
 
-from typing import Annotated, Literal
+import re
+from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
+
+_SERVER: Final = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
 
 
 def refusal(sentence: str, *, key: str | None = None) -> PydanticCustomError:
@@ -32,6 +35,15 @@ def http_address(value: str, example: str) -> str:
         if not usable:
             raise refusal(f"must be an http or https address, such as {example}")
     return value
+
+
+def service_url(value: str, example: str = "https://api.example.com/v1") -> str:
+    """Return the base URL of a service, without a slash at the end. Raises a refusal."""
+    http_address(value, example)
+    parts = urlsplit(value)
+    if value and (not _SERVER.fullmatch(parts.netloc) or parts.query or parts.fragment):
+        raise refusal(f"must have a host, and no user, query or fragment, such as {example}")
+    return value.rstrip("/")
 
 
 def without_brackets(host: str) -> str:

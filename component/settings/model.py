@@ -20,16 +20,7 @@ from pydantic import (
 )
 
 from component.settings.agents import AgentEntry, Budgets, Loop
-from component.settings.audit import Audit, Metrics, Traces
-from component.settings.builtins import (
-    EmailSend,
-    Files,
-    GitHub,
-    HttpWebhook,
-    UrlFetch,
-    WebSearch,
-    XmppSend,
-)
+from component.settings.audit import Audit, Traces
 from component.settings.kinds import Domains, Later, refusal
 from component.settings.limits import RequestLimits, Tasks
 from component.settings.llm import LLM
@@ -39,12 +30,12 @@ from component.settings.notifications import Notifications
 from component.settings.personas import Personas
 from component.settings.policy import Agent, Policy
 from component.settings.pubsub import PubSub
-from component.settings.rest import skill_names
 from component.settings.sections import Top
 from component.settings.server import Server
 from component.settings.skills import Conformance, Skills
 from component.settings.storage import Storage
 from component.settings.uploads import Uploads
+from component.settings.xmpp_send import XmppSend
 
 DEFAULT_AGENT = "assistant"
 """The name of the agent that every service has. It answers for a component's domain, and is the
@@ -101,16 +92,9 @@ class Settings(BaseModel):
     personas: Personas = Personas()
     pubsub: PubSub = PubSub()
     audit: Audit = Audit()
-    metrics: Metrics = Metrics()
     traces: Traces = Traces()
     notifications: Notifications = Notifications()
-    url_fetch: UrlFetch | None = None
-    web_search: WebSearch | None = None
-    http_webhook: dict[str, HttpWebhook] = {}
-    files: Files | None = None
     xmpp_send: XmppSend | None = None
-    email_send: EmailSend | None = None
-    github: GitHub | None = None
 
     rooms: Later = False
 
@@ -121,11 +105,6 @@ class Settings(BaseModel):
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise refusal(f"has two agents called {twice!r}: give each a different name")
         return value
-
-    @field_validator("http_webhook")
-    @classmethod
-    def _names_of_skills(cls, value: dict[str, Any]) -> dict[str, Any]:
-        return skill_names(value)
 
     @model_validator(mode="after")
     def _checks_of_features(self) -> Self:

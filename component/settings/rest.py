@@ -6,11 +6,10 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from component.settings.builtins import service_url
 from component.settings.effects import Effects, Taint
 from component.settings.expressions import Expression, check
 from component.settings.headers import Headers
-from component.settings.kinds import Count, Seconds, Section, refusal
+from component.settings.kinds import Count, Seconds, Section, refusal, service_url
 from component.settings.placeholders import names_in
 
 T = TypeVar("T")

@@ -63,7 +63,7 @@ class Gates(Protocol):
 
 
 class SkillMessages(Protocol):
-    """Sends messages of skills: `component.builtins.guarded_messages.GuardedMessages`."""
+    """Sends messages of skills: `component.kernel.guarded_messages.GuardedMessages`."""
 
     async def send(
         self, agent: str, principal: str, to: str, text: str, *, key: str, skill: str = ""

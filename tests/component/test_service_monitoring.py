@@ -14,9 +14,10 @@ from component.audit.files import files_in
 from component.audit.heads import heads_in
 from component.audit.lines import Line, read_line
 from component.audit.verify import verify
+from component.features.metrics.settings import Metrics
 from component.kernel.monitoring import Monitoring
 from component.settings import Agent, Server, Settings, Skills, Storage
-from component.settings.audit import Audit, Metrics
+from component.settings.audit import Audit
 from component.storage import Storage as OpenStorage
 from demo_server import DemoServer
 from tests.component.metrics.test_metrics import ask, get

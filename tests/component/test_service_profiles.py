@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from component.app.settings import make_settings
-from component.handlers.avatars import AvatarError, generated_avatar
+from component.kernel.avatars import AvatarError, generated_avatar
 from component.kernel.options import facts
 from component.kernel.profiles import contact_profiles
 from component.settings import Server, Settings

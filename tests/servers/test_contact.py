@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from component.app.schema import SCHEMA
-from component.handlers.avatars import generated_avatar
+from component.kernel.avatars import generated_avatar
 from component.settings.policy import Agent
 from component.storage.schema import make_sqlite
 from tests.servers.base import Server

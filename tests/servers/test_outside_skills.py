@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from anyio.from_thread import start_blocking_portal
 
-from tests.component.builtins.web import Server as Web
-from tests.component.builtins.web import as_json, serving
 from tests.component.models.endpoint import Calls, Text
+from tests.component.web_server import Server as Web
+from tests.component.web_server import as_json, serving
 from tests.servers.base import Server
 from tests.servers.chatting import Chat, asks, body, chatting, heard, reply, say
 from tests.servers.clients import SlixClient

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from component.commands.adhoc import Offer, Offers
-from component.handlers.disco import address_asked, sized
-from component.handlers.paging import page
+from component.handlers.paging import address_asked, page, sized
 from component.router.table import Request
 from xep import data_forms, disco
 from xep.commands import NAMESPACE

@@ -10,10 +10,9 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from component.settings.builtins import service_url
 from component.settings.effects import Effects, SourceTaint
 from component.settings.headers import Headers
-from component.settings.kinds import Count, Seconds, Section, refusal
+from component.settings.kinds import Count, Seconds, Section, refusal, service_url
 from component.settings.model import Settings
 from component.settings.rest import (
     RequestSeconds,

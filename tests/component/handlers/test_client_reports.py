@@ -12,8 +12,8 @@ from component.messages.messenger import Messenger
 from component.messages.outbound import OutboundMessage, Text, conversation_with
 from component.skills import skill
 from tests.component.features.adhoc.command_bench import CommandBench
+from tests.component.features.presence.test_presence import living, presence, sent
 from tests.component.features.questions.chat_world import PHONE, World
-from tests.component.handlers.test_presence import living, presence, sent
 from tests.component.handlers.world import result
 from tests.component.router.wire import AGENT, Bench, ListOutput, element
 from xep.commands import NAMESPACE as COMMANDS

@@ -21,23 +21,20 @@ from component.execution.joint_confirmation import SEVERAL_CALLS
 from component.features.adhoc.handlers import CommandsHandler
 from component.features.adhoc.sessions import Sessions
 from component.features.chat.handlers import MessageHandler
+from component.features.discovery.about import About
+from component.features.discovery.contact_profiles import ContactProfiles, profile_nodes
+from component.features.discovery.handlers import Discovery
+from component.features.presence.handlers import PresenceHandler, Subscriptions
 from component.features.tasks_iq.handlers import ConfirmHandler, ExecuteHandler, TasksHandler
 from component.features.tasks_iq.node import SkillsNode, TasksNode
 from component.features.tasks_iq.skill_queries import SkillsHandler
-from component.handlers.about import About
-from component.handlers.avatars import generated_avatar
-from component.handlers.contact_presence import ContactPresence
-from component.handlers.contact_profiles import (
-    ContactProfile,
-    ContactProfiles,
-    Profiles,
-    profile_nodes,
-)
-from component.handlers.disco import Discovery, Facts
-from component.handlers.presence import PresenceHandler, Subscriptions
 from component.handlers.pubsub import PubSubHandler
 from component.handlers.pubsub_nodes import NodeOverview
 from component.handlers.pubsub_pending import PendingOffers
+from component.kernel.avatars import generated_avatar
+from component.kernel.disco import Disco, Facts
+from component.kernel.presence_events import PresenceEvents
+from component.kernel.profiles import ContactProfile, Profiles
 from component.messages.messenger import Messenger
 from component.policy import Policy, Rule, When
 from component.policy.flows import Flow, Flows
@@ -215,7 +212,7 @@ class World:
         def features(host: Host) -> tuple[str, ...]:
             return self.bench.router.table.features(host)
 
-        self.discovery = Discovery(
+        self.disco = Disco(
             Facts(
                 domain=JID.parse(DOMAIN),
                 name="Service",
@@ -225,10 +222,9 @@ class World:
             ),
             {"assistant": "Assistant"},
             features,
-            self.view,
-            (),
-            NodeOverview(self.pubsub),
+            has_pubsub=True,
         )
+        self.discovery = Discovery(self.disco, self.view, NodeOverview(self.pubsub))
 
         def offered(asking: Asking) -> tuple[AnyCommand, ...]:
             return self.commands.of(asking)
@@ -236,7 +232,7 @@ class World:
         self.presence = PresenceHandler(
             cast("Subscriptions", subscriptions),
             Sent(self.sent).presence,
-            lambda host, agent: (self.discovery.caps(host, agent),),
+            lambda host, agent: (self.disco.caps(host, agent),),
             self.contacts,
         )
         self.commands = Commands(
@@ -286,13 +282,15 @@ class World:
             self.service,
             self.news.released,
         )
+        presence_events = PresenceEvents()
+        presence_events.listen(self.interests)
         handlers = (
             About("agent", "1.2.3", now),
             self.discovery,
             ContactProfiles(PROFILES),
             self.nodes,
             CommandsHandler((PendingOffers(self.pubsub),), Sessions()),
-            ContactPresence(self.interests),
+            presence_events,
             SkillsHandler(self.view, ttl_s=60),
             ExecuteHandler(self.executor),
             TasksHandler(self.service),

@@ -10,8 +10,8 @@ import anyio
 import msgspec
 import pytest
 
-from component.builtins.guarded_messages import GuardedMessages
-from component.settings.builtins import XmppSend
+from component.kernel.guarded_messages import GuardedMessages
+from component.settings.xmpp_send import XmppSend
 from component.skill_directories.host_functions import Credential, Services
 from component.skill_directories.kinds import makers
 from component.skills import Context

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from component.features.proposals import trying
-from tests.component.builtins.web import Response, serving
 from tests.component.features.proposals.world import (
     MANIFEST,
     REST,
@@ -21,6 +20,7 @@ from tests.component.features.proposals.world import (
     living,
     text_of,
 )
+from tests.component.web_server import Response, serving
 
 pytestmark = pytest.mark.anyio
 

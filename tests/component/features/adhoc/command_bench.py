@@ -13,7 +13,8 @@ from component.features.adhoc.disco_nodes import CommandNodes
 from component.features.adhoc.handlers import CommandsHandler
 from component.features.adhoc.offers import CommandOffers, SkillOffers
 from component.features.adhoc.sessions import Sessions
-from component.handlers.disco import Discovery, Facts
+from component.features.discovery.handlers import Discovery
+from component.kernel.disco import Disco, Facts
 from component.policy import Policy, Rule
 from component.router.table import Host
 from component.skills import (
@@ -131,13 +132,14 @@ class CommandBench:
         def features(host: Host) -> tuple[str, ...]:
             return self.bench.router.table.features(host)
 
-        discovery = Discovery(
+        disco = Disco(
             Facts(domain=JID.parse(DOMAIN), name="Service", node="https://example.org", form={}),
             {"assistant": "Assistant"},
             features,
-            self.view,
-            (CommandNodes(offers),),
+            has_pubsub=False,
         )
+        disco.nodes.append(CommandNodes(offers))
+        discovery = Discovery(disco, self.view)
         self.routes = (*handler.routes(), *discovery.routes())
         self.bench = Bench(self.routes, admits=self.policy.admits, **options)
 

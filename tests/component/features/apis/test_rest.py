@@ -15,8 +15,8 @@ from component.settings.rest import RestSkill
 from component.skills import InvalidParam, Skill, SkillError
 from component.skills.errors import SkillUnavailable
 from component.skills.outputs import File
-from tests.component.builtins.calls import called, data_of, text_of
-from tests.component.builtins.web import Request, Response, as_json, redirect, serving
+from tests.component.skill_calls import called, data_of, text_of
+from tests.component.web_server import Request, Response, as_json, redirect, serving
 
 pytestmark = pytest.mark.anyio
 

@@ -17,8 +17,8 @@ from component.skill_directories.kinds import makers
 from component.skills import CapabilityMissing, InvalidParam, SkillUnavailable
 from component.skills.manifest import ManifestError, read_manifest
 from component.storage import Storage
-from tests.component.builtins.web import Request, Response, as_json, redirect, serving
 from tests.component.features.installed_skills.world import opened
+from tests.component.web_server import Request, Response, as_json, redirect, serving
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 ADMIN = "admin@example.com"

@@ -1,0 +1,62 @@
+"""The skill `xmpp_send`: an agent writes to somebody on behalf of a person.
+
+The person confirms each message as it will be sent, because the skill is destructive. Whom it may
+write to is limited here, and how often in `guarded_messages`, whatever a model or a person asks
+for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta
+
+from component.kernel.guarded_messages import GuardedMessages, read_address
+from component.policy.globs import pattern
+from component.skills.context import Context
+from component.skills.declare import skill
+from component.skills.errors import SkillError
+from component.skills.skill import Skill
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from component.settings.xmpp_send import XmppSend
+
+
+def xmpp_send_skill(settings: XmppSend, messages: Callable[[], GuardedMessages]) -> Skill:
+    """Return the skill. `messages` returns what sends its messages, while the service runs."""
+    allowed = pattern(settings.recipients)
+
+    @skill(
+        title="Send a message",
+        destructive=True,
+        open_world=True,
+        capabilities=("xmpp:send",),
+        # It returns nothing that others have written.
+        taint="person",
+        tags=("message",),
+        examples=("Tell romeo@example.com that I am late.",),
+        typical_duration=0.1,
+        cost_usd=0.0,
+    )
+    async def xmpp_send(
+        context: Context,
+        to: Annotated[
+            str, Meta(description="Address, such as romeo@example.com.", max_length=1000)
+        ],
+        text: Annotated[
+            str, Meta(description="The text, as the recipient will read it.", min_length=1)
+        ],
+    ) -> str:
+        """Send a message to somebody on behalf of the person.
+
+        The person is shown the message and confirms it before it is sent.
+        """
+        person = read_address(to)
+        if not allowed.fullmatch(str(person)):
+            raise SkillError(f"I am not permitted to write to {person}.")
+        await messages().send(context.agent, context.principal, to, text, key=context.key)
+        return f"Sent to {person}."
+
+    return xmpp_send

@@ -1,0 +1,1 @@
+"""What others learn about the agents without talking to them: disco, vCards, and plain queries."""

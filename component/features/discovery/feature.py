@@ -1,0 +1,30 @@
+"""Service discovery, profiles, and what every entity answers."""
+
+from importlib.metadata import version
+
+from component.features.discovery.about import About
+from component.features.discovery.contact_profiles import ContactProfiles, profile_nodes
+from component.features.discovery.handlers import Discovery
+from component.features.feature import Feature, Opened
+from component.kernel.kernel import Kernel
+from component.kernel.options import SOFTWARE, page_bytes
+
+
+class DiscoveryFeature(Feature):
+    """Answers service discovery, and requests for profiles."""
+
+    def open(self, kernel: Kernel) -> Opened:
+        """Make the handlers and the nodes."""
+        catalog = kernel.environment.catalog
+        overview = kernel.pubsub.overview if kernel.disco.has_pubsub else None
+        return Opened(
+            handlers=(
+                About(SOFTWARE, version(SOFTWARE)),
+                Discovery(kernel.disco, catalog.view, overview, page_bytes(self.settings)),
+                ContactProfiles(catalog.profiles),
+            ),
+            nodes=profile_nodes(catalog.profiles),
+        )
+
+
+FEATURE = DiscoveryFeature

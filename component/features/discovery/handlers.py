@@ -1,0 +1,168 @@
+"""Service discovery (XEP-0030): agents, features and skills."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from component.handlers.paging import address_asked, check_page, page, sized
+from component.kernel.disco import Disco
+from component.router.table import IQRoute, Request
+from component.skills.registry import View
+from xep import disco, pubsub, result_sets
+from xep.fluux_agent import skills as fluux
+from xep.jid import JID
+from xep.result_sets import PAGE_ROOM, ResultSet
+from xep.stanza_error import StanzaError
+
+_LEAF: Final = disco.Identity(category="pubsub", type="leaf")
+_SKILL_NODE: Final = fluux.NAMESPACE + "/"
+"""The prefix of a skill's node in disco#items entries, before the skill's name."""
+
+
+class PubSubNodes(Protocol):
+    """The nodes of the PubSub service: `component.handlers.pubsub_nodes.NodeOverview`."""
+
+    async def names(self, request: Request[disco.ItemsQuery]) -> Sequence[tuple[str, str]]:
+        """Return the nodes that the sender may see, sorted, each with its title."""
+
+    async def info(self, request: Request[disco.InfoQuery]) -> disco.InfoQuery:
+        """Return the identity and metadata of a node. Raises StanzaError."""
+
+    async def items(self, request: Request[disco.ItemsQuery]) -> disco.ItemsQuery:
+        """Return the items of a node. Raises StanzaError."""
+
+
+class Discovery:
+    """Answers disco#info and disco#items at the component's domain and at each agent.
+
+    Args:
+        disco: describes our addresses, and the nodes of others.
+        view: the skills that a principal sees.
+        pubsub: the nodes of the PubSub service; None without one.
+        room: the bytes that the entries of a page may take.
+    """
+
+    def __init__(
+        self,
+        disco: Disco,
+        view: Callable[[JID], View],
+        pubsub: PubSubNodes | None = None,
+        room: int = PAGE_ROOM,
+    ) -> None:
+        self._disco = disco
+        self._view = view
+        self._pubsub = pubsub
+        self._room = room
+
+    def routes(self) -> tuple[IQRoute, ...]:
+        """Return the routes of this handler."""
+        return (
+            IQRoute("get", disco.InfoQuery, self.info, (disco.INFO,)),
+            IQRoute("get", disco.ItemsQuery, self.items, (disco.ITEMS, result_sets.NAMESPACE)),
+        )
+
+    def info(
+        self, request: Request[disco.InfoQuery]
+    ) -> disco.InfoQuery | Awaitable[disco.InfoQuery]:
+        """Return the identities and features of an address (XEP-0030 §3)."""
+        node = request.payload.node
+        own = self._disco.info(request.host, request.to.local)
+        if node is None:
+            return own
+        if node == fluux.NAMESPACE:
+            return self._skills_info()
+        if node.startswith(_SKILL_NODE):
+            skill = self._view(request.principal).get(node.removeprefix(_SKILL_NODE))
+            if skill is not None:
+                return _node_info(node, "leaf", skill.title)
+        elif node == self._disco.caps_node(request.host, request.to.local):
+            return msgspec.structs.replace(own, node=node)
+        for nodes in self._disco.nodes:
+            found = nodes.info(request)
+            if found is not None:
+                return found
+        if self._pubsub is not None:
+            return self._pubsub.info(request)
+        raise StanzaError("item-not-found", "this address has no such node")
+
+    def items(
+        self, request: Request[disco.ItemsQuery]
+    ) -> disco.ItemsQuery | Awaitable[disco.ItemsQuery]:
+        """List the agents, the PubSub nodes, or the skills at their node (XEP-0030 §4)."""
+        query = request.payload
+        if query.node is None:
+            if self._pubsub is not None:
+                check_page(query.page)  # a handler can raise it only before it suspends
+                return self._nodes_page(request, self._pubsub)
+            if request.host == "agent":
+                return disco.ItemsQuery(page=ResultSet(count=0))
+            return self._agents_page(query)
+        if query.node == fluux.NAMESPACE:
+            return self._skills_page(address_asked(request), query, self._view(request.principal))
+        for nodes in self._disco.nodes:
+            found = nodes.items(request)
+            if found is not None:
+                return found
+        if self._pubsub is not None:
+            check_page(query.page)
+            return self._pubsub.items(request)
+        raise StanzaError("item-not-found", "this address has no such node")
+
+    async def _nodes_page(
+        self, request: Request[disco.ItemsQuery], nodes: PubSubNodes
+    ) -> disco.ItemsQuery:
+        """Return the agents at the domain, and the nodes of the address (XEP-0060 §5.2)."""
+        address = request.to.bare
+        entries = {
+            f"#{node}": disco.Item(jid=address, node=node, name=title or None)
+            for node, title in await nodes.names(request)
+        }
+        if request.host == "component":
+            domain = self._disco.facts.domain.domain
+            for local, name in self._disco.agents.items():
+                entries[local] = disco.Item(jid=JID(local, domain), name=name)
+        items, which = page(
+            sorted(entries), request.payload.page, lambda key: sized(entries[key]), self._room
+        )
+        return disco.ItemsQuery(items=items, page=which)
+
+    def _agents_page(self, query: disco.ItemsQuery) -> disco.ItemsQuery:
+        domain = self._disco.facts.domain.domain
+        items, which = page(
+            sorted(self._disco.agents),
+            query.page,
+            lambda name: sized(disco.Item(jid=JID(name, domain), name=self._disco.agents[name])),
+            self._room,
+        )
+        return disco.ItemsQuery(items=items, page=which)
+
+    def _skills_page(self, to: JID, query: disco.ItemsQuery, view: View) -> disco.ItemsQuery:
+        def item(name: str) -> tuple[disco.Item, int]:
+            skill = view.get(name)
+            title = None if skill is None else skill.title
+            return sized(disco.Item(jid=to, node=_SKILL_NODE + name, name=title))
+
+        items, which = page(view.names(), query.page, item, self._room)
+        return disco.ItemsQuery(node=query.node, items=items, page=which)
+
+    def _skills_info(self) -> disco.InfoQuery:
+        """Return the identities and features of the node of skills: it has disco#items, and PubSub
+        items.
+        """
+        answer = _node_info(fluux.NAMESPACE, "branch", "Skills")
+        if self._pubsub is None:
+            return answer
+        return msgspec.structs.replace(
+            answer,
+            identities=(*answer.identities, _LEAF),
+            features=(*answer.features, disco.Feature(var=pubsub.NAMESPACE)),
+        )
+
+
+def _node_info(node: str, type_: str, name: str) -> disco.InfoQuery:
+    return disco.InfoQuery(
+        node=node,
+        identities=(disco.Identity(category="hierarchy", type=type_, name=name),),
+        features=(disco.Feature(var=disco.INFO), disco.Feature(var=disco.ITEMS)),
+    )

@@ -1,0 +1,1 @@
+"""Metrics for Prometheus and health checks, served over HTTP."""

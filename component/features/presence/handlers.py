@@ -1,0 +1,289 @@
+"""Presence (RFC 6121 §3, §4): subscriptions to us, and the presence that we send.
+
+After a reconnect servers do not tell a component anything, so it stores its own side of each
+subscription and announces itself to every subscriber.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+import anyio
+import structlog
+
+from component.features.presence.in_turn import InTurn
+from component.handlers.exchange_limit import ExchangeLimit, Stopped
+from component.messages.delivery import Delivery
+from component.router.table import Host, Request, StanzaRoute
+from component.storage.subscriptions import Subscription, SubscriptionState
+from xep.binding import Payload
+from xep.caps import NAMESPACE as CAPS
+from xep.jid import JID
+from xep.stanza import Address, Presence
+
+_log = structlog.get_logger("component.presence")
+
+SLICE: Final = 50
+"""The number of subscribers that are sent presence before anything else can be sent."""
+PAUSE_S: Final = 0.02
+"""Seconds between two slices: at most 2,500 stanzas a second, which a server handles besides its
+other work.
+"""
+_PAGE: Final = 1_000
+"""The number of subscriptions that are read, and held in memory, at a time."""
+_MOST_REPEATED: Final = 10
+"""The number of requests in quick succession that are granted although they had been before."""
+_FOR_GOOD: Final = frozenset(("gone", "item-not-found", "jid-malformed"))
+"""Permanent conditions: the account does not exist."""
+
+Send = Callable[[Presence], Delivery]
+"""Sends a presence, and returns its delivery."""
+
+
+class Subscriptions(Protocol):
+    """The stored subscriptions. Every method raises StorageError if the database refuses."""
+
+    async def put(self, subscription: Subscription) -> None:
+        """Add a subscription, or replace the one between the same two."""
+
+    async def remove(self, owner: JID, contact: JID) -> bool:
+        """Remove a subscription; return False if there was none."""
+
+    async def get(self, owner: JID, contact: JID) -> Subscription | None:
+        """Return the subscription between two, or None."""
+
+    async def receivers(
+        self, after: Subscription | None = None, limit: int = 1_000
+    ) -> list[Subscription]:
+        """Return a page of subscriptions whose contacts receive our presence, after the last one of
+        the previous page.
+        """
+
+    async def failed(self, owner: JID, contact: JID, *, for_good: bool) -> bool:
+        """Record that presence was returned with an error; return whether no more is sent until
+        `heard`.
+        """
+
+    async def reachable(self, owner: JID, contact: JID) -> None:
+        """Record that the contact can be reached."""
+
+
+class Contacts(Protocol):
+    """Whether contacts want unsolicited messages (specification, FAC-012)."""
+
+    def may_write(self, agent: JID, contact: JID) -> bool:
+        """Return whether the contact may be sent unsolicited messages."""
+
+    async def stop(self, agent: JID, contact: JID) -> None:
+        """Record that the contact wants no more messages. Raises StorageError."""
+
+    async def start(self, agent: JID, contact: JID) -> None:
+        """Record that the contact wants messages from the agent again. Raises StorageError."""
+
+
+class PresenceHandler:
+    """Grants subscriptions to contacts that the policy admits, and sends presence to subscribers.
+
+    **Many subscribers** are sent presence in slices. The next slice is sent when the server has
+    received the previous one, so the outbox contains at most one, and answers to others are sent in
+    between. A pause after each leaves the server time for its users.
+
+    **Subscribers that cannot be reached** return presence with an error. They are skipped for
+    longer and longer (`component.storage.subscriptions`) until they send something: a server that
+    is back probes us for each of its users who logs in (RFC 6121 §4.3).
+
+    Args:
+        subscriptions: the stored subscriptions.
+        send: sends a stanza.
+        payloads: returns the payloads of a host's available presence, with the localpart if it is
+            an agent: its capabilities (XEP-0115) and the digest of its avatar (XEP-0153).
+        contacts: whether contacts want unsolicited messages.
+        stream: identifies the current stream; None while there is none.
+        pause_s: seconds between two slices of an announcement.
+        online: called with one of our bare addresses and a contact that has come online there.
+        asks: whether a contact that subscribes to an agent is asked for its presence in return.
+        granted: called with an agent and a contact that lets the agent see its presence.
+    """
+
+    def __init__(
+        self,
+        subscriptions: Subscriptions,
+        send: Send,
+        payloads: Callable[[Host, str | None], tuple[Payload, ...]],
+        contacts: Contacts,
+        *,
+        stream: Callable[[], object | None] = lambda: True,
+        pause_s: float = PAUSE_S,
+        online: Callable[[JID, JID], None] = lambda _owner, _contact: None,
+        asks: bool = False,
+        granted: Callable[[JID, JID], None] = lambda _agent, _contact: None,
+    ) -> None:
+        self._online = online
+        self._asks = asks
+        self._granted = granted
+        self._subscriptions = subscriptions
+        self._send = send
+        self._payloads = payloads
+        self._contacts = contacts
+        self._stream = stream
+        self._pause_s = pause_s
+        self._in_turn = InTurn()
+        self._repeated = ExchangeLimit(_MOST_REPEATED)
+
+    def routes(self) -> tuple[StanzaRoute, ...]:
+        """Return the routes of this handler."""
+
+        def on(type_: str, handler: Callable[[Request[None]], Awaitable[None]]) -> StanzaRoute:
+            return StanzaRoute(
+                "presence", frozenset((type_,)), self._in_turn.queued(handler), (CAPS,)
+            )
+
+        return (
+            on("subscribe", self.subscribe),
+            on("unsubscribe", self.unsubscribe),
+            on("subscribed", self.subscribed),
+            on("unsubscribed", self.unsubscribed),
+            on("probe", self.probe),
+            on("error", self.failed),
+        )
+
+    async def subscribe(self, request: Request[None]) -> None:
+        """Grant a subscription, and send our presence (RFC 6121 §3.1.3).
+
+        An existing subscription is granted again: a contact that asks twice has missed the answer.
+        Some clients ask each time that it is granted, to acknowledge that (RFC 3921 §8.2), and
+        their server may pass it on: that ends after a few times. A contact that subscribes wants to
+        hear from us, even if it opted out before.
+        """
+        owner, contact = request.to.bare, request.principal
+        known = await self._subscriptions.get(owner, contact)
+        if known is not None and known.state in ("from", "both") and self._goes_on(contact):
+            return
+        await self._contacts.start(owner, contact)
+        sees = known is not None and known.state in ("to", "both")
+        state: SubscriptionState = "both" if sees else "from"
+        asks = self._asks and not sees
+        asked = known is not None and known.ask and not sees
+        await self._subscriptions.put(Subscription(owner, contact, state, ask=asks or asked))
+        self._send(Presence(type="subscribed", from_=owner, to=contact))
+        self._send(self._available(owner, contact))
+        if asks:
+            self._send(Presence(type="subscribe", from_=owner, to=contact))
+
+    def _goes_on(self, contact: JID) -> bool:
+        """Return whether a contact asks again and again for what it has."""
+        verdict = self._repeated.next(contact)
+        if not isinstance(verdict, Stopped):
+            return False
+        if verdict.first:
+            _log.warning(
+                "stopped granting a subscription that exists already; its client asks for it each"
+                " time that it is granted",
+                contact=str(contact),
+            )
+        return True
+
+    async def unsubscribe(self, request: Request[None]) -> None:
+        """End a subscription (RFC 6121 §3.3.3), and send the contact no more messages (FAC-012)."""
+        owner, contact = request.to.bare, request.principal
+        if await self._subscriptions.get(owner, contact) is None:
+            return
+        await self._contacts.stop(owner, contact)
+        if await self._subscriptions.remove(owner, contact):
+            self._send(Presence(type="unavailable", from_=owner, to=contact))
+            self._send(Presence(type="unsubscribed", from_=owner, to=contact))
+
+    async def subscribed(self, request: Request[None]) -> None:
+        """Note that the contact shows us its presence (§3.1.6), if we have asked for that."""
+        owner, contact = request.to.bare, request.principal
+        known = await self._subscriptions.get(owner, contact)
+        if known is None or not known.ask:
+            return
+        state: SubscriptionState = "both" if known.state in ("from", "both") else "to"
+        await self._subscriptions.put(Subscription(owner, contact, state))
+        self._granted(owner, contact)
+
+    async def unsubscribed(self, request: Request[None]) -> None:
+        """Note that the contact does not show us its presence, or no longer does (§3.2.3)."""
+        owner, contact = request.to.bare, request.principal
+        known = await self._subscriptions.get(owner, contact)
+        if known is None or not (known.ask or known.state in ("to", "both")):
+            return
+        if known.state in ("from", "both"):
+            await self._subscriptions.put(Subscription(owner, contact, "from"))
+        else:
+            await self._subscriptions.remove(owner, contact)
+
+    async def probe(self, request: Request[None]) -> None:
+        """Send our presence to a subscriber; tell any other contact that it is not subscribed
+        (§4.3.2).
+        """
+        owner, contact = request.to.bare, request.principal
+        known = await self._subscriptions.get(owner, contact)
+        if known is None:
+            self._send(Presence(type="unsubscribed", from_=owner, to=contact))
+            return
+        # A server probes us for each of its users who comes online (RFC 6121 §4.3).
+        self._online(owner, contact)
+        # Sent to the address as the server wrote it, because only that client asked.
+        self._send(self._available(owner, request.stanza.sender or request.sender))
+        if known.failures:
+            await self._subscriptions.reachable(owner, contact)
+
+    async def failed(self, request: Request[None]) -> None:
+        """Note that a presence from this service could not be delivered (RFC 6120 §8.3)."""
+        owner, contact = request.to.bare, request.principal
+        condition = request.stanza.error().condition
+        log = _log.bind(agent=str(owner), contact=str(contact), condition=condition)
+        if await self._subscriptions.failed(owner, contact, for_good=condition in _FOR_GOOD):
+            log.info(
+                "a subscriber cannot be reached and is sent no presence until it is heard from"
+            )
+        else:
+            log.debug("presence to a subscriber was returned with an error")
+
+    async def announce(self) -> None:
+        """Send presence to every subscriber, and probe the contacts that show us theirs (RFC 6121
+        §4.3); after each connect.
+
+        Ends early when the stream is lost: the next one has its own announcement.
+        """
+        await self._tell_all(self._available, self._pause_s, probes=True)
+
+    async def take_leave(self) -> None:
+        """Send unavailable presence to every subscriber, before the stream is closed."""
+
+        def unavailable(owner: JID, contact: JID) -> Presence:
+            return Presence(type="unavailable", from_=owner, to=contact)
+
+        await self._tell_all(unavailable, 0)
+
+    async def _tell_all(
+        self,
+        presence: Callable[[JID, JID], Presence],
+        pause_s: float,
+        *,
+        probes: bool = False,
+    ) -> None:
+        stream = self._stream()
+        page = await self._subscriptions.receivers(limit=_PAGE)
+        while page:
+            for start in range(0, len(page), SLICE):
+                if stream is None or self._stream() is not stream:
+                    return
+                delivery: Delivery | None = None
+                for each in page[start : start + SLICE]:
+                    if self._contacts.may_write(each.owner, each.contact):
+                        delivery = self._send(presence(each.owner, each.contact))
+                        if probes and each.state == "both":
+                            # A component has no roster on its server, so nobody else probes.
+                            delivery = self._send(
+                                Presence(type="probe", from_=each.owner, to=each.contact)
+                            )
+                if delivery is not None:
+                    await delivery.settled()
+                await anyio.sleep(pause_s)
+            page = await self._subscriptions.receivers(page[-1], _PAGE)
+
+    def _available(self, owner: JID, to: Address) -> Presence:
+        host: Host = "component" if owner.local is None else "agent"
+        return Presence(from_=owner, to=to, payloads=self._payloads(host, owner.local))

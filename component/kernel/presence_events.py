@@ -1,0 +1,84 @@
+"""Receives the presence of contacts (RFC 6121 §4): which of their clients are online.
+
+A component receives it from those contacts to whose presence an agent is subscribed, and from those
+who send it directly.
+"""
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from component.messages.availability import Show, shown_by
+from component.router.table import Request, StanzaRoute
+from xep.binding import ContentError
+from xep.caps import Caps
+from xep.jid import JID
+
+OnAvailability: TypeAlias = Callable[[JID, JID, Show, str], None]
+"""Receives the availability that a client (second argument) shows to an address of the service
+(first), and the text of its status. Never waits.
+"""
+OnGranted: TypeAlias = Callable[[JID, JID], None]
+"""Receives an agent and a contact that has permitted it to see its presence. Never waits."""
+
+
+class Listener(Protocol):
+    """Follows which clients are online, such as `component.pubsub.interests.Interests`."""
+
+    def available(self, service: JID, client: JID, caps: Caps | None) -> None:
+        """Note that a client is online, with these capabilities. Never waits."""
+
+    def unavailable(self, service: JID, client: JID) -> None:
+        """Note that a client is offline. Never waits."""
+
+
+class PresenceEvents:
+    """Passes the presence of contacts on."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Listener] = []
+        self._shown: list[OnAvailability] = []
+        self._granted: list[OnGranted] = []
+
+    def listen(self, listener: Listener) -> None:
+        """Tell a listener which clients are online."""
+        self._listeners.append(listener)
+
+    def subscribe(self, shown: OnAvailability, granted: OnGranted) -> None:
+        """Call `shown` with the availability of clients, and `granted` for each contact that
+        permits an agent to see its presence.
+        """
+        self._shown.append(shown)
+        self._granted.append(granted)
+
+    def routes(self) -> tuple[StanzaRoute, ...]:
+        """Return the routes of this handler."""
+        return (
+            StanzaRoute("presence", frozenset(("available",)), self.available),
+            StanzaRoute("presence", frozenset(("unavailable",)), self.unavailable),
+        )
+
+    def available(self, request: Request[None]) -> None:
+        """Handle a client that is online (RFC 6121 §4.2). Invalid capabilities are ignored."""
+        try:
+            caps = request.stanza.payload(Caps)
+        except ContentError:
+            caps = None
+        for listener in self._listeners:
+            listener.available(request.to.bare, request.sender, caps)
+        status = request.stanza.text_of("status") or ""
+        self._tell(request, shown_by(request.stanza), status)
+
+    def unavailable(self, request: Request[None]) -> None:
+        """Handle a client that is offline (RFC 6121 §4.5)."""
+        for listener in self._listeners:
+            listener.unavailable(request.to.bare, request.sender)
+        self._tell(request, "offline", "")
+
+    def _tell(self, request: Request[None], show: Show, status: str) -> None:
+        for shown in self._shown:
+            shown(request.to.bare, request.sender, show, status)
+
+    def granted(self, agent: JID, contact: JID) -> None:
+        """Handle a contact that permits an agent to see its presence."""
+        for granted in self._granted:
+            granted(agent, contact)

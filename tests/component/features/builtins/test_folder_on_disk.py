@@ -1,0 +1,51 @@
+"""What a folder of files has done is on the disk, and no descriptor is left open."""
+
+import contextlib
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from component.features.builtins.folder import Folder, FolderLimits
+
+
+def a_folder(root: Path) -> Folder:
+    return Folder(root, FolderLimits(10_000, 100, 1_000), threading.Lock())
+
+
+def test_a_file_and_its_directory_are_synced_and_so_is_a_deletion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+
+    def fsync(descriptor: int) -> None:
+        is_directory = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        synced.append("directory" if is_directory else "file")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    folder = a_folder(tmp_path / "files")
+    folder.write("a/b.txt", b"text", append=False)
+    assert synced == ["file", "directory"]
+    folder.delete("a/b.txt")
+    assert synced == ["file", "directory", "directory"]
+
+
+def opened_below(directory: Path) -> list[Path]:
+    """The files and directories there that this process has open; other threads open others."""
+    found = []
+    for each in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # it is closed by now
+            found.append(each.readlink())
+    return [each for each in found if each.is_relative_to(directory)]
+
+
+def test_no_descriptor_stays_open(tmp_path: Path) -> None:
+    folder = a_folder(tmp_path / "files")
+    folder.write("a/b/c.txt", b"text", append=False)
+    for number in range(20):
+        folder.write(f"a/b/{number}.txt", b"text", append=False)
+        assert folder.read(f"a/b/{number}.txt") == b"text"
+        assert len(folder.entries()) == number + 2
+    assert opened_below(tmp_path) == []
