@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Final
 
 from component.agent import tables as agent
-from component.app.features import FEATURES
+from component.app import features
 from component.audit import tables as audit
 from component.budget import tables as budget
 from component.proactive import started
@@ -20,7 +20,7 @@ from component.tasks import tables as tasks
 
 
 def _of_features() -> Iterator[Table]:
-    for name in FEATURES:
+    for name in features.FEATURES:
         rows = f"component.features.{name}.rows"
         if find_spec(rows) is not None:
             yield from import_module(rows).TABLES
@@ -30,6 +30,10 @@ _PACKAGES: Final = (
     *(storage, tasks, agent, budget, audit, pubsub, skill_directories, notifications, started),
 )
 
-SCHEMA: Final = Schema(
-    (*chain.from_iterable(package.TABLES for package in _PACKAGES), *_of_features())
-)
+
+def make_schema() -> Schema:
+    """Return the tables of all packages and features."""
+    return Schema((*chain.from_iterable(package.TABLES for package in _PACKAGES), *_of_features()))
+
+
+SCHEMA: Final = make_schema()

@@ -45,6 +45,7 @@ class Subsystems:
             stream.on_disconnected(opened.disconnected)
             kernel.presence_events.subscribe(opened.available, opened.granted)
             kernel.disco.nodes.extend(opened.disco_nodes)
+            kernel.gauges.append(opened.gauges)
         kernel.tasks.tool_ended = self._task_ended
         kernel.tasks.task_changed = self._task_changed
         kernel.tasks.service.on_deleted = self._task_deleted

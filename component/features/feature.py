@@ -22,6 +22,7 @@ from component.kernel.kernel import Kernel
 from component.kernel.presence_events import OnAvailability, OnGranted
 from component.kernel.stream import Handler
 from component.messages.answers import Answers
+from component.metrics.gauge import Gauge
 from component.pubsub.computed import ComputedNode
 from component.settings import Settings
 from component.skills import Registry, Skill
@@ -78,6 +79,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
         warnings: returns what an admin has to decide, in sentences.
         held_sources: returns the names of the sources of which descriptions wait for an approval.
         shared_changes: reload what other instances have changed, by topics.
+        gauges: returns metrics that are read on request.
         forget: deletes the rows of a person.
         connected: called at each new session.
         disconnected: called when a session is over.
@@ -108,6 +110,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     warnings: Callable[[], Sequence[str]] = tuple
     held_sources: Callable[[], Sequence[str]] = tuple
     shared_changes: Mapping[str, Reload] = {}
+    gauges: Callable[[], Iterable[Gauge]] = tuple
     forget: Forget | None = None
     connected: Callable[[], None] = _nothing
     disconnected: Callable[[], None] = _nothing

@@ -1,6 +1,6 @@
 """The kernel: the objects that features use, in the order in which they need each other."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from component.kernel.stream import StreamSubsystem
 from component.kernel.tasks import TaskSubsystem
 from component.kernel.work import WorkSubsystem
 from component.messages.answers import Answers
+from component.metrics.gauge import Gauge
 from component.settings import Settings
 from component.storage import Storage
 from component.storage.forgetting import Forget, Forgotten, forget
@@ -49,6 +50,7 @@ class Kernel:
         commands: all commands; they are complete when all features are open.
         answers: take the answers of people to questions; complete when all features are open.
         forgets: delete the rows of a person; features add theirs.
+        gauges: return metrics that are read on request; features add theirs.
 
     Raises ModelRefusedError: a package that a model needs is not installed.
     """
@@ -56,6 +58,7 @@ class Kernel:
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
         self.forgets: Sequence[Forget] = ()
+        self.gauges: list[Callable[[], Iterable[Gauge]]] = []
         self.answers: list[Answers] = []
         self._messages: GuardedMessages | None = None
         self.stream = StreamSubsystem(environment.catalog, environment.monitoring)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import Final
 
-import msgspec
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -18,22 +17,10 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from component.metrics.counters import BOUNDS_S, Count, Counters, Durations
+from component.metrics.gauge import Gauge
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _PREFIX: Final = "xmpp_agent"
-
-
-class Gauge(msgspec.Struct, frozen=True):
-    """A current value for each set of labels; the empty tuple if it has no labels.
-
-    `total` says that it is a counter; its name then ends in `_total`.
-    """
-
-    name: str
-    about: str
-    values: Mapping[tuple[str, ...], float]
-    labels: tuple[str, ...] = ()
-    total: bool = False
 
 
 class Exposition:

@@ -7,7 +7,7 @@ import msgspec
 
 from component.kernel.kernel import Kernel
 from component.kernel.options import SOFTWARE
-from component.metrics.exposition import Gauge
+from component.metrics.gauge import Gauge
 from component.storage import StorageError
 from component.storage.database import Database
 from component.tasks.admin import Counts
@@ -25,6 +25,7 @@ class ServiceMetrics:
         self._tasks = kernel.tasks
         self._monitoring = kernel.environment.monitoring
         self._storage = kernel.storage
+        self._more = kernel.gauges
         self._counts = Counts()
 
     async def refresh(self) -> None:
@@ -50,6 +51,8 @@ class ServiceMetrics:
 
     def gauges(self) -> Iterator[Gauge]:
         """Yield the metrics that are not counted when something happens, but read."""
+        for gauges in self._more:
+            yield from gauges()
         router, outbox = self._stream.router, self._stream.outbox
         yield _one("info", "Always 1.", 1, ("version",), (version(SOFTWARE),))
         connected = self._stream.is_connected()

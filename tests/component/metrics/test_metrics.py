@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from component.metrics.counters import Counters
-from component.metrics.exposition import Exposition, Gauge
+from component.metrics.exposition import Exposition
+from component.metrics.gauge import Gauge
 from component.metrics.http import ListenError, Response, Server
 from component.metrics.pages import Pages
 
