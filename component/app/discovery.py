@@ -27,7 +27,7 @@ class DiscoverySubsystem:
     Args:
         environment: the skills, the contact profiles, and the subscriptions on disk.
         stream: sends presence, and knows the features that are served.
-        commands: the discovery nodes of ad-hoc commands.
+        nodes: the nodes of features.
         online: is called with the bare address of an agent and a contact that has come online.
         pubsub: the nodes of the PubSub service.
 
@@ -40,7 +40,7 @@ class DiscoverySubsystem:
         self,
         environment: Environment,
         stream: StreamSubsystem,
-        commands: Nodes,
+        nodes: Sequence[Nodes],
         pubsub: PubSubSubsystem,
         online: Callable[[JID, JID], None],
     ) -> None:
@@ -54,7 +54,7 @@ class DiscoverySubsystem:
             names_by_localpart(catalog.settings),
             stream.features,
             catalog.view,
-            [commands],
+            nodes,
             # The nodes of an account are those of its server (XEP-0163).
             pubsub.overview if catalog.settings.server.mode == "component" else None,
             page_bytes(catalog.settings),

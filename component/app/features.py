@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,12 +17,23 @@ FEATURES: Final = (
     "apis",
     "installed_skills",
     "mcp",
-    "memory_nodes",
     "proposals",
+    "workers",
+    "task_commands",
+    "conversation_commands",
+    "personas",
+    "agents_admin",
+    "memory_commands",
+    "memory_nodes",
     "schedules",
+    "tasks_iq",
     "watches",
     "webhooks",
-    "workers",
+    "audit_log",
+    "adhoc",
+    "questions",
+    "chat",
+    "command_line",
 )
 """The names of the folders, in the order in which the features are opened."""
 
@@ -29,8 +41,10 @@ FEATURES: Final = (
 @cache
 def settings_model() -> type[Settings]:
     """Return the class of the settings, with the sections of all features."""
-    modules = [_module(name, "settings") for name in FEATURES]
-    sections: Iterator[Top[Any]] = (section for module in modules for section in module.SECTIONS)
+    modules = [_module(name, "settings") for name in FEATURES if _has_settings(name)]
+    sections: Iterator[Top[Any]] = (
+        section for module in modules for section in getattr(module, "SECTIONS", ())
+    )
     checks, described = (
         [getattr(module, name) for module in modules if hasattr(module, name)]
         for name in ("check", "described_sources")
@@ -47,8 +61,14 @@ def make_features(settings: Settings) -> "Sequence[Feature]":
 
 def _is_used(feature: str, settings: Settings) -> bool:
     """Whether the settings turn a feature on; its code is not imported otherwise."""
+    if not _has_settings(feature):
+        return True
     is_used = getattr(_module(feature, "settings"), "is_used", None)
     return is_used is None or bool(is_used(settings))
+
+
+def _has_settings(feature: str) -> bool:
+    return find_spec(f"component.features.{feature}.settings") is not None
 
 
 def _module(feature: str, name: str) -> ModuleType:

@@ -150,7 +150,6 @@ class Service:
             group.start_soon(environment.memories.knowledge.documents.run)
             group.start_soon(memory.tidy, environment.memories, storage, environment.home)
             group.start_soon(retention.keep, storage, retention.EVERY_S, tasks.service.deleted)
-            await group.start(subsystems.operations.serve_command_line)
             group.start_soon(connection.run)  # last: requests find everything running
             started.started()
             await self._stopping.wait()

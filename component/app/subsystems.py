@@ -1,11 +1,12 @@
 """The parts of one service, each built from the environment and from those before it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from component.app.chat import ChatSubsystem
+from component.app.commands import commands_of_service
 from component.app.discovery import DiscoverySubsystem
-from component.app.operations import OperationsSubsystem
+from component.commands.definition import AnyCommand
+from component.commands.recording import recorded
 from component.features.feature import Feature
 from component.kernel.environment import Environment
 from component.kernel.kernel import Kernel
@@ -13,6 +14,8 @@ from component.messages.availability import Show
 from component.proactive.forgetting import forget
 from component.skills.sources import SkillSource
 from component.storage.shared import SharedChanges
+from component.tasks.protocol import Notice
+from component.tasks.retention import DeletedTask
 from xep.jid import JID
 
 
@@ -26,8 +29,6 @@ class Subsystems:
     Attributes:
         kernel: what features use.
         opened: what the features contribute.
-        operations: the commands.
-        chat: handles the messages of people.
         discovery: what others learn about the agents.
 
     Raises ModelRefusedError: a package that a model needs is not installed; FeatureError: the
@@ -36,7 +37,7 @@ class Subsystems:
 
     def __init__(self, environment: Environment, features: Sequence[Feature]) -> None:
         self.kernel = kernel = Kernel(environment)
-        stream, contacts, pubsub = kernel.stream, kernel.contacts, kernel.pubsub
+        stream, pubsub = kernel.stream, kernel.pubsub
         self.opened = [feature.open(kernel) for feature in features]
         for node in chain.from_iterable(each.nodes for each in self.opened):
             pubsub.service.add_computed(node)
@@ -45,27 +46,15 @@ class Subsystems:
         stream.more_features = self._features
         stream.is_room = self._is_room
         kernel.tasks.tool_ended = self._task_ended
-        self.operations = OperationsSubsystem(
-            *(environment, stream, contacts, kernel.tasks, kernel.agents),
-            (
-                *chain.from_iterable(each.commands for each in self.opened),
-                *kernel.notifications.commands(),
-                *pubsub.commands(),
-            ),
-            pubsub.offers(),
-            self._warnings,
-        )
-        self.chat = ChatSubsystem(
+        kernel.tasks.task_changed = self._task_changed
+        kernel.tasks.service.on_deleted = self._task_deleted
+        kernel.answers.extend(chain.from_iterable(each.answers for each in self.opened))
+        kernel.commands.add(recorded(self._commands(), environment.monitoring.recorder))
+        self.discovery = DiscoverySubsystem(
             environment,
             stream,
-            contacts,
-            kernel.tasks,
-            kernel.agents,
-            self.operations.commands,
+            [*chain.from_iterable(each.disco_nodes for each in self.opened)],
             pubsub,
-        )
-        self.discovery = DiscoverySubsystem(
-            *(environment, stream, self.operations.nodes, pubsub),
             kernel.notifications.notifier.online,
         )
         stream.on_disconnect = self._disconnected
@@ -76,12 +65,16 @@ class Subsystems:
                 *chain.from_iterable(each.handlers for each in self.opened),
                 *self.discovery.handlers(),
                 *pubsub.handlers(),
-                *kernel.tasks.handlers(),
                 kernel.pubsub_events,
-                *self.operations.handlers(),
-                *self.chat.handlers(),
             )
         )
+
+    def _commands(self) -> Iterator[AnyCommand]:
+        yield from commands_of_service(self.kernel, self._warnings)
+        for opened in self.opened:
+            yield from opened.commands
+        yield from self.kernel.notifications.commands()
+        yield from self.kernel.pubsub.commands()
 
     def connected(self) -> None:
         """A session has begun. Never waits."""
@@ -153,6 +146,14 @@ class Subsystems:
         self.kernel.work.task_ended(task)
         for opened in self.opened:
             opened.task_ended(task)
+
+    def _task_changed(self, notice: Notice) -> None:
+        for opened in self.opened:
+            opened.task_changed(notice)
+
+    def _task_deleted(self, task: DeletedTask) -> None:
+        for opened in self.opened:
+            opened.task_deleted(task)
 
     def shared_changes(self) -> SharedChanges:
         """Has what this instance keeps in memory follow what other instances change."""

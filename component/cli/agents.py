@@ -3,8 +3,14 @@
 import click
 
 from component.cli.operator import command_of
-from component.commands.agents import AGENTS, BUDGET, KILL_AGENT, PAUSE_AGENT, RESUME_AGENT
-from component.commands.tell import TELL
+from component.features.agents_admin.commands import (
+    AGENTS,
+    BUDGET,
+    KILL_AGENT,
+    PAUSE_AGENT,
+    RESUME_AGENT,
+)
+from component.features.agents_admin.tell import TELL
 
 
 @click.group()

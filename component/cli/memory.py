@@ -3,8 +3,12 @@
 import click
 
 from component.cli.operator import command_of
-from component.commands.conversation import FORGET_PERSON
-from component.commands.memories import EXPORT_MEMORY, IMPORT_MEMORY, MISSING_MEMORIES
+from component.features.conversation_commands.commands import FORGET_PERSON
+from component.features.memory_commands.commands import (
+    EXPORT_MEMORY,
+    IMPORT_MEMORY,
+    MISSING_MEMORIES,
+)
 
 
 @click.group()

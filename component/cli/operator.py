@@ -232,11 +232,10 @@ async def _commands(
     from component.app.features import make_features  # noqa: PLC0415
     from component.budget.book import BudgetBook  # noqa: PLC0415
     from component.commands.admin import AdminCommands  # noqa: PLC0415
-    from component.commands.agents import AgentCommands, SpendingCommands  # noqa: PLC0415
     from component.commands.definition import Commands  # noqa: PLC0415
     from component.commands.notifications import NotificationCommands  # noqa: PLC0415
     from component.commands.recording import recorded  # noqa: PLC0415
-    from component.commands.tasks import TaskCommands  # noqa: PLC0415
+    from component.features.agents_admin.commands import AgentCommands, SpendingCommands  # noqa: PLC0415
     from component.kernel.options import (  # noqa: PLC0415
         agent_entries,
         budget_limits,
@@ -253,7 +252,6 @@ async def _commands(
     notifications = NotificationStore(storage)
     task_admin = TaskAdmin(storage, limits.retention_ms, queues=limits.queues)
     commands = (
-        *TaskCommands(task_admin).commands(),
         *AdminCommands(lambda: _vitals(settings), task_admin, Switches(storage)).commands(),
         *AgentCommands(agents).commands(),
         *SpendingCommands(

@@ -3,7 +3,14 @@
 import click
 
 from component.cli.operator import command_of
-from component.commands.tasks import ALL_TASKS, CANCEL, QUEUES, RELEASE, RETRY, TASK
+from component.features.task_commands.commands import (
+    ALL_TASKS,
+    CANCEL,
+    QUEUES,
+    RELEASE,
+    RETRY,
+    TASK,
+)
 
 
 @click.group()

@@ -7,10 +7,9 @@ import msgspec
 
 from component.commands.definition import AnyCommand, Asking, CommandResult, NoParams, Outline
 from component.commands.pause_gate import PauseGate
-from component.commands.tasks import TaskAdministration
 from component.commands.views import span, when
 from component.storage.switches import PAUSED, Switches
-from component.tasks.admin import Counts
+from component.tasks.admin import Counts, TaskAdmin
 
 
 class Vitals(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +72,7 @@ class AdminCommands:
     def __init__(
         self,
         vitals: Callable[[], Vitals],
-        task_admin: TaskAdministration,
+        task_admin: TaskAdmin,
         switches: Switches,
         gate: PauseGate | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),

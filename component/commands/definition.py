@@ -176,7 +176,7 @@ class Commands:
 
     def __init__(
         self,
-        commands: Iterable[AnyCommand],
+        commands: Iterable[AnyCommand] = (),
         admins: Iterable[JID] = (),
         agent_at: Callable[[JID], str] = lambda at: at.local or "",
     ) -> None:
@@ -184,6 +184,10 @@ class Commands:
         self.admins = frozenset(jid.bare for jid in admins)
         self._for_all: dict[str, AnyCommand] = {}
         self._for_admins: dict[str, AnyCommand] = {}
+        self.add(commands)
+
+    def add(self, commands: Iterable[AnyCommand]) -> None:
+        """Add commands. Raises ValueError: two commands for the same people have one name."""
         for command in commands:
             known = self._for_admins if command.who == "admin" else self._for_all
             if command.name in known:

@@ -1,11 +1,12 @@
 """Creates a persona in the chat: three questions, each answered by a message."""
 
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
+from component.memory.own_personas import OwnPersonas
 from component.memory.packages import PersonaError
-from component.memory.persona_drafts import Draft
+from component.memory.persona_drafts import Draft, Drafts
 from component.memory.persona_text import LONGEST_TEXT, TEXTS, PersonaText
 from xep.binding.escaping import without_forbidden
 from xep.jid import JID
@@ -21,43 +22,10 @@ _LONGEST_SHOWN: Final = 300
 _LONGEST_DESCRIPTION: Final = 100
 
 
-class Own(Protocol):
-    """The personas that people create: `component.memory.own_personas.OwnPersonas`.
-
-    All methods raise PersonaError and StorageError.
-    """
-
-    @property
-    def allowed(self) -> bool:
-        """Whether people may create personas."""
-
-    async def save(self, agent: str, who: JID, written: PersonaText) -> None:
-        """Store a persona."""
-
-    async def get(self, agent: str, who: JID, id_: str) -> PersonaText:
-        """Return a persona of a person."""
-
-
-class Drafts(Protocol):
-    """The drafts of personas in progress: `component.memory.persona_drafts.Drafts`.
-
-    All methods raise StorageError.
-    """
-
-    async def get(self, agent: str, who: JID) -> Draft | None:
-        """Return the draft of a person."""
-
-    async def put(self, agent: str, who: JID, draft: Draft) -> None:
-        """Store a draft."""
-
-    async def drop(self, agent: str, who: JID) -> bool:
-        """Delete a draft; return whether there was one."""
-
-
 class PersonaDialogue:
     """Asks the questions. A person has one draft at a time with each agent."""
 
-    def __init__(self, own: Own, drafts: Drafts) -> None:
+    def __init__(self, own: OwnPersonas, drafts: Drafts) -> None:
         """Create the dialogue on the personas and the drafts."""
         self._own = own
         self._drafts = drafts

@@ -2,8 +2,9 @@
 
 A folder has, besides its logic, at most these files:
 
-- `settings.py`: its sections of `agent.toml`, as `SECTIONS`; optionally `check` for what they
-  demand, `is_used`, and `described_sources`, which yields names of `Settings.described_sources`
+- `settings.py`: its sections of `agent.toml`, as `SECTIONS`, `check` for what they
+  demand, `is_used`, and `described_sources`, which yields names of
+  `Settings.described_sources`; each of them only where it is needed
 - `rows.py`: its tables and all statements on them
 - `handlers.py`, `node.py`: what it serves
 - `commands.py`, `skills.py`

@@ -9,9 +9,11 @@ from anyio.lowlevel import checkpoint
 
 from component.commands.definition import AnyCommand
 from component.handlers.contact_presence import OnAvailability
+from component.handlers.disco import Nodes
 from component.kernel.check import Check
 from component.kernel.kernel import Kernel
 from component.kernel.stream import Handler
+from component.messages.answers import Answers
 from component.pubsub.computed import ComputedNode
 from component.settings import Settings
 from component.skills import Registry, Skill
@@ -19,6 +21,8 @@ from component.skills.sources import SkillSource
 from component.storage import Storage
 from component.storage.forgetting import Forget
 from component.storage.shared import Reload
+from component.tasks.protocol import Notice
+from component.tasks.retention import DeletedTask
 from xep.jid import JID
 
 F = TypeVar("F", bound="Feature")
@@ -52,8 +56,10 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         handlers: serve stanzas.
+        answers: handle messages that answer a question, before commands and agents do.
         nodes: PubSub nodes whose items are computed from its tables.
-        commands: for people and operators.
+        commands: for people and operators; `kernel.commands` has those of all features.
+        disco_nodes: nodes that service discovery describes.
         loops: run as long as the service does; they are started in this order, and a service whose
             loop raises before it has started does not connect.
         sources: add, change and remove skills; they need only the settings and this machine.
@@ -78,8 +84,10 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     handlers: Sequence[Handler] = ()
+    answers: Sequence[Answers] = ()
     nodes: Sequence[ComputedNode] = ()
     commands: Sequence[AnyCommand] = ()
+    disco_nodes: Sequence[Nodes] = ()
     loops: Sequence[Loop] = ()
     sources: Sequence[SkillSource] = ()
     remote_sources: Sequence[SkillSource] = ()
@@ -96,6 +104,8 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     disco_features: Callable[[], Sequence[str]] = tuple
     is_room: Callable[[JID], bool] = _never
     task_ended: Callable[[str], None] = _nothing
+    task_changed: Callable[[Notice], None] = _nothing
+    task_deleted: Callable[[DeletedTask], None] = _nothing
 
 
 class Feature:

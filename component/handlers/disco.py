@@ -5,8 +5,8 @@ from typing import Protocol
 
 import msgspec
 
-from component.handlers.chat_answers import THUMBS_DOWN, THUMBS_UP
 from component.handlers.paging import check_page, page
+from component.messages.inbound import THUMBS_DOWN, THUMBS_UP
 from component.router.table import Host, IQRoute, Request
 from component.skills.registry import View
 from xep import caps, data_forms, disco, fluux_agent, pubsub, reactions, result_sets

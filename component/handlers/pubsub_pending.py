@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from component.handlers.command_offers import Asked, Completed, Offer
+from component.commands.adhoc import Asked, Completed, Offer
 from component.handlers.storing import stored
 from component.pubsub.service import PubSubService
 from component.skills.form_fields import Schema
@@ -19,7 +19,7 @@ _FIELD = "pubsub#node"
 
 
 class PendingOffers:
-    """The command, a `component.handlers.command_offers.Offers`. It is listed for those who may
+    """The command, a `component.commands.adhoc.Offers`. It is listed for those who may
     create nodes; every owner of a node can use it.
 
     Args:

@@ -1,11 +1,11 @@
 """The agents that talk: their models, budgets and states, and the loop that runs their turns.
 
-It owns the conversations, to which messages and the requests of operators go, and offers the
-commands about agents. It learns of everything else through `AgentPorts`.
+It owns the conversations, to which messages and the requests of operators go. It learns of
+everything else through `AgentPorts`.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import datetime
 from typing import Final
 
 import anyio
@@ -27,11 +27,7 @@ from component.agent.skill_model import SkillModel
 from component.audit.protocol import Recorder
 from component.budget.book import BudgetBook
 from component.budget.protocol import Spender, TurnBudget
-from component.commands.agents import AgentCommands, SpendingCommands
-from component.commands.conversation import AgentStatus, ConversationCommands, whose
-from component.commands.definition import AnyCommand
 from component.commands.persona_dialogue import PersonaDialogue
-from component.commands.personas import PersonaCommands
 from component.execution.joint_confirmation import JointConfirmations
 from component.execution.tools import ToolExecutor
 from component.handlers.speech import Speech
@@ -70,7 +66,6 @@ class AgentPorts(msgspec.Struct, frozen=True, kw_only=True):
         alert: sends a sentence to the admins.
         connected_since: returns when the current session began; None while there is none.
         instance: gives the name of this instance among those that share the database.
-        forget_more: deletes the other data of a person that an agent, by its name, has.
         zone_of: gives the name of the time zone of a person; None: all times are in UTC.
         task_ready: called when a task that waited for a turn may continue.
     """
@@ -84,7 +79,6 @@ class AgentPorts(msgspec.Struct, frozen=True, kw_only=True):
     alert: Callable[[str], None]
     connected_since: Callable[[], datetime | None]
     instance: Callable[[], str]
-    forget_more: Callable[[str, JID], Awaitable[None]] | None = None
     zone_of: Callable[[JID], Awaitable[str]] | None = None
     task_ready: Callable[[], None] = lambda: None
 
@@ -94,7 +88,6 @@ def agent_ports(
     stream: StreamSubsystem,
     contacts: ContactSubsystem,
     tasks: TaskSubsystem,
-    forget_more: Callable[[str, JID], Awaitable[None]],
     zone_of: Callable[[JID], Awaitable[str]],
 ) -> AgentPorts:
     """Return what the agents of a service use of its other subsystems."""
@@ -117,7 +110,6 @@ def agent_ports(
         alert=contacts.tell_admins,
         connected_since=lambda: stream.connected_since,
         instance=lambda: tasks.service.instance,
-        forget_more=forget_more,
         zone_of=zone_of,
         task_ready=tasks.service.requeued,
     )
@@ -153,11 +145,6 @@ class AgentSubsystem:
         ports: AgentPorts,
     ) -> None:
         assert settings.llm is not None, "there is a model"
-        self._settings = settings
-        self._memories = memories
-        self._connected_since = ports.connected_since
-        self._forget_more = ports.forget_more
-        self._started = datetime.now(UTC)
         self._killed: list[str] = []
         self._any_killed = anyio.Event()
         self.dialogue = PersonaDialogue(memories.own_personas, memories.drafts)
@@ -209,28 +196,6 @@ class AgentSubsystem:
                 stream=ports.connected_since,
                 concluded=ports.task_ready,
             ),
-        )
-
-    def commands(self) -> Sequence[AnyCommand]:
-        """Return the commands about agents, for people and for admins."""
-        memories = self._memories
-        return (
-            *ConversationCommands(
-                self.conversations,
-                memories.sessions,
-                memories.personas,
-                self._status,
-                [entry.name for entry in agent_entries(self._settings)],
-                self._forget_more,
-            ).commands(),
-            *PersonaCommands(
-                memories.personas,
-                memories.own_personas,
-                self.dialogue,
-                lambda asking: whose(asking, DEFAULT_AGENT),
-            ).commands(),
-            *SpendingCommands(self.budgets, DEFAULT_AGENT).commands(),
-            *AgentCommands(self.agents).commands(),
         )
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -295,21 +260,6 @@ class AgentSubsystem:
                 return
             await anyio.sleep(wait)
             wait = min(wait * 2, _LONGEST_WAIT_S)
-
-    async def _status(self, agent: str, who: JID) -> AgentStatus:
-        model, sources = await self.profiles.described(agent, who)
-        state, since = self.agents.get(agent), self._connected_since()
-        return AgentStatus(
-            title=self.profiles.titles.get(agent, agent),
-            state="unknown" if state is None else state.state,
-            model=model.name,
-            uptime_s=int((datetime.now(UTC) - self._started).total_seconds()),
-            connection="not connected"
-            if since is None
-            else f"connected as {self._settings.server.address}",
-            sources=sources,
-            idle_timeout_mins=self._settings.session.idle_timeout_mins,
-        )
 
 
 def _budgets(settings: Settings, storage: Storage, ports: AgentPorts) -> BudgetBook:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from component.commands.definition import Commands
 from component.kernel.contacts import ContactSubsystem
 from component.kernel.environment import Environment
 from component.kernel.module_functions import ModuleFunctions
@@ -13,6 +14,7 @@ from component.kernel.pubsub_events import PubSubEvents
 from component.kernel.stream import StreamSubsystem
 from component.kernel.tasks import TaskSubsystem
 from component.kernel.work import WorkSubsystem
+from component.messages.answers import Answers
 from component.settings import Settings
 from component.storage import Storage
 from component.storage.forgetting import Forget, Forgotten, forget
@@ -39,6 +41,8 @@ class Kernel:
         tasks: runs skills.
         agents: talks with people; None without a model.
         work: starts work without a request, and sends its results.
+        commands: all commands; they are complete when all features are open.
+        answers: take the answers of people to questions; complete when all features are open.
         forgets: delete the rows of a person; features add theirs.
 
     Raises ModelRefusedError: a package that a model needs is not installed.
@@ -47,6 +51,7 @@ class Kernel:
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
         self.forgets: Sequence[Forget] = ()
+        self.answers: list[Answers] = []
         self._messages: GuardedMessages | None = None
         self.stream = StreamSubsystem(environment.catalog, environment.monitoring)
         self.contacts = ContactSubsystem(environment, self.stream)
@@ -55,10 +60,11 @@ class Kernel:
             environment, self.stream, self.contacts, self.notifications.notifier
         )
         self.pubsub_events = PubSubEvents()
-        modules = ModuleFunctions(environment.settings, environment.storage, self.messages)
-        self.tasks = TaskSubsystem(
-            environment, self.stream, self.contacts, self.pubsub, modules.provide
+        self.commands = Commands(
+            admins=environment.catalog.admins, agent_at=self.stream.addresses.agent_at
         )
+        modules = ModuleFunctions(environment.settings, environment.storage, self.messages)
+        self.tasks = TaskSubsystem(environment, self.stream, self.contacts, modules.provide)
         self.agents = self._make_agents()
         if self.agents is not None:
             self.tasks.service.ask_model = self.agents.ask_model
@@ -102,12 +108,15 @@ class Kernel:
             environment.home,
             environment.memories,
             agent_ports(
-                *(environment, self.stream, self.contacts, self.tasks, self._forget_person),
+                environment,
+                self.stream,
+                self.contacts,
+                self.tasks,
                 self.notifications.zones.of,
             ),
         )
 
-    async def _forget_person(self, agent: str, person: JID) -> None:
+    async def forget_person(self, agent: str, person: JID) -> None:
         """Delete the rows of a person. Raises StorageError."""
         address = self.stream.addresses.address_of(agent)
         who = Forgotten(agent=agent, address=address, person=person)

@@ -6,11 +6,10 @@ import anyio
 import structlog
 from anyio.abc import TaskStatus
 
+from component.commands.adhoc import Offers
 from component.commands.announcements import AnnouncementCommands
 from component.commands.definition import AnyCommand
-from component.handlers.agent_nodes import TASKS, SkillsNode, deleted_task, notified_task
 from component.handlers.announcements import Announcements
-from component.handlers.command_offers import Offers
 from component.handlers.contact_presence import ContactPresence, Listener, OnAvailability
 from component.handlers.contact_profiles import profile_nodes
 from component.handlers.pubsub import PubSubHandler
@@ -25,8 +24,6 @@ from component.pubsub.interests import Interests
 from component.pubsub.notifier import Notifier
 from component.pubsub.service import PubSubService
 from component.storage.errors import StorageError
-from component.tasks.protocol import Notice
-from component.tasks.retention import DeletedTask
 from xep.disco import InfoQuery
 from xep.jid import JID
 
@@ -74,7 +71,7 @@ class PubSubSubsystem:
             environment.storage,
             notifier,
             lambda sender: sender in admins,
-            (SkillsNode(catalog.view), *profile_nodes(catalog.profiles)),
+            profile_nodes(catalog.profiles),
             page_bytes(environment.settings),
         )
         self.handler = PubSubHandler(self.service, self._retry_after_s)
@@ -145,16 +142,6 @@ class PubSubSubsystem:
         """
         for profile in self._profiles.values():
             await self.service.refresh(profile.address)
-
-    def task_changed(self, notice: Notice) -> None:
-        """Notify a principal of a task of its own. Never waits."""
-        address, principal, item = notified_task(notice)
-        self.service.recomputed(address, TASKS, principal, (item,))
-
-    def task_deleted(self, task: DeletedTask) -> None:
-        """Notify a principal that a task of its own is not stored any more. Never waits."""
-        address, principal = deleted_task(task)
-        self.service.recomputed(address, TASKS, principal, gone=(task.id,))
 
     def disconnected(self) -> None:
         """The stream is lost: who is online now is known after the next connect."""

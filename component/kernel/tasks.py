@@ -5,41 +5,31 @@ work. Other subsystems run skills through `executor`, answer questions through `
 `pause_gate` before they accept new work.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-import msgspec
 import structlog
 
 from component.commands.pause_gate import PauseGate
-from component.execution import Admission, SkillExecutor, SkillRequest
+from component.execution import Admission, SkillExecutor
 from component.execution.derived import DerivedCalls
 from component.execution.joint_confirmation import SEVERAL_CALLS
-from component.handlers.agent_nodes import TasksNode
-from component.handlers.command_offers import Asked
-from component.handlers.confirm import ConfirmHandler
-from component.handlers.events import TaskNews
-from component.handlers.execute import ExecuteHandler
-from component.handlers.questions import Questions
-from component.handlers.skills import SkillsHandler
-from component.handlers.tasks import TasksHandler
 from component.kernel.contacts import ContactSubsystem
 from component.kernel.environment import Environment
 from component.kernel.files import FileSubsystem
 from component.kernel.options import make_flows, task_limits
-from component.kernel.pubsub import PubSubSubsystem
-from component.kernel.stream import Handler, StreamSubsystem
+from component.kernel.stream import StreamSubsystem
 from component.skills import Context, Skill
 from component.skills.granting import CapabilityCheck
 from component.skills.threads import Threads
 from component.storage.switches import PAUSED, Switches
+from component.task_messages.events import TaskNews
+from component.task_messages.questions import Questions
 from component.tasks.admin import TaskAdmin
 from component.tasks.approvers import Approvers
-from component.tasks.protocol import Call, Confirmation, SkillAccess
+from component.tasks.protocol import Call, Confirmation, Notice, SkillAccess
 from component.tasks.service import TaskService
-from component.tasks.skill_call import SkillCall
-from xep.fluux_agent.execute import Accepted, Result
 from xep.jid import JID
 
 _log = structlog.get_logger("component.app")
@@ -55,7 +45,6 @@ class TaskSubsystem:
         environment: the skills, the database and the audit log.
         stream: sends messages about tasks.
         contacts: who may be asked to confirm, and who may be written to.
-        pubsub: has the node of each principal's tasks.
         provide: gives the contexts of calls the functions of the service.
 
     Attributes:
@@ -71,6 +60,7 @@ class TaskSubsystem:
         internal: skills that only the service itself starts, and that nobody sees, by name.
         tool_ended: is called with the id of each task that has ended and was started by a call of
             a model or a trigger; the root connects it.
+        task_changed: called with each revision of a task; the root connects it.
         late_sources: returns the names of sources of skills that are not ready; the root connects
             it.
         held_sources: returns the names of sources of which descriptions wait for an approval; the
@@ -82,7 +72,6 @@ class TaskSubsystem:
         environment: Environment,
         stream: StreamSubsystem,
         contacts: ContactSubsystem,
-        pubsub: PubSubSubsystem,
         provide: Callable[[Skill, Context], None],
     ) -> None:
         settings, catalog = environment.settings, environment.catalog
@@ -92,6 +81,7 @@ class TaskSubsystem:
         self._retry_after_s = settings.limits.retry_after_s
         self.limits = task_limits(settings)
         self.tool_ended: Callable[[str], None] = lambda _task: None
+        self.task_changed: Callable[[Notice], None] = lambda _notice: None
         self.late_sources: Callable[[], Sequence[str]] = tuple
         self.held_sources: Callable[[], Sequence[str]] = tuple
         self.questions = Questions(self._find_skill, contacts.time_zones.of)
@@ -102,7 +92,7 @@ class TaskSubsystem:
             self.questions,
             since=datetime.now(UTC),
             tool_ended=self._tool_ended,
-            task_changed=pubsub.task_changed,
+            task_changed=self._task_changed,
         )
         self._capabilities = CapabilityCheck(monitoring.recorder)
         self.approvers = Approvers(
@@ -127,8 +117,6 @@ class TaskSubsystem:
             patience_s=_PATIENCE_S,
             recorder=monitoring.recorder,
         )
-        pubsub.service.add_computed(TasksNode(self.service))
-        self.service.on_deleted = pubsub.task_deleted
         self.task_admin = TaskAdmin(
             environment.storage,
             self.limits.retention_ms,
@@ -155,33 +143,6 @@ class TaskSubsystem:
             capabilities=self._capabilities,
         )
 
-    def handlers(self) -> Sequence[Handler]:
-        """Return the handlers of skills, tasks and confirmations."""
-        return (
-            SkillsHandler(self._catalog.view, room=self.limits.page_room),
-            ExecuteHandler(self.executor, self._retry_after_s),
-            TasksHandler(self.service, self._retry_after_s),
-            ConfirmHandler(self.service, self._retry_after_s),
-        )
-
-    def run_form(
-        self, asked: Asked, skill: str, json_params: bytes
-    ) -> Result | Accepted | Awaitable[Result | Accepted]:
-        """Run a skill with the parameters of a form (FAC-005). May raise StanzaError, as the
-        awaitable may.
-        """
-        return self.executor.execute(
-            SkillRequest(
-                asked.requester,
-                asked.principal,
-                asked.target,
-                SkillCall(skill=skill, json=msgspec.Raw(json_params)),
-                session=asked.session,
-                origin="command",
-                lang=asked.lang,
-            )
-        )
-
     async def reload_switches(self, _names: Collection[str] | None) -> None:
         """Read the switches again, which another instance may have changed. Raises StorageError."""
         before, self.pause_gate.paused = self.pause_gate.paused, await self.switches.is_on(PAUSED)
@@ -204,6 +165,9 @@ class TaskSubsystem:
 
     def _tool_ended(self, task: str) -> None:
         self.tool_ended(task)  # looked up at each call, because it is set after the agents are made
+
+    def _task_changed(self, notice: Notice) -> None:
+        self.task_changed(notice)  # looked up at each call, because the root sets it
 
     async def _find_approvers(self, call: Call) -> Confirmation | None:
         return await self.approvers.find(

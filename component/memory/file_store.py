@@ -1,6 +1,6 @@
 """Memories in files: the lines of `knowledge.jsonl`, which the index makes searchable."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
@@ -60,6 +60,17 @@ class FileStore:
     async def get(self, place: Place, key: str) -> Item | None:
         """One memory; call `refresh` before."""
         return await self.fresh.read(self._index.get, place.owner, without_forbidden(key))
+
+    async def get_many(
+        self, places: Sequence[Place], keys: Collection[str]
+    ) -> list[tuple[Place, Item]]:
+        """The memories of these places with these keys, in the order of the places; call `refresh`
+        before.
+        """
+        by_owner = {place.owner: place for place in places}
+        wanted = [without_forbidden(key) for key in keys]
+        found = await self.fresh.read(self._index.get_many, list(by_owner), wanted)
+        return [(by_owner[owner], item) for owner, item in found]
 
     async def items(self, place: Place) -> list[Item]:
         """All memories in the order of their last change; call `refresh` before."""

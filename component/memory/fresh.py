@@ -94,10 +94,9 @@ class Fresh:
 
     async def refresh(self, places: Sequence[Place]) -> None:
         """Bring the index up to date with files. Raises StorageError."""
-        for place in places:
-            if await self._run(self._readers, self._is_stale, place):
-                async with self.locks.hold(place.owner):
-                    await self._read_if_stale(place, self._refreshers)
+        for place in await self._run(self._readers, self._stale, places):
+            async with self.locks.hold(place.owner):
+                await self._read_if_stale(place, self._refreshers)
 
     async def refresh_held(self, place: Place) -> None:
         """The same for a file whose lock is held, before it is written. Raises StorageError."""
@@ -177,6 +176,9 @@ class Fresh:
         if not files.check_folder(self._root, place.folder):
             return None
         return files.seen(place.file)
+
+    def _stale(self, places: Sequence[Place]) -> list[Place]:
+        return [place for place in places if self._is_stale(place)]
 
     def _is_stale(self, place: Place) -> bool:
         return self._differs(place, self._index.owners((place.owner,)))

@@ -86,6 +86,11 @@ class Index:
             row = connection.execute(query, (key, name)).fetchone()
         return None if row is None else item_of(row)
 
+    def get_many(self, names: Sequence[str], keys: Sequence[str]) -> list[tuple[str, Item]]:
+        """The memories with these keys, each with its owner."""
+        found = [(name, self.get(name, key)) for name in names for key in keys]
+        return [(name, item) for name, item in found if item is not None]
+
     def share(self, name: str, by: str) -> tuple[int, int]:
         """How many memories of an owner somebody has contributed last, and about how many bytes all
         their versions have.

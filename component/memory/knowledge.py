@@ -176,25 +176,24 @@ class Knowledge:
         self, agent: str, principal: JID, key: str, *, trace: str = ""
     ) -> list[Remembered]:
         """The memories of this very key, one for each scope that has it. Raises StorageError."""
-        found = await self._get(agent, principal, key)
+        found = await self._get(agent, principal, (key,))
         self._tell(trace, agent, principal, "done", key, "read" if found else "not there")
         return found
 
-    async def _get(self, agent: str, principal: JID, key: str) -> list[Remembered]:
+    async def _get(self, agent: str, principal: JID, keys: Collection[str]) -> list[Remembered]:
         await self.mirror.before_use(SessionKey(agent, principal.bare))
         places = self._sharing.visible(agent, principal)
         await self.files.refresh(places)
-        found = []
-        for place in places:
-            item = await self.files.get(place, key)
-            if item is not None and not item.is_expired(time.time()):
-                found.append(Remembered(place.scope, item, taint_of(item, place, principal)))
         folder = self.documents.searched(self._sharing.documents(agent))
-        item = None if folder is None else await self.files.get(folder, key)
-        if folder is not None and item is not None:
-            part = (folder, Hit(folder.owner, item, 0.0))
-            if self.documents.current([part]):
-                found.append(Remembered(folder.scope, item, taint_of(item, folder, principal)))
+        found: list[Remembered] = []
+        wanted = (*places, *(() if folder is None else (folder,)))
+        for place, item in await self.files.get_many(wanted, keys):
+            if place is folder:
+                is_there = bool(self.documents.current([(place, Hit(place.owner, item, 0.0))]))
+            else:
+                is_there = not item.is_expired(time.time())
+            if is_there:
+                found.append(Remembered(place.scope, item, taint_of(item, place, principal)))
         return found
 
     async def versions(
@@ -296,10 +295,8 @@ class Knowledge:
         """Return the memories with these keys and digests (`Recalled.digest`) that are still stored
         unchanged. Raises StorageError.
         """
-        found: dict[tuple[str, str], Recalled] = {}
-        for key in {key for key, _ in shown}:
-            stored = await self._get(agent, principal, key)
-            found.update(((key, one.digest), one) for one in map(_recalled, stored))
+        stored = await self._get(agent, principal, {key for key, _ in shown})
+        found = {(one.key, one.digest): one for one in map(_recalled, stored)}
         return {at: found[at] for at in shown if at in found}
 
     async def tidy(self, owners: Iterable[str] | None = None) -> None:

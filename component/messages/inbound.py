@@ -6,7 +6,7 @@ which one they use.
 """
 
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -14,6 +14,10 @@ from xep.jid import JID
 
 MessageType = Literal["chat", "normal", "groupchat", "headline", "error"]
 Copy = Literal["carbon", "archive", "forwarded"]
+
+THUMBS_UP: Final = "\U0001f44d"
+THUMBS_DOWN: Final = "\U0001f44e"
+"""The reactions that answer a question: approve, and deny."""
 
 
 class Account(msgspec.Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -89,12 +90,12 @@ class Storage:
             elapsed = since_boot if now is wall_clock or postgres else now
         steady = SteadyClock(elapsed)
 
-        def open_engine(place: str | None) -> Engine:
+        def open_engine(place: Callable[[], str | None]) -> Engine:
             if not postgres:
                 return SQLite.open(directory / "agent.db", schema, now, steady)
             from component.storage.postgres import PostgreSQL  # noqa: PLC0415 - only if configured
 
-            return PostgreSQL.open(postgres, schema, place, steady)
+            return PostgreSQL.open(postgres, schema, place(), steady)
 
         engine, place = await to_thread.run_sync(_open, directory, open_engine, closing)
         storage = cls(directory, engine, place)
@@ -158,7 +159,9 @@ class Storage:
 
 
 def _open(
-    directory: Path, open_engine: Callable[[str | None], Engine], closing: ExitStack
+    directory: Path,
+    open_engine: Callable[[Callable[[], str | None]], Engine],
+    closing: ExitStack,
 ) -> tuple[Engine, str | None]:
     """Do the blocking part of `Storage.open`; return engine and place; `closing` undoes it."""
     with ExitStack() as stack:
@@ -167,8 +170,7 @@ def _open(
         with explained(directory / "agent.lock"):
             lock = DirectoryLock.acquire(directory)
         stack.callback(lock.release)
-        place = _place(directory, lock)
-        engine = open_engine(place)
+        engine = open_engine(partial(_place, directory, lock))
         stack.callback(engine.close)
         closing.push(stack.pop_all())
     return engine, engine.place

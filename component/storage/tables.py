@@ -89,17 +89,6 @@ TABLES: Final = (
         kept="whether the person wants no messages",
     ),
     Table(
-        name="notices",
-        columns="""
-            agent TEXT {C} NOT NULL,
-            person TEXT {C} NOT NULL,
-            claimed BIGINT NOT NULL,
-            sent INTEGER NOT NULL,
-            PRIMARY KEY (agent, person)
-        """,
-        kept="whether the person has got the notice that the agent is a machine",
-    ),
-    Table(
         name="subscriptions",
         columns="""
             owner TEXT {C} NOT NULL,

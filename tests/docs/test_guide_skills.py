@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from component.app.settings import load
-from component.handlers.spoken_answers import answer_in_words
 from component.skills import Skill, load_module, skills_of
 from component.skills.capabilities import Capabilities
 from component.skills.manifest import Running, read_manifest
+from component.task_messages.spoken_answers import answer_in_words
 from tests.component.tasks.world import AGENT, ANN, Ear, Open, living
 from tests.servers.guides import DOCS, block
 from xep.data_forms import Form

@@ -12,7 +12,7 @@ LARGEST = 150_000  # bytes
 
 
 def test_the_states_of_a_task_are_drawn_as_they_are() -> None:
-    page = (DOCS.parent / "ARCHITECTURE.md").read_text("utf-8")
+    page = (DOCS / "design" / "tasks-and-turns.md").read_text("utf-8")
     (picture,) = re.findall(r"^stateDiagram-v2\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     drawn = set(re.findall(r"^ +(\S+) --> ([\w\[\]*-]+)", picture.replace("_", "-"), re.MULTILINE))
     # A change that leaves a task in its state (progress, another question) is no way in a picture.
@@ -37,9 +37,10 @@ def test_the_stages_of_a_turn_are_drawn_once_and_in_their_order() -> None:
 
 def test_every_picture_is_shown_with_a_text_for_those_who_cannot_see_it() -> None:
     shown: set[str] = set()
-    for guide in (*DOCS.glob("*.md"), DOCS.parent / "README.md", DOCS.parent / "ARCHITECTURE.md"):
+    beside = (DOCS.parent / "README.md", DOCS.parent / "ARCHITECTURE.md")
+    for guide in (*DOCS.rglob("*.md"), *beside):
         for text, name in re.findall(
-            r"!\[([^\]]*)\]\((?:docs/)?pictures/([^)]*)\)", guide.read_text("utf-8")
+            r"!\[([^\]]*)\]\((?:docs/|\.\./)?pictures/([^)]*)\)", guide.read_text("utf-8")
         ):
             assert len(text.split()) > 3, name
             shown.add(name)

@@ -11,7 +11,7 @@ from component.connection.outbox import Outbox
 from component.handlers.agent_errors import AgentErrors
 from component.router.addresses import ComponentAddresses
 from component.router.router import Router, RouterOptions
-from tests.component.handlers.command_bench import CommandBench
+from tests.component.features.adhoc.command_bench import CommandBench
 from tests.servers.base import Server
 from xep.jid import JID
 

@@ -9,7 +9,7 @@ import pytest
 from anyio import to_thread
 
 from component.skills import SkillError, skill
-from tests.component.handlers.command_bench import CommandBench
+from tests.component.features.adhoc.command_bench import CommandBench
 from tests.servers.base import Server
 from tests.servers.clients import TIMEOUT, SlixClient
 from tests.servers.commanding import serving

@@ -21,6 +21,7 @@ from component.agent import conversation, delivery, parked, turns
 from component.agent.conversations import ConversationPorts, Conversations
 from component.agent.engine import Engine, EngineLimits
 from component.agent.requests import TurnRequest
+from component.app.schema import SCHEMA
 from component.memory.ends import History
 from component.memory.lines import Line, SessionKey
 from component.models.protocol import Completion, ModelRequest
@@ -247,7 +248,7 @@ class Paced(World):
 @contextmanager
 def a_database(path: Path) -> Iterator[SQLite]:
     """A database for many examples, one after another."""
-    database = SQLite.open(path / "agent.db")
+    database = SQLite.open(path / "agent.db", SCHEMA)
     database._writer.execute("PRAGMA synchronous = OFF")
     try:
         yield database

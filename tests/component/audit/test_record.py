@@ -411,6 +411,7 @@ _LIFE = """
 import sys
 from pathlib import Path
 import anyio
+from component.app.schema import SCHEMA
 from component.audit.protocol import AuditEvent
 from component.audit.record import Audit, AuditOptions
 from component.storage import Storage

@@ -59,8 +59,8 @@ LIBRARIES = {
 OWN = {
     "component.agent.conversations",
     "component.agent.engine",
-    "component.commands.agents",
-    "component.commands.tell",
+    "component.features.agents_admin.commands",
+    "component.features.agents_admin.tell",
     "component.connection.client_link",
     "component.memory.conformance_fixtures",
     "component.metrics.otel",
@@ -76,6 +76,7 @@ OWN = {
     "component.settings.environment",
     "component.skills.conformance_fixtures",
     "component.storage.postgres",
+    "component.features.webhooks.app",
     "conformance",
     "demo_server",
     "xep.client_stream",

@@ -16,14 +16,14 @@ from component.app.schema import SCHEMA
 from component.cli.exit_codes import ExitCode
 from component.cli.rows import print_sheet
 from component.commands.definition import AnyCommand, Commands
-from component.commands.tasks import TaskCommands
 from component.control.server import ControlServer
+from component.features.task_commands.commands import TaskCommands
 from component.storage import Storage
 from component.storage.database import Database
 from component.tasks.admin import TaskAdmin
 from tests.component.cli.conftest import RunCommand
 from tests.component.cli.embedded import Embedded
-from tests.component.commands.stored import (
+from tests.component.features.task_commands.stored import (
     ALICE,
     BOB,
     RETENTION_MS,

@@ -6,7 +6,7 @@ import pytest
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
-from tests.component.handlers.chat_world import World
+from tests.component.features.questions.chat_world import World
 
 
 def _drop(_logger: WrappedLogger, _name: str, _event: EventDict) -> EventDict:

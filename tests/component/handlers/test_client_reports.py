@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from component.commands.definition import Commands
-from component.handlers.message import MessageHandler
+from component.features.chat.handlers import MessageHandler
 from component.messages.inbound import ReplyAddress
 from component.messages.messenger import Messenger
 from component.messages.outbound import OutboundMessage, Text, conversation_with
 from component.skills import skill
-from tests.component.handlers.chat_world import PHONE, World
-from tests.component.handlers.command_bench import CommandBench
+from tests.component.features.adhoc.command_bench import CommandBench
+from tests.component.features.questions.chat_world import PHONE, World
 from tests.component.handlers.test_presence import living, presence, sent
 from tests.component.handlers.world import result
 from tests.component.router.wire import AGENT, Bench, ListOutput, element

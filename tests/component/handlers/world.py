@@ -18,12 +18,14 @@ from component.commands.pause_gate import PauseGate
 from component.execution import Admission, SkillExecutor
 from component.execution.derived import DerivedCalls
 from component.execution.joint_confirmation import SEVERAL_CALLS
+from component.features.adhoc.handlers import CommandsHandler
+from component.features.adhoc.sessions import Sessions
+from component.features.chat.handlers import MessageHandler
+from component.features.tasks_iq.handlers import ConfirmHandler, ExecuteHandler, TasksHandler
+from component.features.tasks_iq.node import SkillsNode, TasksNode
+from component.features.tasks_iq.skill_queries import SkillsHandler
 from component.handlers.about import About
-from component.handlers.agent_nodes import TASKS, SkillsNode, TasksNode, deleted_task, notified_task
 from component.handlers.avatars import generated_avatar
-from component.handlers.command_sessions import Sessions
-from component.handlers.commands import CommandsHandler
-from component.handlers.confirm import ConfirmHandler
 from component.handlers.contact_presence import ContactPresence
 from component.handlers.contact_profiles import (
     ContactProfile,
@@ -32,16 +34,10 @@ from component.handlers.contact_profiles import (
     profile_nodes,
 )
 from component.handlers.disco import Discovery, Facts
-from component.handlers.events import TaskNews
-from component.handlers.execute import ExecuteHandler
-from component.handlers.message import MessageHandler
 from component.handlers.presence import PresenceHandler, Subscriptions
 from component.handlers.pubsub import PubSubHandler
 from component.handlers.pubsub_nodes import NodeOverview
 from component.handlers.pubsub_pending import PendingOffers
-from component.handlers.questions import Questions
-from component.handlers.skills import SkillsHandler
-from component.handlers.tasks import TasksHandler
 from component.messages.messenger import Messenger
 from component.policy import Policy, Rule, When
 from component.policy.flows import Flow, Flows
@@ -57,10 +53,11 @@ from component.skills.threads import Threads
 from component.storage import Storage
 from component.storage.clock import seconds_since_boot
 from component.storage.database import Database
+from component.task_messages.events import TaskNews
+from component.task_messages.questions import Questions
 from component.tasks.admit import TaskLimits
 from component.tasks.approvers import Approvers
-from component.tasks.protocol import Call, Confirmation, Notice, SkillAccess
-from component.tasks.retention import DeletedTask
+from component.tasks.protocol import Call, Confirmation, SkillAccess
 from component.tasks.service import TaskService
 from tests.component.audit.book import Book
 from tests.component.handlers.sent import Sent
@@ -261,7 +258,7 @@ class World:
             self.contacts.may_write,
             Questions(lambda name: SEVERAL_CALLS if name == SEVERAL_CALLS.name else None),
             tool_ended=self.tools_ended.append,
-            task_changed=self._task_changed,
+            task_changed=lambda notice: self._tasks_node.changed(notice),  # noqa: PLW0108 - made later
         )
         internal = {SEVERAL_CALLS.name: SEVERAL_CALLS}
         self.service = TaskService(
@@ -279,8 +276,9 @@ class World:
             self.news,
             clock=cache_clock,
         )
-        self.pubsub.add_computed(TasksNode(self.service))
-        self.service.on_deleted = self._task_deleted
+        self._tasks_node = TasksNode(self.service, self.pubsub)
+        self.pubsub.add_computed(self._tasks_node)
+        self.service.on_deleted = self._tasks_node.deleted
         self.whom = Approvers(self.policy.asking, Persons(info, lambda who: who.domain == DOMAIN))
         self.intake = PauseGate([JID.parse(jid) for jid in admins])
         self.executor = SkillExecutor(
@@ -316,14 +314,6 @@ class World:
         self, service: str, full: str, bare: str, interests: frozenset[str]
     ) -> None:
         await self.pubsub.overview.came_online(service, full, bare, interests)
-
-    def _task_changed(self, notice: Notice) -> None:
-        address, principal, item = notified_task(notice)
-        self.pubsub.recomputed(address, TASKS, principal, (item,))
-
-    def _task_deleted(self, task: DeletedTask) -> None:
-        address, principal = deleted_task(task)
-        self.pubsub.recomputed(address, TASKS, principal, gone=(task.id,))
 
     async def _approvers(self, call: Call) -> Confirmation | None:
         return await self.whom.find(

@@ -76,7 +76,7 @@ async def test_sqlite_needs_none(tmp_path: Path) -> None:
 async def test_who_opens_waits_for_what_was_being_committed_when_it_was_killed(
     tmp_path: Path, migrated_url: str
 ) -> None:
-    storage = partial(Storage.open, tmp_path, postgres=migrated_url)
+    storage = partial(Storage.open, SCHEMA, tmp_path, postgres=migrated_url)
     with closing(psycopg.connect(migrated_url, autocommit=True)) as watching:
         async with storage() as former:
             await former.write(write)
@@ -109,7 +109,7 @@ async def test_who_opens_waits_for_what_was_being_committed_when_it_was_killed(
 async def test_who_cannot_wait_for_it_opens_without_a_place(
     tmp_path: Path, migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage = partial(Storage.open, tmp_path, postgres=migrated_url)
+    storage = partial(Storage.open, SCHEMA, tmp_path, postgres=migrated_url)
     async with storage() as former:
         place = former.place
     short = server_module._SESSION.replace("lock_timeout = '10s'", "lock_timeout = '10ms'")

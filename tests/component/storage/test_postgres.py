@@ -419,7 +419,7 @@ def test_a_server_that_is_too_old_is_refused_with_a_sentence(
 ) -> None:
     monkeypatch.setattr(schema_module, "_OLDEST_SERVER", 990_000)
     with pytest.raises(StorageError, match="which is too old: the agent needs 99 or later"):
-        postgres_module.PostgreSQL.open(postgres_url, SCHEMA)
+        postgres_module.PostgreSQL.open(postgres_url, SCHEMA, SCHEMA)
 
 
 # Listening

@@ -165,6 +165,7 @@ async def test_a_second_opener_is_refused_by_name(tmp_path: Path) -> None:
 HOLD = """
 import sys, anyio
 from pathlib import Path
+from component.app.schema import SCHEMA
 from component.storage import Storage
 async def main():
     async with Storage.open(SCHEMA, Path(sys.argv[1])):

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, suppress
 
 import pytest
 
+from component.app.schema import SCHEMA
 from component.storage.database import Database
 from component.storage.postgres import PostgreSQL
 from tests.component.tasks.ledger import Ledger
@@ -45,7 +46,7 @@ def new_ledger(
         return
     server: Postgres = request.getfixturevalue("postgres_server")
     with server.migrated_database() as url:
-        engine = PostgreSQL.open(url)
+        engine = PostgreSQL.open(url, SCHEMA)
         fresh = Fresh(engine)
         yield fresh
         fresh.undo()

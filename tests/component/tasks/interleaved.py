@@ -22,6 +22,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
+from component.app.schema import SCHEMA
 from component.storage.clock import SteadyClock
 from component.storage.database import Database, Rows, Value
 from component.storage.errors import StorageError
@@ -373,7 +374,7 @@ async def _refusable(work: Callable[[], Any]) -> None:
 @contextmanager
 def a_database(path: Path) -> Iterator[SQLite]:
     """A database for many examples, one after the other."""
-    database = SQLite.open(path / "agent.db")
+    database = SQLite.open(path / "agent.db", SCHEMA)
     for connection in (database._writer, database._reader):
         connection.execute("PRAGMA synchronous = OFF")
         connection.create_function(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.app.schema import SCHEMA
 from component.storage.database import Database
 from component.storage.postgres import PostgreSQL
 from component.storage.writes import Write
@@ -73,11 +74,11 @@ def test_connections_that_have_gone_are_added_up(migrated_url: str) -> None:
     """Each has numbers of its own, so that no writer waits for another; they must not pile up."""
     rows = "SELECT count(DISTINCT shard) FROM task_counts WHERE shard <> 0"
     for number in range(3):
-        engine = PostgreSQL.open(migrated_url)
+        engine = PostgreSQL.open(migrated_url, SCHEMA)
         _written(engine, lambda db, number=number: Ledger(db).add(f"t-{number}", state="failed"))  # type: ignore[misc]  # mypy sees no default
         engine.close()
-    here = PostgreSQL.open(migrated_url)
-    other = PostgreSQL.open(migrated_url)
+    here = PostgreSQL.open(migrated_url, SCHEMA)
+    other = PostgreSQL.open(migrated_url, SCHEMA)
     for engine, task in ((here, "t-mine"), (other, "t-theirs")):
         _written(engine, lambda db, task=task: Ledger(db).add(task, state="running"))  # type: ignore[misc]  # as above
     before = here.read(admin.count)

@@ -18,10 +18,8 @@ import msgspec
 import pytest
 
 from component.execution import Admission, SkillExecutor, SkillRequest
+from component.features.tasks_iq.handlers import ConfirmHandler, ExecuteHandler, TasksHandler
 from component.handlers.agent_errors import AgentErrors
-from component.handlers.confirm import ConfirmHandler
-from component.handlers.execute import ExecuteHandler
-from component.handlers.tasks import TasksHandler
 from component.messages.delivery import Delivery
 from component.router.router import Router, RouterOptions
 from component.skills import Context, Registry, Skill, skill

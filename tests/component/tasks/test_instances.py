@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
+from component.app.schema import SCHEMA
 from component.skills import Context, Skill, skill
 from component.storage import Storage
 from component.storage import lock as lock_module
@@ -42,7 +43,7 @@ async def two(
         for name in ("one", "other"):
             ear = Ear()
             ear.deaf = deaf and name == "one"
-            storage = functools.partial(Storage.open, directory / name, postgres=url)
+            storage = functools.partial(Storage.open, SCHEMA, directory / name, postgres=url)
             world = await stack.enter_async_context(living(storage, *skills, ear=ear, **limits))
             worlds.append(world)
         yield worlds
@@ -127,8 +128,8 @@ async def test_who_comes_back_takes_its_own_up_at_once(tmp_path: Path, migrated_
         return "done"
 
     skills = (killed, waits)
-    bystander = functools.partial(Storage.open, tmp_path / "other", postgres=migrated_url)
-    storage = functools.partial(Storage.open, tmp_path / "one", postgres=migrated_url)
+    bystander = functools.partial(Storage.open, SCHEMA, tmp_path / "other", postgres=migrated_url)
+    storage = functools.partial(Storage.open, SCHEMA, tmp_path / "one", postgres=migrated_url)
     async with living(bystander, *skills) as other:
         kept = await other.task("waits")
         async with living(storage, *skills) as one:
@@ -150,12 +151,12 @@ async def test_who_comes_back_takes_its_own_up_at_once(tmp_path: Path, migrated_
 async def test_nobody_takes_over_at_once_from_another_place(
     tmp_path: Path, migrated_url: str
 ) -> None:
-    storage = functools.partial(Storage.open, tmp_path / "one", postgres=migrated_url)
+    storage = functools.partial(Storage.open, SCHEMA, tmp_path / "one", postgres=migrated_url)
     async with living(storage, waits) as one:
         task = await one.task("waits")
         # The same data, its name included, and perhaps a process of its own that lives.
         shutil.copytree(tmp_path / "one", tmp_path / "copy")
-        copied = functools.partial(Storage.open, tmp_path / "copy", postgres=migrated_url)
+        copied = functools.partial(Storage.open, SCHEMA, tmp_path / "copy", postgres=migrated_url)
         async with living(copied, waits) as copy:
             owner = "SELECT owner FROM tasks WHERE id = ?"
             assert await copy.scalar(owner, task) == one.service.instance
@@ -165,7 +166,7 @@ async def test_nobody_takes_over_at_once_from_another_place(
 async def test_what_is_not_certain_to_be_over_is_waited_for(
     tmp_path: Path, migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage = functools.partial(Storage.open, tmp_path / "one", postgres=migrated_url)
+    storage = functools.partial(Storage.open, SCHEMA, tmp_path / "one", postgres=migrated_url)
     async with living(storage, waits) as one:
         task = await one.task("waits")
         before = one.service.instance

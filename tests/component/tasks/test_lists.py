@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 import pytest
 
+from component.app.schema import SCHEMA
 from component.skills.builtin.echo import echo
 from component.storage.database import Database, Rows, Value
 from component.storage.postgres import PostgreSQL
@@ -86,7 +87,7 @@ def thousands(request: pytest.FixtureRequest, database_kind: str) -> Iterator[Le
         ledger = Ledger()
         if database_kind == "postgresql":
             server: Databases = request.getfixturevalue("postgres_server")
-            engine = PostgreSQL.open(stack.enter_context(server.migrated_database()))
+            engine = PostgreSQL.open(stack.enter_context(server.migrated_database()), SCHEMA)
             stack.callback(engine.close)
             ledger = Ledger(stack.enter_context(engine.transaction()))
         fill(ledger)

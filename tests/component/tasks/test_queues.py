@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from component.app.schema import SCHEMA
 from component.skills import Context, DeclarationError, Skill, skill
 from component.storage import Storage
 from component.tasks.admin import TaskAdmin
@@ -53,7 +54,7 @@ async def test_a_queue_bounds_what_runs_on_all_instances(tmp_path: Path, migrate
     limits = {"queues": {"mail": QueueLimits(2)}}
 
     def instance(name: str) -> Open:
-        return functools.partial(Storage.open, tmp_path / name, postgres=migrated_url)
+        return functools.partial(Storage.open, SCHEMA, tmp_path / name, postgres=migrated_url)
 
     async with (
         living(instance("one"), *mail.skills, **limits) as one,
@@ -95,7 +96,7 @@ class Clock:
 async def test_a_queue_bounds_how_many_begin_in_a_minute(tmp_path: Path) -> None:
     clock, mail = Clock(), Mail()
     mail.gate.set()
-    open_storage = functools.partial(Storage.open, tmp_path, now=clock)
+    open_storage = functools.partial(Storage.open, SCHEMA, tmp_path, now=clock)
     limits = {"mail": QueueLimits(10, per_minute=6)}
     async with living(open_storage, *mail.skills, queues=limits) as world:
         for _ in range(3):
@@ -191,7 +192,7 @@ async def waits(world: World, task: str) -> None:
 async def test_a_skill_that_fails_is_tried_again_later(tmp_path: Path, mode: str) -> None:
     clock = Clock()
     log: list[str] = []
-    open_storage = functools.partial(Storage.open, tmp_path, now=clock)
+    open_storage = functools.partial(Storage.open, SCHEMA, tmp_path, now=clock)
     async with living(open_storage, flaky(log, 2)) as world:
         accepted = await world.run("flaky", mode=mode)
         assert isinstance(accepted, Accepted)
@@ -218,7 +219,7 @@ async def test_a_skill_that_fails_is_tried_again_later(tmp_path: Path, mode: str
 async def test_after_the_last_attempt_it_has_failed(tmp_path: Path) -> None:
     clock = Clock()
     log: list[str] = []
-    open_storage = functools.partial(Storage.open, tmp_path, now=clock)
+    open_storage = functools.partial(Storage.open, SCHEMA, tmp_path, now=clock)
     async with living(open_storage, flaky(log, 9)) as world:
         task = await world.task("flaky")
         for tries in (1, 2):

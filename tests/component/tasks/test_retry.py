@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from component.app.schema import SCHEMA
 from component.skills import Context, Skill, skill
 from component.storage import Storage
 from component.tasks.admin import RefusedError, TaskAdmin
@@ -158,7 +159,7 @@ async def test_a_task_that_ends_its_process_is_set_aside(open_storage: Open) -> 
 
 
 def instance(directory: Path, url: str, name: str) -> Open:
-    return functools.partial(Storage.open, directory / name, postgres=url)
+    return functools.partial(Storage.open, SCHEMA, directory / name, postgres=url)
 
 
 def doing(name: str, log: list[str]) -> Skill:

@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from component.app.schema import SCHEMA
 from component.skills import Context, Skill, SkillError, skill
 from component.storage import Storage
 from component.storage.errors import StorageError
@@ -286,7 +287,7 @@ async def test_a_sleep_lasts_over_a_restart(tmp_path: Path) -> None:
         await context.sleep(86_400)
         return "awake"
 
-    open_storage = functools.partial(Storage.open, tmp_path, now=clock)
+    open_storage = functools.partial(Storage.open, SCHEMA, tmp_path, now=clock)
     async with living(open_storage, later) as world:
         task = await world.task("later")
 
@@ -317,7 +318,7 @@ async def test_a_child_begins_after_its_delay(tmp_path: Path) -> None:
         (found,) = await context.wait([task])
         return found.text
 
-    open_storage = functools.partial(Storage.open, tmp_path, now=clock)
+    open_storage = functools.partial(Storage.open, SCHEMA, tmp_path, now=clock)
     async with living(open_storage, plans, leaf(log)) as world:
         task = await world.task("plans")
         await until_waiting(world, task, 1)

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.app.schema import SCHEMA
 from component.skills import Context, Skill, skill
 from component.storage import Storage, StorageError
 from component.tasks import instances, outbox
@@ -539,7 +540,9 @@ async def worlds(directory: Path, url: str, *skills: Skill) -> AsyncIterator[lis
     async with AsyncExitStack() as stack:
         yield [
             await stack.enter_async_context(
-                living(functools.partial(Storage.open, directory / name, postgres=url), *skills)
+                living(
+                    functools.partial(Storage.open, SCHEMA, directory / name, postgres=url), *skills
+                )
             )
             for name in ("one", "other")
         ]

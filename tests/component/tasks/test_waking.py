@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
+from component.app.schema import SCHEMA
 from component.storage import waiters
 from component.storage.database import Database
 from component.storage.postgres import PostgreSQL
@@ -20,7 +21,7 @@ _BLOCKED = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
 
 @pytest.fixture
 def engines(migrated_url: str) -> Iterator[list[PostgreSQL]]:
-    opened = [PostgreSQL.open(migrated_url) for _ in range(2)]
+    opened = [PostgreSQL.open(migrated_url, SCHEMA) for _ in range(2)]
     with opened[0].transaction() as database:
         ledger = Ledger(database)
         ledger.add("parent", state="running")

@@ -1,0 +1,253 @@
+"""Ad-hoc commands (XEP-0050): skills and commands for every client that supports forms.
+
+A command has one stage: the form made from its schema (FAC-002), which is returned until it is
+valid (FAC-004); then the work, once. A command without parameters runs at once.
+"""
+
+from collections.abc import Awaitable, Sequence
+from inspect import isawaitable
+from typing import Final
+
+import anyio
+import msgspec
+
+from component.commands.adhoc import Asked, Misfit, Offer, Offers, Outcome
+from component.features.adhoc.sessions import Session, Sessions, expired, refused
+from component.router.table import IQRoute, ReplyPayload, Request
+from component.skills.errors import printable
+from component.skills.forms import InvalidForm, form_of, values_of
+from component.skills.schema_properties import properties_of
+from xep import data_forms
+from xep.commands import (
+    NAMESPACE,
+    Actions,
+    BadAction,
+    BadPayload,
+    Command,
+    MalformedAction,
+    Note,
+)
+from xep.data_forms import Form
+from xep.fluux_agent import errors
+from xep.jid import JID
+from xep.stanza_error import StanzaError
+
+_LANG = "en"
+"""The language of all texts here."""
+
+
+_ACTIONS: Final = frozenset(("execute", "cancel", "prev", "next", "complete"))
+_LONGEST: Final = 40
+
+
+class CommandsHandler:
+    """Runs commands, stage by stage.
+
+    Args:
+        offers: the sources of commands; the first that has a node serves it.
+        sessions: the sessions and their stages.
+    """
+
+    def __init__(self, offers: Sequence[Offers], sessions: Sessions) -> None:
+        self._offers = offers
+        self._sessions = sessions
+
+    def routes(self) -> tuple[IQRoute, ...]:
+        """Return the routes of this handler."""
+        features = (NAMESPACE, data_forms.NAMESPACE)
+        return (IQRoute("set", Command, self.command, features, place_first=True),)
+
+    def command(self, request: Request[Command]) -> ReplyPayload | Awaitable[ReplyPayload]:
+        """Start a command, or continue one.
+
+        Raises StanzaError as in XEP-0050 §4.4; work that fails completes with a note.
+        """
+        asked = request.payload
+        action = asked.action or "execute"
+        if action not in _ACTIONS:
+            raise refused(MalformedAction(), f"There is no action {printable(action, _LONGEST)}.")
+        if not asked.sessionid:
+            if action != "execute":
+                raise refused(BadAction(), f"Start a command with execute, not with {action}.")
+            return self._begin(request)
+        session = self._sessions.find(asked.sessionid, request.sender, request.to.bare, asked.node)
+        if action == "cancel":
+            return self._cancel(session)
+        if action in ("prev", "next"):
+            raise self._no_such_stage(session, action)
+        if session.stage == "open":
+            return self._submit(session, asked.form)
+        return self._repeat(session, asked.form)
+
+    def _begin(self, request: Request[Command]) -> ReplyPayload | Awaitable[ReplyPayload]:
+        asked = request.payload
+        offer = self._offer(asked.node, request.principal)
+        lang = asked.lang or request.stanza.lang
+        session = self._sessions.begin(request.sender, request.to.bare, offer.node, lang)
+        if offer.prepare is not None:
+            return self._prepared(session, offer.prepare(_asked(session)))
+        if properties_of(offer.schema):
+            return self._ask(session, offer)
+        return self._run(session, offer, msgspec.Raw(b"{}"))
+
+    async def _prepared(self, session: Session, preparing: Awaitable[Offer]) -> Command:
+        try:
+            return self._ask(session, await preparing)
+        except StanzaError as error:
+            session.settle("ended", None, error)
+            raise
+
+    def _offer(self, node: str, principal: JID) -> Offer:
+        for offers in self._offers:
+            offer = offers.get(node, principal)
+            if offer is not None:
+                return offer
+        raise StanzaError("item-not-found", "This address has no such command.")
+
+    @staticmethod
+    def _ask(session: Session, offer: Offer, misfit: Misfit | None = None) -> Command:
+        """Return the form; after invalid input with the given values and the reasons."""
+        form = form_of(
+            offer.schema,
+            offer.form_type,
+            title=offer.title,
+            instructions=offer.about,
+            given=session.given,
+            errors={} if misfit is None else misfit.reasons,
+        )
+        answer = Command(
+            node=offer.node,
+            sessionid=session.id,
+            status="executing",
+            actions=Actions(execute="complete", complete=True),
+            notes=() if misfit is None else (Note(type="error", text=misfit.sentence),),
+            form=form,
+            lang=_LANG,
+        )
+        session.settle("open", answer, None)
+        return answer
+
+    def _submit(
+        self, session: Session, form: Form | None
+    ) -> ReplyPayload | Awaitable[ReplyPayload]:
+        # A form of type cancel counts as submitted (XEP-0050 §3.6.1).
+        if form is None or form.type not in ("submit", "cancel"):
+            raise refused(BadPayload(), "Fill in the form, and send it with the type submit.")
+        try:
+            offer = self._offer(session.node, session.requester.bare)
+        except StanzaError as error:
+            session.settle("ended", None, error)
+            raise
+        session.given = form
+        try:
+            json = values_of(form, offer.schema, offer.form_type)
+        except InvalidForm as error:
+            return self._ask(session, offer, Misfit(_sentence(error), error.reasons))
+        return self._run(session, offer, json)
+
+    def _run(
+        self, session: Session, offer: Offer, json: msgspec.Raw
+    ) -> ReplyPayload | Awaitable[ReplyPayload]:
+        session.stage = "running"
+        session.attempts += 1
+        try:
+            outcome = offer.run(_asked(session), json)
+        except BaseException as error:
+            session.settle("ended", None, _end(error))
+            raise
+        if isawaitable(outcome):
+            session.done = anyio.Event()
+            return self._wait(session, offer, outcome)
+        return self._settle(session, offer, outcome)
+
+    async def _wait(self, session: Session, offer: Offer, outcome: Awaitable[Outcome]) -> Command:
+        try:
+            found = await outcome
+        except BaseException as error:
+            # Cancelled or failed: its effect is unknown, and it is not run again.
+            session.settle("ended", None, _end(error))
+            raise
+        return self._settle(session, offer, found)
+
+    def _settle(self, session: Session, offer: Offer, outcome: Outcome) -> Command:
+        if isinstance(outcome, Misfit):
+            if properties_of(offer.schema):
+                return self._ask(session, offer, outcome)
+            notes: tuple[Note, ...] = (Note(type="error", text=outcome.sentence),)
+            form = None
+        else:
+            notes, form = outcome.notes, outcome.form
+        answer = Command(
+            node=offer.node,
+            sessionid=session.id,
+            status="completed",
+            notes=notes,
+            form=form,
+            lang=_LANG,
+        )
+        session.settle("ended", answer, None)
+        return answer
+
+    def _repeat(
+        self, session: Session, form: Form | None
+    ) -> ReplyPayload | Awaitable[ReplyPayload]:
+        """Answer a repetition like the original (FAC-006); refuse anything else."""
+        if session.answer is not None and session.answer.status == "canceled":
+            raise expired()
+        if _content(form) != _content(session.given):
+            raise errors.conflict("This session has been completed with another form.")
+        if session.done is not None:
+            return self._join(session, session.done)
+        return session.repeated()
+
+    @staticmethod
+    async def _join(session: Session, done: anyio.Event) -> Command:
+        await done.wait()
+        return session.repeated()
+
+    def _cancel(self, session: Session) -> Command:
+        if session.stage == "running":
+            raise refused(BadAction(), "The command is already running.")
+        if session.stage == "open":
+            answer = Command(node=session.node, sessionid=session.id, status="canceled", lang=_LANG)
+            session.settle("ended", answer, None)
+            return answer
+        if session.answer is None or session.answer.status != "canceled":
+            raise expired()
+        return session.answer
+
+    @staticmethod
+    def _no_such_stage(session: Session, action: str) -> StanzaError:
+        if session.stage == "ended":
+            return expired()
+        return refused(
+            BadAction(), f"This command has only one stage, so {action} is not possible."
+        )
+
+
+def _asked(session: Session) -> Asked:
+    return Asked(
+        principal=session.requester.bare,
+        requester=session.requester,
+        target=session.target,
+        session=session.key,
+        lang=session.lang,
+    )
+
+
+def _sentence(error: InvalidForm) -> str:
+    said = "; ".join(f"{name}: {reason}" for name, reason in error.reasons.items())
+    return f"The form is not valid. {said}."
+
+
+def _content(form: Form | None) -> object:
+    return None if form is None else [(field.var, field.values) for field in form.fields]
+
+
+def _end(error: BaseException) -> StanzaError:
+    """Return the error for a repetition after the work has ended in a way that a note cannot
+    express.
+    """
+    if isinstance(error, StanzaError):
+        return error
+    return errors.internal() if isinstance(error, Exception) else errors.outcome_unknown()

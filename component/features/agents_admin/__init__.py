@@ -1,0 +1,1 @@
+"""The commands of admins about agents: states, spending, and instructions to them."""

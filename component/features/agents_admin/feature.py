@@ -1,0 +1,35 @@
+"""The commands of admins about agents: states, spending, and instructions to them."""
+
+from component.features.agents_admin.commands import AgentCommands, SpendingCommands
+from component.features.agents_admin.tell import TellCommands
+from component.features.feature import Feature, Opened
+from component.kernel.kernel import Kernel
+from component.settings.model import DEFAULT_AGENT
+
+
+class AgentsAdminFeature(Feature):
+    """Shows, pauses and kills agents, shows what models have cost, and gives instructions."""
+
+    def open(self, kernel: Kernel) -> Opened:
+        """Make the commands."""
+        agents = kernel.agents
+        assert agents is not None, "the feature is used only with a model"
+        tell = TellCommands(
+            agents.conversations,
+            agents.agents,
+            kernel.environment.catalog.policy.admits,
+            kernel.contacts.may_write,
+            kernel.tasks.pause_gate.check,
+            kernel.environment.monitoring.recorder,
+            kernel.stream.addresses,
+        )
+        return Opened(
+            commands=(
+                *SpendingCommands(agents.budgets, DEFAULT_AGENT).commands(),
+                *AgentCommands(agents.agents).commands(),
+                *tell.commands(),
+            )
+        )
+
+
+FEATURE = AgentsAdminFeature

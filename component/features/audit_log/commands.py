@@ -1,0 +1,191 @@
+"""The command about the audit log: shows entries, and verifies that it is complete."""
+
+import itertools
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Final, Literal, TypeVar
+
+import msgspec
+from anyio import to_thread
+
+from component.audit.lines import Line
+from component.audit.protocol import EventKind
+from component.audit.query import Query, latest, moment
+from component.audit.record import Audit
+from component.audit.verify import Verdict, verify_beside
+from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
+from component.storage import StorageError
+
+T = TypeVar("T")
+
+_SHOWN: Final = 10
+"""The maximum number of findings that are listed; there may be as many as lines."""
+
+
+class AuditParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The parameters of the command."""
+
+    do: Annotated[
+        Literal["query", "verify"],
+        msgspec.Meta(
+            title="Action", description="Show the latest entries, or verify the whole log."
+        ),
+    ] = "query"
+    principal: Annotated[
+        str | None, msgspec.Meta(title="Principal", description="Only entries about this bare JID.")
+    ] = None
+    kind: Annotated[
+        EventKind | None, msgspec.Meta(title="EventKind", description="Only entries of this kind.")
+    ] = None
+    outcome: Annotated[
+        str | None,
+        msgspec.Meta(
+            title="Outcome", description="Only entries with this outcome, such as refused."
+        ),
+    ] = None
+    agent: Annotated[
+        str | None, msgspec.Meta(title="Agent", description="Only entries about this agent.")
+    ] = None
+    subject: Annotated[
+        str | None,
+        msgspec.Meta(
+            title="Subject", description="Only entries about this skill, memory key or model."
+        ),
+    ] = None
+    trace: Annotated[
+        str | None, msgspec.Meta(title="Trace", description="Only entries of this turn or task.")
+    ] = None
+    task: Annotated[
+        str | None, msgspec.Meta(title="Task", description="Only entries about this task.")
+    ] = None
+    since: Annotated[
+        str | None,
+        msgspec.Meta(
+            title="Since",
+            description="Only entries since this time: 2026-03-01T12:00:00Z, or"
+            " 30m or 7d for so long ago.",
+        ),
+    ] = None
+    until: Annotated[
+        str | None, msgspec.Meta(title="Until", description="Only entries before this time.")
+    ] = None
+    limit: Annotated[
+        int, msgspec.Meta(title="Limit", description="Maximum number of entries.", ge=1, le=500)
+    ] = 20
+
+
+AUDIT = Outline(
+    name="audit",
+    title="Audit log",
+    about="show the audit log, the latest entry last, or verify that it is complete and unchanged",
+    params=AuditParams,
+    who="admin",
+)
+
+
+class AuditCommands:
+    """The command about the audit log.
+
+    Args:
+        audit: the audit log.
+    """
+
+    def __init__(self, audit: Audit) -> None:
+        self._audit = audit
+
+    def commands(self) -> tuple[AnyCommand, ...]:
+        """Return all of them."""
+        return (AUDIT.done_by(self._run),)
+
+    async def _run(self, _asking: Asking, params: AuditParams) -> CommandResult:
+        query = query_of(params)
+        try:
+            await self._audit.settled()
+        except StorageError as error:
+            raise CommandError(str(error)) from None
+        if params.do == "verify":
+            known = await self._audit.known()
+            verdict = await _beside(partial(verify_beside, self._audit.directory, known))
+            return CommandResult(verdict_text(verdict), verdict)
+        found = await _beside(partial(_last, self._audit.directory, query, params.limit))
+        return CommandResult("\n".join(map(audit_line_text, found)) or "No entry matches.", found)
+
+
+def query_of(params: AuditParams) -> Query:
+    """Return the filters of the command. Raises CommandError for an invalid time."""
+    return Query(
+        kind=params.kind,
+        outcome=params.outcome,
+        principal=params.principal,
+        agent=params.agent,
+        subject=params.subject,
+        trace=params.trace,
+        task=params.task,
+        since=_time("since", params.since),
+        until=_time("until", params.until),
+    )
+
+
+def audit_line_text(line: Line) -> str:
+    """Return a line of the audit log in words."""
+    moment_, rest = line.time[:19].replace("T", " "), [line.kind, line.outcome]
+    rest += [each for each in (line.principal, line.agent, line.subject) if each]
+    if line.task:
+        rest.append(f"task {line.task}")
+    if line.detail:
+        rest.append(f"({line.detail})")
+    return f"{moment_} {' '.join(rest)}"
+
+
+def verdict_text(verdict: Verdict) -> str:
+    """Return the result of a verification in words."""
+    notes = list(verdict.notes)
+    if not verdict.whole:
+        left = len(verdict.findings) - _SHOWN
+        more = [f"… and {left} more."] if left > 0 else []
+        return "\n".join(
+            [
+                "The audit log is incomplete or was changed:",
+                *(each.sentence for each in verdict.findings[:_SHOWN]),
+                *more,
+                *notes,
+                "Keep the files unchanged, and compare them with a backup.",
+            ]
+        )
+    if not verdict.lines:
+        return "\n".join(["There is no audit log yet.", *notes])
+    said = (
+        f"The audit log is complete and unchanged: {verdict.lines} entries in"
+        f" {_files(verdict.files)}, from"
+        f" {verdict.since} to {verdict.until}. The last one is {verdict.last}:{verdict.hash}"
+    )
+    return "\n".join([said, *notes])
+
+
+def _files(number: int) -> str:
+    return "1 file" if number == 1 else f"{number} files"
+
+
+def _time(name: str, text: str | None) -> str | None:
+    if text is None:
+        return None
+    try:
+        return moment(text)
+    except ValueError as error:
+        raise CommandError(str(error), name) from None
+
+
+def _last(directory: Path, query: Query, limit: int) -> list[Line]:
+    found = list(itertools.islice(latest(directory, query), limit))
+    for line in found:
+        line.prev = ""  # of no use to a reader
+    return found[::-1]
+
+
+async def _beside(work: Callable[[], T]) -> T:
+    """Run work that reads files in a thread; the requester may be cancelled in the meantime."""
+    try:
+        return await to_thread.run_sync(work, abandon_on_cancel=True)
+    except OSError as error:
+        raise CommandError(f"The audit log cannot be read: {error.strerror or error}.") from None

@@ -1,0 +1,8 @@
+"""The audit log is configured by `[audit]`, whose keys the kernel reads."""
+
+from component.settings.model import Settings
+
+
+def is_used(settings: Settings) -> bool:
+    """Return whether there is an audit log."""
+    return settings.audit.enabled

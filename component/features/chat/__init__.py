@@ -1,0 +1,1 @@
+"""The messages of people: commands, and what they say to agents."""

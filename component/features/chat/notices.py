@@ -1,0 +1,118 @@
+"""The notice that an agent is a machine, and who operates it: once for each person, before an
+answer.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+import anyio
+import structlog
+from cachebox import LRUCache
+
+from component.features.chat.rows import NoticeStore
+from component.messages.delivery import Delivery
+from component.messages.inbound import Account, InboundMessage
+from component.storage import StorageError
+from xep.jid import JID
+
+_log = structlog.get_logger("component.message")
+
+_PATIENCE_S: Final = 1.5
+"""Seconds that a client has to say that it does not belong to a person; people notice a longer
+pause.
+"""
+_FLUSH_S: Final = 30.0
+_MOST_REMEMBERED: Final = 10_000
+
+
+class Persons(Protocol):
+    """Distinguishes people from programs: `component.policy.persons.Persons`."""
+
+    def known(self, principal: JID, requester: JID) -> bool | None:
+        """Return whether it is a person; None if the client has to be asked."""
+
+    async def asked(self, principal: JID, requester: JID, target: JID) -> bool | None:
+        """Ask; None if no answer came."""
+
+
+class Notices:
+    """Decides who gets the notice that an agent is a machine, and remembers who has received it.
+
+    An agent that runs on an account is a program, not a person, and gets none. A sender that does
+    not say what it is counts as a person (`component.policy.persons`).
+
+    Args:
+        store: remembers who has received the notice.
+        persons: distinguishes people from programs.
+        agent_at: returns the agent at an address of the component.
+        text: returns the notice of an agent, by its bare address.
+        handled: waits until the server has handled what was sent; returns False if the connection
+            was lost before that.
+    """
+
+    def __init__(
+        self,
+        store: NoticeStore,
+        persons: Persons,
+        agent_at: Callable[[JID], JID],
+        text: Callable[[JID], str],
+        handled: Callable[[], Awaitable[bool]],
+    ) -> None:
+        self._store = store
+        self._persons = persons
+        self._agent_at = agent_at
+        self._text = text
+        self._handled = handled
+        self._told: LRUCache[tuple[JID, JID], bool] = LRUCache(_MOST_REMEMBERED)
+
+    async def due(self, message: InboundMessage) -> str | None:
+        """Return the notice to send before the answer to this message; None if none is needed.
+
+        If the database is unavailable, a person gets it once per run of this process.
+        """
+        says_something = message.text or message.attachments or message.encryption
+        if not says_something or not isinstance(message.actor, Account):
+            return None
+        key = agent, person = self._key(message)
+        if self._told.get(key):
+            return None
+        try:
+            if await self._store.is_sent(agent, person):
+                self._told[key] = True
+                return None
+            if not await self._is_person(message):
+                return None
+            claimed = await self._store.claim(agent, person)
+        except StorageError as error:
+            _log.error("cannot find out who has received the notice", reason=str(error))
+            claimed = await self._is_person(message)
+        if not claimed:
+            return None
+        self._told[key] = True
+        return self._text(agent)
+
+    async def sent(self, message: InboundMessage, delivery: Delivery) -> None:
+        """Record permanently that the notice before this message's answer was sent.
+
+        Waits until the server has received it: otherwise the next process sends it again.
+        """
+        agent, person = self._key(message)
+        with anyio.move_on_after(_FLUSH_S):
+            if not (await delivery.settled() and await self._handled()):
+                return
+            try:
+                await self._store.sent(agent, person)
+            except StorageError as error:
+                _log.error("cannot record who has received the notice", reason=str(error))
+
+    def _key(self, message: InboundMessage) -> tuple[JID, JID]:
+        return self._agent_at(message.conversation.agent), message.principal
+
+    async def _is_person(self, message: InboundMessage) -> bool:
+        person = self._persons.known(message.principal, message.sender)
+        if person is None:
+            with anyio.move_on_after(_PATIENCE_S):
+                person = await self._persons.asked(
+                    message.principal, message.sender, message.reply_to.from_
+                )
+        return person is not False

@@ -1,0 +1,1 @@
+"""The commands of the operator, over a socket on this machine."""

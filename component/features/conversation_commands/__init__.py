@@ -1,0 +1,1 @@
+"""The commands of people about their conversation with an agent."""

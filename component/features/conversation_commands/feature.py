@@ -1,0 +1,46 @@
+"""The commands of people about their conversation with an agent."""
+
+from datetime import UTC, datetime
+
+from component.features.conversation_commands.commands import AgentStatus, ConversationCommands
+from component.features.feature import Feature, Opened
+from component.kernel.kernel import Kernel
+from component.kernel.options import agent_entries
+from xep.jid import JID
+
+
+class ConversationCommandsFeature(Feature):
+    """Starts, stops and deletes conversations, and shows their state."""
+
+    def open(self, kernel: Kernel) -> Opened:
+        """Make the commands."""
+        agents, memories = kernel.agents, kernel.environment.memories
+        assert agents is not None, "the feature is used only with a model"
+        started = datetime.now(UTC)
+
+        async def status(agent: str, who: JID) -> AgentStatus:
+            model, sources = await agents.profiles.described(agent, who)
+            state = agents.agents.get(agent)
+            connection = f"connected as {self.settings.server.address}"
+            return AgentStatus(
+                title=agents.profiles.titles.get(agent, agent),
+                state="unknown" if state is None else state.state,
+                model=model.name,
+                uptime_s=int((datetime.now(UTC) - started).total_seconds()),
+                connection=connection if kernel.stream.is_connected() else "not connected",
+                sources=sources,
+                idle_timeout_mins=self.settings.session.idle_timeout_mins,
+            )
+
+        commands = ConversationCommands(
+            agents.conversations,
+            memories.sessions,
+            memories.personas,
+            status,
+            [entry.name for entry in agent_entries(self.settings)],
+            kernel.forget_person,
+        )
+        return Opened(commands=commands.commands())
+
+
+FEATURE = ConversationCommandsFeature

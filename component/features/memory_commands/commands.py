@@ -1,0 +1,331 @@
+"""Commands about an agent's memories: list, search, change, delete, export and import."""
+
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import msgspec
+
+from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
+from component.commands.people import OfPerson, PersonParams, person_of
+from component.memory.index_search import Search
+from component.memory.knowledge import Knowledge, KnowledgeError, Memo, Remembered
+from component.memory.sharing import PRIVATE
+from component.memory.store import MissingDecision
+from component.policy.taint import Taint
+from xep.jid import JID
+
+_SHOWN: Final = 20
+_LONGEST_SHOWN: Final = 300
+_LONGEST_KEY: Final = 200
+_FORMAT: Final = 1
+
+
+class MemoryRow(msgspec.Struct, frozen=True):
+    """A memory in a list."""
+
+    key: str
+    title: str
+    body: str
+    scope: str
+    version: int
+
+
+class ExportedMemory(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A memory in an export. Times are in RFC 3339 format; `origin` is its possible author."""
+
+    key: str
+    body: str
+    title: str = ""
+    topic: str = ""
+    tags: tuple[str, ...] = ()
+    version: int = 0
+    created: str = ""
+    updated: str = ""
+    expires: str = ""
+    origin: Taint | None = None
+
+
+class Export(msgspec.Struct, frozen=True, kw_only=True):
+    """The private memories of a person with an agent; `format` is the version of this format."""
+
+    format: int
+    agent: str
+    person: str
+    memories: tuple[ExportedMemory, ...]
+
+
+class Imported(msgspec.Struct, frozen=True, kw_only=True):
+    """How many memories were stored, and the errors of the others."""
+
+    stored: int
+    refused: tuple[str, ...] = ()
+
+
+class MemoryParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The parameters of the command for everybody."""
+
+    words: Annotated[
+        tuple[str, ...],
+        msgspec.Meta(
+            title="Words",
+            description="Words to search for. Or: set and a key to write a memory, forget and a"
+            " key to delete one, export to get all of your own as JSON, import to store those of an"
+            " export. Default: list the latest.",
+        ),
+    ] = ()
+    scope: Annotated[
+        str,
+        msgspec.Meta(
+            title="Scope",
+            description="With forget: the scope of the memory, shown in brackets in the list."
+            " Default: private, which only you can see.",
+        ),
+    ] = ""
+    text: Annotated[
+        str,
+        msgspec.Meta(
+            title="Text",
+            description="With set: what to remember; in the chat, the key and what to remember."
+            " With import: the JSON that export has printed.",
+            extra_json_schema={"contentMediaType": "text/plain"},
+        ),
+    ] = ""
+
+
+class MissingParams(OfPerson, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The person, the agent, and what is done with the missing memories."""
+
+    decision: Annotated[
+        MissingDecision,
+        msgspec.Meta(
+            title="Decision",
+            description="restore: publish the memories in the account of the person again. delete:"
+            " the person has deleted them there, so delete them here as well.",
+        ),
+    ]
+
+
+class ImportParams(OfPerson, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The person, the agent, and the memories to store."""
+
+    memories: Annotated[
+        str,
+        msgspec.Meta(
+            title="Memories",
+            description="The JSON that an export has printed.",
+            extra_json_schema={"contentMediaType": "text/plain"},
+        ),
+    ]
+
+
+MEMORY = Outline(
+    name="memory",
+    title="Memory",
+    about="list what I remember about you; add words to search, set KEY TEXT to write a memory,"
+    " forget KEY to delete one, export or import",
+    params=MemoryParams,
+    verbatim={"import": "text", "set": "text"},
+)
+EXPORT_MEMORY = Outline(
+    name="export-memory",
+    title="Export memory",
+    about="print what an agent remembers about a person, as JSON",
+    params=PersonParams,
+    who="admin",
+)
+IMPORT_MEMORY = Outline(
+    name="import-memory",
+    title="Import memory",
+    about="store the memories of an export for a person",
+    params=ImportParams,
+    who="admin",
+)
+
+
+MISSING_MEMORIES = Outline(
+    name="missing-memories",
+    title="Missing memories",
+    about="restore or delete memories that are missing in the account of a person, where the server"
+    " does not say whether the person has deleted them",
+    params=MissingParams,
+    who="admin",
+)
+
+
+class MemoryCommands:
+    """The commands about memories.
+
+    Args:
+        knowledge: the memories.
+        agents: the names of the agents, the default one first.
+    """
+
+    def __init__(self, knowledge: Knowledge, agents: Sequence[str]) -> None:
+        self._knowledge = knowledge
+        self._agents = agents
+
+    def commands(self) -> tuple[AnyCommand, ...]:
+        """Return all of them."""
+        return (
+            MEMORY.done_by(self._memory),
+            EXPORT_MEMORY.done_by(self._export_of),
+            IMPORT_MEMORY.done_by(self._import_for),
+            MISSING_MEMORIES.done_by(self._missing),
+        )
+
+    async def _memory(self, asking: Asking, params: MemoryParams) -> CommandResult:
+        if asking.principal is None:
+            raise CommandError("This works only over XMPP.")
+        agent, who = asking.agent or self._agents[0], asking.principal
+        verb = params.words[0].casefold() if params.words else ""
+        key = " ".join(params.words[1:])
+        if verb == "forget" and key:
+            return await self._forget(agent, who, key, params.scope)
+        if params.scope:
+            raise CommandError(
+                "A scope can only be given with forget and a key; the list shows all scopes.",
+                "scope",
+            )
+        if verb == "set" and (key or params.text):
+            return await self._set(agent, who, key, params.text)
+        if verb == "import" and params.text:
+            return await self._import(agent, who, params.text, "text")
+        if verb == "export" and not key:
+            return await self._export(agent, who)
+        return await self._search(agent, who, " ".join(params.words))
+
+    async def _search(self, agent: str, who: JID, words: str) -> CommandResult:
+        search = Search(words, most=_SHOWN, common=True)
+        found = await self._knowledge.search(agent, who, search)
+        if not found:
+            none = "I remember nothing like that." if words else "I remember nothing about you."
+            return CommandResult(none, ())
+        rows = [
+            MemoryRow(one.item.key, one.item.title, one.item.body, one.scope, one.item.version)
+            for one in found
+        ]
+        return CommandResult("\n".join(_line(row) for row in rows), rows)
+
+    async def _set(self, agent: str, who: JID, key: str, text: str) -> CommandResult:
+        text = text.strip()
+        if not key:
+            key, _, text = text.partition(" ")
+        key, text = " ".join(key.split()), text.strip()
+        if not text:
+            raise CommandError(f"What should I remember as {key}? Send /memory set {key} TEXT")
+        if len(key) > _LONGEST_KEY:
+            raise CommandError(f"A key has at most {_LONGEST_KEY} characters.", "words")
+        former = await self._private(agent, who, key)
+        memo = Memo(key, text) if former is None else _changed(former, text)
+        try:
+            stored = await self._knowledge.store(agent, who, memo)
+        except KnowledgeError as error:
+            raise CommandError(str(error), "text") from None
+        return CommandResult(f"Remembered {key} (version {stored.item.version}).")
+
+    async def _private(self, agent: str, who: JID, key: str) -> Remembered | None:
+        found = await self._knowledge.get(agent, who, key)
+        return next((one for one in found if one.scope == PRIVATE), None)
+
+    async def _forget(self, agent: str, who: JID, key: str, scope: str) -> CommandResult:
+        try:
+            gone = await self._knowledge.forget(agent, who, key, scope or PRIVATE)
+        except KnowledgeError as error:
+            raise CommandError(str(error), "scope" if scope else "words") from None
+        where = f" in {scope}" if scope else ""
+        if gone:
+            return CommandResult(f"Deleted {key}{where}.")
+        others = [one.scope for one in await self._knowledge.get(agent, who, key)]
+        if not others:
+            return CommandResult(f"I remember nothing called {key}{where}.")
+        return CommandResult(
+            f"I remember nothing called {key} in {scope or PRIVATE}, but there is one in"
+            f" {', '.join(others)}. To delete it, send /memory forget {key} scope={others[0]}"
+        )
+
+    async def _export_of(self, _asking: Asking, params: PersonParams) -> CommandResult:
+        return await self._export(*self._named(params))
+
+    async def _import_for(self, _asking: Asking, params: ImportParams) -> CommandResult:
+        return await self._import(*self._named(params), params.memories, "memories")
+
+    async def _missing(self, _asking: Asking, params: MissingParams) -> CommandResult:
+        agent, who = self._named(params)
+        count = await self._knowledge.decide_missing(agent, who, params.decision)
+        if not count:
+            return CommandResult(f"No memories are missing in the account of {who}.")
+        done = "restored there" if params.decision == "restore" else "deleted here"
+        return CommandResult(f"{count} {'memory is' if count == 1 else 'memories are'} {done}.")
+
+    async def _export(self, agent: str, who: JID) -> CommandResult:
+        found = await self._knowledge.own(agent, who)
+        export = Export(
+            format=_FORMAT,
+            agent=agent,
+            person=str(who),
+            memories=tuple(_exported(one) for one in found),
+        )
+        text = msgspec.json.format(msgspec.json.encode(export), indent=2).decode()
+        return CommandResult(text, export)
+
+    async def _import(self, agent: str, who: JID, text: str, param: str) -> CommandResult:
+        try:
+            export = msgspec.json.decode(text, type=Export)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise CommandError(f"This is not an export of memories: {error}.", param) from None
+        if export.format != _FORMAT:
+            raise CommandError(
+                f"This export has format {export.format}, and only {_FORMAT} can be imported.",
+                param,
+            )
+        stored, refused = 0, list[str]()
+        for one in export.memories:
+            memo = Memo(
+                *(one.key, one.body, one.title, one.topic, one.tags, one.origin), one.expires
+            )
+            try:
+                await self._knowledge.store(agent, who, memo)
+            except KnowledgeError as error:
+                refused.append(f"{one.key}: {error}")
+            else:
+                stored += 1
+        lines = [f"Imported {stored} of {len(export.memories)} memories.", *refused]
+        return CommandResult("\n".join(lines), Imported(stored=stored, refused=tuple(refused)))
+
+    def _named(self, params: OfPerson) -> tuple[str, JID]:
+        agent = params.agent.strip() or self._agents[0]
+        if agent not in self._agents:
+            names = ", ".join(self._agents)
+            raise CommandError(f"There is no agent called {agent!r}; there are: {names}.", "agent")
+        return agent, person_of(params.person)
+
+
+def _changed(former: Remembered, text: str) -> Memo:
+    """Return the memory with a new text, written by the person."""
+    item = former.item
+    return Memo(item.key, text, item.title, item.topic, item.tags, None, item.expires)
+
+
+def _exported(one: Remembered) -> ExportedMemory:
+    item = one.item
+    return ExportedMemory(
+        key=item.key,
+        body=item.body,
+        title=item.title,
+        topic=item.topic,
+        tags=item.tags,
+        version=item.version,
+        created=item.created,
+        updated=item.updated,
+        expires=item.expires,
+        origin=item.taint,
+    )
+
+
+def _line(row: MemoryRow) -> str:
+    text = row.body if not row.title else f"{row.title}: {row.body}"
+    text = " ".join(text.split())
+    if len(text) > _LONGEST_SHOWN:
+        text = text[: _LONGEST_SHOWN - 1] + "…"
+    where = "" if row.scope == PRIVATE else f" [{row.scope}]"
+    return f"- {row.key}{where}: {text}"

@@ -1,0 +1,1 @@
+"""The command by which people choose and define the persona of an agent."""

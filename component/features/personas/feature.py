@@ -1,0 +1,26 @@
+"""The command by which people choose and define the persona of an agent."""
+
+from component.commands.people import whose
+from component.features.feature import Feature, Opened
+from component.features.personas.commands import PersonaCommands
+from component.kernel.kernel import Kernel
+from component.settings.model import DEFAULT_AGENT
+
+
+class PersonasFeature(Feature):
+    """Lets people choose and define personas."""
+
+    def open(self, kernel: Kernel) -> Opened:
+        """Make the command."""
+        agents, memories = kernel.agents, kernel.environment.memories
+        assert agents is not None, "the feature is used only with a model"
+        commands = PersonaCommands(
+            memories.personas,
+            memories.own_personas,
+            agents.dialogue,
+            lambda asking: whose(asking, DEFAULT_AGENT),
+        )
+        return Opened(commands=commands.commands())
+
+
+FEATURE = PersonasFeature

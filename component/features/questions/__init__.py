@@ -1,0 +1,1 @@
+"""The answers of people to questions, in words and by selected actions."""

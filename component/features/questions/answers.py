@@ -1,0 +1,429 @@
+"""Answers to questions in chat: a selected action, a yes or no, a text for an input.
+
+The rules are in "By a Selected Action", "In Words" and CNF-029 to CNF-031. Words identify a
+question by a reply to its message or by its thread. If several questions are open, or were a moment
+ago, a command identifies one: `/approve`, `/deny`, `/answer` and the first characters of its
+identifier. `/answer` and the words alone answer the only question. Only a plain message counts as
+an answer (`InboundMessage.unclear`).
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final, Literal, Protocol
+
+import msgspec
+import structlog
+
+from component.features.questions.disambiguation import SHORTEST, uncertain, which
+from component.messages.inbound import THUMBS_DOWN, THUMBS_UP, Account, InboundMessage, Reacted
+from component.skills.errors import printable
+from component.storage import StorageError
+from component.task_messages.questions import Questions
+from component.task_messages.quotations import is_quoted, split_quotation
+from component.task_messages.spoken_answers import (
+    answer_in_order,
+    answer_in_words,
+    answer_yes_or_no,
+    takes_words,
+)
+from component.task_messages.yes_no import SpokenYesNo, said_in
+from component.tasks.protocol import Naming, Question, UncertainError
+from xep.fluux_agent import errors
+from xep.fluux_agent.confirm import Confirm, Decision
+from xep.fluux_agent.task import Input, InputAnswer, Task
+from xep.jid import JID
+from xep.stanza_error import StanzaError
+
+_log = structlog.get_logger("component.questions")
+
+_MODIFIERS: Final = dict.fromkeys((0xFE0E, 0xFE0F, *range(0x1F3FB, 0x1F400)))
+"""Characters that select a presentation or a skin colour."""
+_COMMANDS: Final = ("/approve", "/deny", "/answer")
+_IDENTIFIER: Final = re.compile(rf"(?=.*\d)[0-9a-f]{{{SHORTEST},}}", re.IGNORECASE)
+"""Matches the possible beginning of an identifier, perhaps of a closed question."""
+_TOO_LATE: Final = "That question is closed: it was answered or withdrawn, or it has expired."
+_ALONE: Final = "I haven't done it. Reply just *yes*, or *no* and why."
+
+Value = Literal["approve", "deny"]
+
+
+class Judges(Protocol):
+    """Judges answers: `component.tasks.protocol.Tasks`."""
+
+    async def answer(
+        self, who: JID, at: JID, answer: InputAnswer, naming: Naming | None = None
+    ) -> Task:
+        """Answer a question of a task. Raises StanzaError, UncertainError, StorageError."""
+
+    async def decide(
+        self,
+        who: JID,
+        at: JID,
+        decision: Decision,
+        lang: str | None = None,
+        naming: Naming | None = None,
+    ) -> None:
+        """Decide a confirmation. Raises StanzaError, UncertainError, StorageError."""
+
+    async def open_questions(self, who: JID, at: JID) -> Sequence[Question]:
+        """Return the open questions to `who`. Raises StorageError."""
+
+    async def returned(self, who: JID, at: JID, question: str) -> None:
+        """Record that the message of a question was returned as an error. Raises StorageError."""
+
+    async def was_asked(self, who: JID, at: JID, name: str) -> bool:
+        """Return whether a question to `who`, identified by its id or thread, is closed. Raises
+        StorageError.
+        """
+
+
+class ChatAnswers:
+    """Recognises and judges answers in chat messages.
+
+    Args:
+        tasks: judges the answers.
+        words: renders questions as messages.
+    """
+
+    def __init__(self, tasks: Judges, words: Questions) -> None:
+        self._tasks = tasks
+        self._words = words
+
+    async def answered(self, message: InboundMessage) -> str | None:
+        """Return the outcome of an answer, for the person who gave it (CNF-028).
+
+        None if the message is not an answer to a question.
+        """
+        if not in_person(message):
+            return None
+        try:
+            return await self._answered(message)
+        except StanzaError as error:
+            return _refusal_text(error)
+        except UncertainError:
+            return await self._uncertain(message)
+        except StorageError as error:
+            _log.error("could not process an answer", reason=str(error))
+            return (
+                "I can't accept your answer now because of an error on my side. Please try"
+                " again later."
+            )
+
+    async def returned(self, who: JID, at: JID, message_id: str) -> None:
+        """Record that a message from `at` to `who` was returned as an error.
+
+        If the message asks a question, a bare yes or no from `who` no longer answers it.
+        """
+        try:
+            await self._tasks.returned(who, at, message_id)
+        except StorageError as error:
+            _log.error("could not record that a message was returned", reason=str(error))
+
+    async def _answered(self, message: InboundMessage) -> str | None:
+        if message.reacted is not None:
+            return await self._reacted(message, message.reacted)
+        if message.selected is not None:
+            return await self._selected(message, message.selected)
+        command = _command(message.text)
+        if not message.text or (message.text.startswith("/") and command is None):
+            return None
+        agent, thread = message.conversation.agent, message.conversation.thread
+        questions = await self._tasks.open_questions(message.principal, agent)
+        if command is not None:
+            if message.unclear is not None and command[0] != "/deny":
+                return _not_plain(message.unclear)
+            return await self._by_name(message, *command, questions)
+        questions = [each for each in questions if _is_present(each)]
+        quoted, text = await self._quotation(message, questions)
+        if quoted and text:
+            who = message.principal
+            questions = [
+                each for each in questions if is_quoted(self._words.body(each, who), quoted)
+            ]
+            message = msgspec.structs.replace(message, text=text, replies_to=None)
+        said = said_in(message.text)
+        meant, naming = _meant(questions, message)
+        candidates = meant or ([] if message.replies_to is not None else list(questions))
+        if not any(_may_answer(each, said) for each in candidates):
+            name = _replied_to(message) or thread
+            if said is None or not name or meant:
+                return None
+            return (
+                _TOO_LATE if await self._tasks.was_asked(message.principal, agent, name) else None
+            )
+        question = meant[0] if len(meant) == 1 else _newest(questions, message.principal, meant)
+        if message.unclear is not None and not _denies(question, said):
+            return _not_plain(message.unclear)
+        if question is None or not (len(candidates) == 1 or _means(question, questions, said)):
+            return which(self._words, questions)
+        return await self._take(message, question, said, naming)
+
+    async def _quotation(
+        self, message: InboundMessage, questions: Sequence[Question]
+    ) -> tuple[str, str]:
+        """Return what a message quotes and its own text, if only the quotation says which question
+        it is about.
+        """
+        if message.replies_to is None:
+            return split_quotation(message.text)
+        # Some clients reply to an id that only they and their archive know.
+        name = _replied_to(message)
+        if name is None or not message.quotation or any(each.id == name for each in questions):
+            return "", message.text
+        if await self._tasks.was_asked(message.principal, message.conversation.agent, name):
+            return "", message.text
+        quoted, _ = split_quotation(message.quotation)
+        return quoted, message.text
+
+    async def _selected(self, message: InboundMessage, selected: str) -> str | None:
+        """Return the outcome of a selected action (CNF-022); None for an action that decides
+        nothing.
+        """
+        name, _, identifier = selected.partition(":")
+        if not identifier or name not in ("approve", "deny"):
+            return None
+        value: Value = "approve" if name == "approve" else "deny"
+        unclear = message.unclear
+        if unclear is None and message.text:
+            said = said_in(message.text)
+            if said is None or said.value != value:
+                unclear = "it also says something else"
+        if unclear is not None and value == "approve":
+            return _not_plain(unclear)
+        return await self._decide(message, Decision(id=identifier, value=value))
+
+    async def _reacted(self, message: InboundMessage, reacted: Reacted) -> str | None:
+        """Return the outcome of a reaction to a question (CNF-053); None for one that decides
+        nothing.
+        """
+        emoji = {one.translate(_MODIFIERS) for one in reacted.emoji}
+        value: Value | None = None
+        if THUMBS_DOWN in emoji:
+            value = "deny"
+        elif THUMBS_UP in emoji:
+            value = "approve"
+        if value is None:
+            return None
+        agent = message.conversation.agent
+        questions = await self._tasks.open_questions(message.principal, agent)
+        question = next((each for each in questions if each.id == reacted.id), None)
+        if question is None:
+            asked = await self._tasks.was_asked(message.principal, agent, reacted.id)
+            return _TOO_LATE if asked else None
+        unclear = "it also contains text" if message.text else message.unclear
+        if unclear is not None and (value == "approve" or isinstance(question.content, Input)):
+            return _not_plain(unclear)
+        if isinstance(question.content, Input):
+            given = answer_yes_or_no(question.content, question.task, value == "approve")
+            return await self._answer(message, question, given, None)
+        decision = Decision(id=question.id, value=value, hash=question.content.hash)
+        return await self._decide(message, decision, question)
+
+    async def _uncertain(self, message: InboundMessage) -> str:
+        """Ask back: the answer may be meant for another question (CNF-046)."""
+        agent = message.conversation.agent
+        return uncertain(self._words, await self._tasks.open_questions(message.principal, agent))
+
+    async def _take(
+        self,
+        message: InboundMessage,
+        question: Question,
+        said: SpokenYesNo | None,
+        naming: Naming | None,
+    ) -> str | None:
+        if isinstance(question.content, Input):
+            given = answer_in_words(question.content, question.task, message.text)
+            return await self._answer(message, question, given, naming)
+        if said is None:
+            return None
+        if said.value == "unclear":
+            return _ALONE
+        decision = Decision(
+            id=question.id,
+            value=said.value,
+            reason=said.reason,
+            hash=question.content.hash,
+        )
+        return await self._decide(message, decision, question, naming)
+
+    async def _by_name(
+        self,
+        message: InboundMessage,
+        name: str,
+        identifier: str,
+        words: str,
+        questions: Sequence[Question],
+    ) -> str:
+        """Process a command that identifies the question by the beginning of its identifier; return
+        the reply.
+        """
+        id_ = _plain(identifier)
+        naming: Naming | None = Naming(beginning=id_)
+        found = [
+            each
+            for each in questions
+            if each.id == id_ or (len(id_) >= SHORTEST and each.id.startswith(id_))
+        ]
+        if name == "/answer" and not found and identifier and not _IDENTIFIER.fullmatch(identifier):
+            thread = message.conversation.thread
+            meant = _in_thread(questions, thread)
+            naming = Naming(thread=thread) if meant else Naming()
+            found = [each for each in meant or questions if isinstance(each.content, Input)]
+            words = f"{identifier} {words}"
+        if len(found) != 1:
+            return which(self._words, questions)
+        (question,) = found
+        if question.id == id_:
+            naming = None
+        if isinstance(question.content, Input):
+            if name == "/answer" and words:
+                given = answer_in_order(question.content, question.task, words)
+                said = await self._answer(message, question, given, naming)
+                return said or "That question can only be answered with its form."
+            return f"Write /answer {identifier} and the answer."
+        if name == "/answer":
+            return f"Write /approve {identifier}, or /deny {identifier} and why."
+        value: Value = "approve" if name == "/approve" else "deny"
+        if value == "approve" and words:
+            return f"I haven't done it. Write just /approve {identifier}, with nothing after it."
+        decision = Decision(
+            id=question.id, value=value, reason=words or None, hash=question.content.hash
+        )
+        return await self._decide(message, decision, question, naming)
+
+    async def _decide(
+        self,
+        message: InboundMessage,
+        decision: Decision,
+        question: Question | None = None,
+        naming: Naming | None = None,
+    ) -> str:
+        agent = message.conversation.agent
+        await self._tasks.decide(message.principal, agent, decision, message.language, naming)
+        what = "" if question is None else f" {self._words.title_of(question)}"
+        return f"Approved.{what}" if decision.value == "approve" else f"Denied.{what}"
+
+    async def _answer(
+        self,
+        message: InboundMessage,
+        question: Question,
+        given: InputAnswer | None,
+        naming: Naming | None,
+    ) -> str | None:
+        if given is None:
+            return None
+        await self._tasks.answer(message.principal, question.agent, given, naming)
+        return "Thank you, I'll continue."
+
+
+def in_person(message: InboundMessage) -> bool:
+    """Return whether an account itself has just said something to the agent, and not as an agent.
+
+    A delayed message, one from an occupant of a room, and a copy of another message answer nothing;
+    nor does a message from an agent to an agent (FAC-015).
+    """
+    return (
+        message.type in ("chat", "normal")
+        and isinstance(message.actor, Account)
+        and not (message.delayed or message.copy or message.from_agent or message.is_action)
+    )
+
+
+def _command(body: str) -> tuple[str, str, str] | None:
+    """Return the name of an answering command, the identifier after it, and the rest."""
+    name, *rest = body.split(maxsplit=1) or [""]
+    if name.casefold() not in _COMMANDS:
+        return None
+    identifier, *words = "".join(rest).split(maxsplit=1) or [""]
+    return name.casefold(), identifier, "".join(words).strip()
+
+
+def _plain(identifier: str) -> str:
+    """Return an identifier without what phones add: capitals, quotation marks, a full stop."""
+    ends = [at for at, character in enumerate(identifier) if character.isalnum()]
+    return identifier[ends[0] : ends[-1] + 1].casefold() if ends else ""
+
+
+def _meant(
+    questions: Sequence[Question], message: InboundMessage
+) -> tuple[list[Question], Naming | None]:
+    """Return the open questions that a message identifies, and how; the naming is None for a full
+    identifier.
+    """
+    thread = message.conversation.thread
+    if message.replies_to is not None:
+        return [each for each in questions if each.id == _replied_to(message)], None
+    meant = _in_thread(questions, thread)
+    return meant, Naming(thread=thread) if len(meant) == 1 else Naming()
+
+
+def _denies(question: Question | None, said: SpokenYesNo | None) -> bool:
+    """Return whether words deny a confirmation: a no counts, whatever else the message has."""
+    is_no = said is not None and said.value == "deny"
+    return is_no and (question is None or isinstance(question.content, Confirm))
+
+
+def _is_present(question: Question) -> bool:
+    """Return whether words may be meant for a question.
+
+    The person does not know one that was withheld from them. One that was returned may have reached
+    another client: then a yes or no is doubtful and is asked about, while any other text is rather
+    for the agent.
+    """
+    if question.shown == "returned":
+        return isinstance(question.content, Confirm)
+    return question.shown != "withheld"
+
+
+def _means(question: Question, questions: Sequence[Question], said: SpokenYesNo | None) -> bool:
+    """Return whether words are likely meant for that question rather than another open one: a yes
+    or no is rather for a confirmation than for an input, and nothing else is for a confirmation.
+    """
+    if isinstance(question.content, Confirm):
+        return said is not None
+    decides = said is not None and any(isinstance(each.content, Confirm) for each in questions)
+    return takes_words(question.content) and not decides
+
+
+def _newest(questions: Sequence[Question], who: JID, named: Sequence[Question]) -> Question | None:
+    """Return the open question that bare words of `who` are meant for; `questions` has the newest
+    first.
+
+    It is the only one, or the newest if all come from requests of `who` (CNF-026). If the words
+    identify some of them, it must be among those.
+    """
+    if len(questions) > 1 and any(each.principal.bare != who for each in questions):
+        return None
+    newest = questions[0]
+    return newest if not named or newest in named else None
+
+
+def _replied_to(message: InboundMessage) -> str | None:
+    """Return the id of the agent's message that this one replies to."""
+    reply = message.replies_to
+    return reply.id if reply is not None and reply.is_ours else None
+
+
+def _in_thread(questions: Sequence[Question], thread: str | None) -> list[Question]:
+    return [each for each in questions if thread is not None and each.thread == thread]
+
+
+def _not_plain(unclear: str) -> str:
+    return (
+        "I haven't taken that as an answer, because it is more than a plain message:"
+        f" {unclear}. Send your answer as a separate message."
+    )
+
+
+def _may_answer(question: Question, said: SpokenYesNo | None) -> bool:
+    """Return whether a body can be an answer to a question."""
+    if isinstance(question.content, Confirm):
+        return said is not None
+    return takes_words(question.content)
+
+
+def _refusal_text(error: StanzaError) -> str:
+    """Return the chat text of a refusal."""
+    if any(isinstance(one, errors.InvalidParam) for one in error.application):
+        return f"I can't accept that answer: {printable(error.text, 500)}"
+    return error.text

@@ -1,0 +1,1 @@
+"""Commands about tasks: one's own, and for admins everybody's."""

@@ -1,0 +1,30 @@
+"""Commands about tasks: one's own, and for admins everybody's."""
+
+from collections.abc import Sequence
+
+from component.commands.definition import AnyCommand
+from component.features.feature import Feature, Opened
+from component.features.task_commands.commands import TaskCommands
+from component.kernel.kernel import Kernel
+from component.kernel.options import task_limits
+from component.storage import Storage
+from component.tasks.admin import TaskAdmin
+
+
+class TaskCommandsFeature(Feature):
+    """Shows tasks to people and admins, and cancels, retries and releases them."""
+
+    def open(self, kernel: Kernel) -> Opened:
+        """Make the commands."""
+        tasks = kernel.tasks
+        commands = TaskCommands(tasks.task_admin, tasks.service, tasks.limits.kept)
+        return Opened(commands=commands.commands())
+
+    def offline_commands(self, storage: Storage) -> Sequence[AnyCommand]:
+        """Return the commands about everybody's tasks."""
+        limits = task_limits(self.settings)
+        admin = TaskAdmin(storage, limits.retention_ms, queues=limits.queues)
+        return TaskCommands(admin).commands()
+
+
+FEATURE = TaskCommandsFeature

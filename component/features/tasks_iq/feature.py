@@ -1,0 +1,31 @@
+"""Skills and tasks over IQs of urn:fluux:agent:0, and their PubSub nodes."""
+
+from component.features.feature import Feature, Opened
+from component.features.tasks_iq.handlers import ConfirmHandler, ExecuteHandler, TasksHandler
+from component.features.tasks_iq.node import SkillsNode, TasksNode
+from component.features.tasks_iq.skill_queries import SkillsHandler
+from component.kernel.kernel import Kernel
+
+
+class TasksIQFeature(Feature):
+    """Serves agents and programs that run skills and follow their tasks."""
+
+    def open(self, kernel: Kernel) -> Opened:
+        """Make the handlers and the nodes."""
+        tasks, view = kernel.tasks, kernel.environment.catalog.view
+        retry_after_s = self.settings.limits.retry_after_s
+        node = TasksNode(tasks.service, kernel.pubsub.service)
+        return Opened(
+            handlers=(
+                SkillsHandler(view, room=tasks.limits.page_room),
+                ExecuteHandler(tasks.executor, retry_after_s),
+                TasksHandler(tasks.service, retry_after_s),
+                ConfirmHandler(tasks.service, retry_after_s),
+            ),
+            nodes=(SkillsNode(view), node),
+            task_changed=node.changed,
+            task_deleted=node.deleted,
+        )
+
+
+FEATURE = TasksIQFeature

@@ -1,0 +1,132 @@
+"""The computed PubSub nodes of agents: skills, and the tasks of a principal.
+
+Each principal sees its own items; nothing is copied into the tables of the PubSub service.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from component.features.tasks_iq.skill_queries import describe
+from component.pubsub.config import NodeConfig
+from component.pubsub.rows import StoredItem
+from component.pubsub.service import PubSubService
+from component.skills.registry import View
+from component.tasks.protocol import Notice, Tasks
+from component.tasks.retention import DeletedTask
+from xep.binding import encode
+from xep.fluux_agent import NAMESPACE as AGENT
+from xep.fluux_agent import skills as fluux
+from xep.fluux_agent.task import Task
+from xep.fluux_agent.task import Tasks as TaskList
+from xep.jid import JID
+from xep.result_sets import ResultSet
+
+SKILLS: Final = fluux.NAMESPACE
+"""The node of skills (specification, SKL-015)."""
+TASKS: Final = f"{AGENT}#tasks"
+"""The node of a principal's tasks."""
+_MOST_TASKS: Final = 50
+
+
+class SkillsNode:
+    """The skills that a principal may use, one item each; its id is the name of the skill.
+
+    Args:
+        view: the skills that a principal sees.
+    """
+
+    name = SKILLS
+    is_compared = True
+    config = NodeConfig(
+        title="Skills",
+        description="The skills that you may use",
+        type=fluux.NAMESPACE,
+        access_model="open",
+        max_items=10_000,
+        send_last_published_item="never",
+    )
+
+    def __init__(self, view: Callable[[JID], View]) -> None:
+        self._view = view
+        self._since = datetime.now(UTC)
+
+    def is_at(self, service: JID) -> bool:
+        """Return whether the address has this node."""
+        return True
+
+    async def items(self, service: JID, principal: JID) -> Sequence[StoredItem]:
+        """Return the skills in the principal's view, sorted by name (SKL-015, SKL-016)."""
+        view = self._view(principal)
+        found = []
+        for name in view.names():
+            skill = view.get(name)
+            if skill is not None:
+                payload = encode(describe(skill))
+                found.append(
+                    StoredItem(
+                        id=name, payload=payload, publisher=str(service), published=self._since
+                    )
+                )
+        return found
+
+
+class TasksNode:
+    """The tasks of a principal, the newest last; the id of an item is that of the task.
+
+    An item contains the state of the task and its progress; clients fetch the result by the id.
+
+    Args:
+        tasks: the tasks.
+        pubsub: notifies principals of their tasks.
+    """
+
+    name = TASKS
+    is_compared = False
+    config = NodeConfig(
+        title="Tasks",
+        description="Your tasks",
+        access_model="open",
+        max_items=_MOST_TASKS,
+        send_last_published_item="never",
+    )
+
+    def __init__(self, tasks: Tasks, pubsub: PubSubService) -> None:
+        self._tasks = tasks
+        self._pubsub = pubsub
+
+    def is_at(self, service: JID) -> bool:
+        """Return whether the address has this node."""
+        return True
+
+    async def items(self, service: JID, principal: JID) -> Sequence[StoredItem]:
+        """Return the newest tasks of the principal at this address. Raises StorageError."""
+        query = TaskList(page=ResultSet(before="", max=_MOST_TASKS))
+        answer = await self._tasks.list(principal, service, query)
+        return [task_item(task, service) for task in answer.tasks]
+
+    def changed(self, notice: Notice) -> None:
+        """Notify a principal of a task of its own. Never waits."""
+        address = notice.agent.bare
+        item = task_item(notice.task, address)
+        self._pubsub.recomputed(address, TASKS, notice.principal.bare, (item,))
+
+    def deleted(self, task: DeletedTask) -> None:
+        """Notify a principal that a task of its own is not stored any more. Never waits."""
+        address, principal = JID.parse(task.target).bare, JID.parse(task.principal)
+        self._pubsub.recomputed(address, TASKS, principal, gone=(task.id,))
+
+
+def task_item(task: Task, service: JID) -> StoredItem:
+    """Return the item of a task, without values that can be large or private."""
+    shown = msgspec.structs.replace(
+        task, outputs=(), input=None, confirm=None, result=None, failure=None
+    )
+    return StoredItem(
+        id=task.id,
+        payload=encode(shown),
+        publisher=str(service),
+        published=task.updated or task.created or datetime.now(UTC),
+    )

@@ -1,0 +1,1 @@
+"""Messages about tasks: events, questions in words, and how people answer in words."""

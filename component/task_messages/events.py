@@ -1,0 +1,275 @@
+"""Messages about tasks: each committed revision is sent, in order, to the requester."""
+
+import math
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+import anyio
+import msgspec
+import structlog
+from anyio.abc import TaskStatus
+from cachebox import FIFOCache
+
+from component.messages.delivery import Delivery, nothing_to_send
+from component.messages.inbound import ReplyAddress
+from component.messages.messenger import Messenger, TooBigError
+from component.messages.outbound import OutboundMessage, Text, conversation_with
+from component.task_messages import sentences
+from component.task_messages.questions import Questions
+from component.tasks.protocol import Notice, Question
+from component.tasks.waiting import waiting_text
+from xep.fluux_agent.task import Input, Task
+from xep.jid import JID
+
+_log = structlog.get_logger("component.events")
+
+_REPORTED: Final = ("tool", "trigger")
+"""Origins of tasks whose end another part of the service reports: the model's answer, or the
+notification of the result of triggered work."""
+_MOST_HELD: Final = 10_000
+"""Maximum number of events that are held back, of all tasks; beyond it the oldest are sent."""
+_MOST_ANSWERED: Final = 10_000
+"""Tasks remembered as answered whose first event is still to come."""
+
+
+class TaskNews:
+    """The `Listener` of the durable work.
+
+    **No event before `<accepted/>` (EVT-008).** Work begins with its commit, so the first event of
+    a task can arrive here before the answer to its request was sent. Therefore the events of a task
+    are held back from revision 1 until `released` says that the request is being answered. `run`
+    sends them in a separate task, and so after the answer, which the router puts into the outbox in
+    the same step in which the handler returns it. The caller that starts work calls `released`, for
+    requests of every kind. If it does not, because the request timed out or its caller has ended,
+    the events wait for `hold_s` seconds. A task that was accepted longer ago is not held back,
+    because it was queued; nor is one that was accepted before `since`, by an earlier run of the
+    process: the caller that would answer has ended.
+
+    **Without a connection** events are not sent: headlines are lost, as allowed (EVT-009); the
+    engine sends messages that must arrive (a final event, a question) again, and so it does with
+    dropped messages. Messages that are held when the connection breaks wait in the outbox.
+
+    **Events that are too big.** Artifacts of a result that would not fit are given by reference
+    (EXE-012), so an event that does not fit is an error of the service. It is sent without its
+    artifacts: the state and the revision still show that there is something to query.
+
+    Args:
+        messenger: sends messages.
+        connected: whether there is a stream.
+        may_write: whether an agent may send unsolicited messages to a contact.
+        questions: puts questions into words.
+        hold_s: maximum number of seconds that an event is held back.
+        since: when this process began; None if no task is older.
+        tool_ended: called with the id of a task that continued a model's call or was started by a
+            trigger, when the task has ended.
+        task_changed: called with each revision of a task, such as for the node of tasks.
+    """
+
+    def __init__(
+        self,
+        messenger: Messenger,
+        connected: Callable[[], bool],
+        may_write: Callable[[JID, JID], bool],
+        questions: Questions,
+        hold_s: float = 5.0,
+        since: datetime | None = None,
+        tool_ended: Callable[[str], None] = lambda _: None,
+        task_changed: Callable[[Notice], None] = lambda _: None,
+    ) -> None:
+        self._messenger = messenger
+        self._connected = connected
+        self._may_write = may_write
+        self._questions = questions
+        self._hold_s = hold_s
+        self._since = since
+        self._tool_ended = tool_ended
+        self._task_changed = task_changed
+        self._held: dict[str, _Held] = {}  # oldest first
+        self._waiting = 0
+        self._released: list[str] = []
+        self._answered: FIFOCache[str, None] = FIFOCache(_MOST_ANSWERED)
+        self._wake = anyio.Event()
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Send held events when they are due, until cancelled."""
+        task_status.started()
+        while True:
+            oldest = next(iter(self._held.values()), None)
+            with anyio.CancelScope(deadline=math.inf if oldest is None else oldest.until):
+                await self._wake.wait()
+            self._wake = anyio.Event()
+            released, self._released = self._released, []
+            for task in released:
+                self._let_go(task)
+            now = anyio.current_time()
+            for task in [task for task, held in self._held.items() if held.until <= now]:
+                self._let_go(task)
+
+    def released(self, task: str) -> None:
+        """Note that the request for a task is being answered: the caller returns its answer without
+        waiting any more.
+        """
+        if task in self._held:
+            self._released.append(task)
+            self._wake.set()
+            return
+        self._answered[task] = None
+
+    def changed(self, notice: Notice) -> Delivery | None:
+        """Send the messages of a changed task; return their delivery, or None without a stream."""
+        self._task_changed(notice)
+        if notice.origin in _REPORTED and notice.final:
+            self._tool_ended(notice.task.id)
+        if notice.origin in (*_REPORTED, "child") and notice.question is None:
+            return nothing_to_send()  # somebody else reports the rest, such as the model's answer
+        if not self._connected():
+            return None
+        delivery = Delivery(must_arrive=notice.final or notice.question is not None)
+        if not self._hold(notice, delivery):
+            self._tell(notice, delivery)
+        return delivery
+
+    async def handled(self) -> bool:
+        """Wait until the server has handled everything written so far; return False if the
+        connection was lost before that.
+        """
+        return await self._messenger.handled()
+
+    def _hold(self, notice: Notice, delivery: Delivery) -> bool:
+        """Keep an event of a task whose request has not been answered yet."""
+        task = notice.task
+        held = self._held.get(task.id)
+        if held is None:
+            if task.revision != 1 or self._accepted_long_ago(task):
+                return False
+            if task.id in self._answered:
+                del self._answered[task.id]
+                return False
+            held = _Held(anyio.current_time() + self._hold_s)
+            self._held[task.id] = held
+            self._wake.set()
+        held.notices.append((notice, delivery))
+        self._waiting += 1
+        if self._waiting > _MOST_HELD:
+            self._let_go(next(iter(self._held)))
+        return True
+
+    def _accepted_long_ago(self, task: Task) -> bool:
+        if task.created is None or task.updated is None:
+            return False
+        if self._since is not None and task.created < self._since:
+            return True
+        return task.updated - task.created > timedelta(seconds=self._hold_s)
+
+    def _let_go(self, task: str) -> None:
+        held = self._held.pop(task, None)
+        if held is not None:
+            self._waiting -= len(held.notices)
+            for notice, delivery in held.notices:
+                self._tell(notice, delivery)
+
+    def _tell(self, notice: Notice, delivery: Delivery) -> None:
+        try:
+            self._send(notice, delivery)
+        except Exception:  # noqa: BLE001 - what is committed stands, even without the event
+            _log.exception("cannot send an event", task=notice.task.id)
+        if not delivery.is_waiting:
+            delivery.conclude()
+
+    def _send(self, notice: Notice, delivery: Delivery) -> None:
+        agent = notice.agent.bare
+        silent = notice.origin in _REPORTED or (notice.origin == "child" and notice.final)
+        if not silent and self._may_write(agent, notice.principal):
+            self._send_event(notice, delivery)
+        if notice.question is None:
+            return
+        for message in self._about(notice, notice.question):
+            to = message.conversation.peer
+            # A question about a person's own request is the answer to it (FAC-012).
+            is_own = to == notice.principal.bare and not notice.unrequested
+            if is_own or self._may_write(agent, to):
+                self._messenger.send(message, delivery)
+            else:
+                delivery.withheld |= {to}
+                _log.info(
+                    "a question is withheld: the person wants no messages",
+                    task=notice.task.id,
+                    person=str(to),
+                )
+
+    def _about(self, notice: Notice, question: Question) -> Sequence[OutboundMessage]:
+        """Return the messages that ask a question, or report that it has expired."""
+        if not question.lapsed:
+            return self._questions.messages(question)
+        # The principal learns how the task ended from its event or from the model.
+        heard = notice.origin in _REPORTED or _body(notice) is not None
+        people = [one for one in question.asked if not (heard and one == notice.principal.bare)]
+        if isinstance(question.content, Input) and not question.conversational:
+            people = []  # it was asked by its event alone
+        return [self._questions.lapsed(question, to) for to in people]
+
+    def _send_event(self, notice: Notice, delivery: Delivery) -> None:
+        """Send the message of a revision (EVT-002 to EVT-007), without its artifacts if it is too
+        big with them.
+        """
+        bare = msgspec.structs.replace(
+            notice.task,
+            progress=None,
+            outputs=(),
+            input=None,
+            confirm=None,
+            result=None,
+            failure=None,
+        )
+        for task in (notice.task, bare):
+            try:
+                self._messenger.send(_event(notice, task), delivery)
+            except TooBigError as error:
+                _log.error("an event is too big", task=task.id, reason=str(error))
+            else:
+                return
+
+
+class _Held:
+    """The events of a task that wait for the answer to its request."""
+
+    __slots__ = ("notices", "until")
+
+    def __init__(self, until: float) -> None:
+        self.until = until
+        self.notices: list[tuple[Notice, Delivery]] = []
+
+
+def _event(notice: Notice, task: Task) -> OutboundMessage:
+    """Return the message of a revision. Its id is the same when it is sent again."""
+    said = _body(notice)
+    to = notice.principal if notice.final else notice.requester
+    return OutboundMessage(
+        id=f"{task.id}.{task.revision}",
+        conversation=conversation_with(notice.agent, notice.principal, notice.thread),
+        to=ReplyAddress(
+            str(to), notice.agent, "normal" if notice.final else "headline", notice.thread
+        ),
+        parts=() if said is None else (Text(said.text, said.lang),),
+        payloads=(task,),
+        must_arrive=notice.final,
+        asks_for_reports=notice.final,
+    )
+
+
+def _body(notice: Notice) -> sentences.Sentence | None:
+    """Return the text of the message for a person, if one follows the work (EVT-006, EVT-007).
+
+    None for persons who get the question itself: most clients would show it twice.
+    """
+    question = notice.question
+    is_asked = question and not question.lapsed and notice.principal.bare in question.asked
+    if not notice.conversational or is_asked:
+        return None
+    if notice.final:
+        return sentences.ending(notice.task, notice.lang)
+    if notice.task.input is not None or notice.task.confirm is not None:
+        return sentences.waiting(notice.task, notice.lang)
+    waits = waiting_text(notice.task.progress)
+    return None if waits is None else sentences.Sentence(waits, "en")

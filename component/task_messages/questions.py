@@ -1,0 +1,293 @@
+"""Renders questions to people as messages that any client shows (specification, "The Question").
+
+`component.task_messages.value_rendering` renders values so that they can neither hide anything nor
+pose as part of the question.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timezone
+from typing import Final, TypedDict, Unpack
+
+from component.handlers.time_zones import duration, in_local_time
+from component.messages.inbound import Reference, ReplyAddress
+from component.messages.outbound import OutboundMessage, Text, conversation_with
+from component.skills.errors import printable
+from component.skills.schema_properties import properties_of
+from component.skills.skill import Skill
+from component.task_messages.quotations import ANSWER_LINE
+from component.task_messages.spoken_answers import (
+    choice_name,
+    has_numbers,
+    may_follow,
+    names_in_order,
+    suggestions,
+    takes_words,
+)
+from component.task_messages.value_rendering import (
+    look_alikes,
+    printable_name,
+    shown_parameters,
+    visible,
+)
+from component.tasks.answers import only_value, schema_of
+from component.tasks.confirmation import parameters_of
+from component.tasks.protocol import Question
+from xep.binding import Payload
+from xep.binding.escaping import without_forbidden
+from xep.fluux_agent.confirm import Action as AskedAction
+from xep.fluux_agent.confirm import Confirm
+from xep.fluux_agent.task import Input
+from xep.jid import JID
+from xep.quick_responses import Action, Response
+
+_LONGEST_VALUE: Final = 200
+_LONGEST_INLINE: Final = 400
+_LONGEST_QUESTION: Final = 2_000
+_LONGEST_DESCRIPTION: Final = 300
+_MOST_RESPONSES: Final = 10
+_MOST_CHOSEN: Final = 10
+_MOST_LISTED: Final = 50
+_LANG: Final = "en"
+
+
+class _More(TypedDict, total=False):
+    payloads: tuple[Payload, ...]
+    replies_to: Reference
+
+
+class Questions:
+    """Renders questions as messages.
+
+    Args:
+        skill: returns a skill by its name; None if it does not exist.
+        zone: returns the time zone of a person (a bare JID), if known.
+        clock: the time, in UTC.
+    """
+
+    def __init__(
+        self,
+        skill: Callable[[str], Skill | None] = lambda _: None,
+        zone: Callable[[JID], timezone | None] = lambda _: None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._skill = skill
+        self._zone = zone
+        self._clock = clock
+
+    def messages(self, question: Question) -> Sequence[OutboundMessage]:
+        """Return the messages of a question: one to the bare JID of each person asked (CNF-008).
+
+        An input of a task that did not come from a conversation is asked by its event alone
+        (EVT-007): then there are no messages.
+        """
+        if isinstance(question.content, Confirm):
+            payloads: tuple[Payload, ...] = (question.content, *_buttons(question.content))
+        elif question.conversational:
+            payloads = (question.content, *_responses(suggestions(question.content)))
+        else:
+            return ()
+        return tuple(
+            [
+                _message(question, jid, question.id, self.body(question, jid), payloads=payloads)
+                for jid in question.asked
+            ]
+        )
+
+    def lapsed(self, question: Question, to: JID) -> OutboundMessage:
+        """Return the message that tells a person that a question has expired (CNF-056)."""
+        done = (
+            "I have not done it" if isinstance(question.content, Confirm) else "I cannot continue"
+        )
+        body = f"The question has expired, so {done}: {self.title_of(question)}"
+        names = Reference(question.id, is_ours=True)
+        return _message(question, to, f"{question.id}.lapsed", body, replies_to=names)
+
+    def title_of(self, question: Question) -> str:
+        """Return a question in one short line: the action, and the person for whom it would run."""
+        if isinstance(question.content, Confirm):
+            line = self._action(question, question.content)
+            given = ", ".join(shown_parameters(self._parameters(question.content.action)).lines)
+            line = f"{line}: {given}" if given else line
+        else:
+            line = visible(" ".join(question.content.questions[0].text.split()))
+        if len(line) <= _LONGEST_VALUE:
+            return line
+        return f"{line[:_LONGEST_VALUE]}… (the question itself shows more)"
+
+    def listed(self, question: Question) -> str:
+        """Return `title_of` with the principal and the time, to distinguish similar questions."""
+        principal = str(question.principal.bare)
+        whose = "" if self._names_principal(question) else f", for {printable_name(principal)}"
+        ago = duration(self._clock() - question.put_at)
+        told = f", requested by {self._operator(question)}" if question.operator else ""
+        return f"{self.title_of(question)}{whose}{told}, asked {ago} ago"
+
+    @staticmethod
+    def _operator(question: Question) -> str:
+        if question.operator == "operator":
+            return "my operator"
+        return f"my operator {printable_name(question.operator)}"
+
+    def body(self, question: Question, to: JID) -> str:
+        """Return the text of a question to a person."""
+        if isinstance(question.content, Confirm):
+            return self._confirmation(question, question.content, to)
+        return self._input(question.content, to)
+
+    def _confirmation(self, question: Question, confirm: Confirm, to: JID) -> str:
+        """Return the action, its parameters, when the question expires, and how to answer it
+        (CNF-009).
+
+        Short parameters are part of the sentence. Long ones follow it, one per line, so that a
+        client which truncates the message does not hide how to answer.
+        """
+        asks = f"May I run {self._action(question, confirm)}?{self._description(confirm.action)}"
+        if question.chosen:
+            names = _listed([printable_name(one) for one in question.chosen[:_MOST_CHOSEN]])
+            asks = f"After reading text that others wrote, I chose {names}. {asks}"
+        if question.operator:
+            asks = f"This is not your own request, but one of {self._operator(question)}. {asks}"
+        answer = f"{ANSWER_LINE} yes or no{self._until(confirm.expires, to)}."
+        given = shown_parameters(self._parameters(confirm.action))
+        inline = ", ".join(given.lines)
+        if not inline:
+            return f"{asks} {answer}"
+        if len(inline) <= _LONGEST_INLINE and not given.cut:
+            return f"{asks} {inline}. {answer}"
+        count = len(given.lines)
+        below = "Its parameter is below" if count == 1 else f"Its {count} parameters are below"
+        if given.cut:
+            below += ", and not everything is shown"
+        return "\n".join((f"{asks} {below}. {answer}", "", *given.lines))
+
+    def _input(self, question: Input, to: JID) -> str:
+        """Return the question, how to answer it, and when it expires (EVT-006)."""
+        said = visible(question.questions[0].text.strip(), keep="\n\t")
+        if len(said) > _LONGEST_QUESTION:
+            cut = f"(first {_LONGEST_QUESTION:,} of {len(said):,} characters shown)"
+            said = f"{cut}\n\n{said[:_LONGEST_QUESTION]}…"
+        choices = suggestions(question)
+        listed = _choices_of(question)
+        how = "here" if takes_words(question) else "with the form"
+        if not takes_words(question) and (names := _listed(names_in_order(question))):
+            how = f"with the form, or with /answer and then {names}"
+        if takes_words(question) and listed:
+            declared = only_value(question)
+            several = declared is not None and declared.kind == "choices"
+            how = "with some of these, separated by commas" if several else "with one of these"
+            if declared is not None and has_numbers(declared):
+                how += ", or with numbers" if several else ", or with its number"
+        elif 0 < len(choices) <= _MOST_RESPONSES:
+            how = f"with {' or '.join(printable(one, _LONGEST_VALUE) for one in choices)}"
+        more = _listed(may_follow(question))
+        also = f" You may add {more} after it." if more else ""
+        return f"{said}\n\n{listed}{ANSWER_LINE} {how}{self._until(question.expires, to)}.{also}"
+
+    def _until(self, expires: datetime | None, to: JID) -> str:
+        if expires is None:
+            return ""
+        zone, now = self._zone(to.bare), self._clock()
+        if zone is None:
+            return f" within {duration(expires - now)}"
+        return f" before {in_local_time(expires, now, zone)}"
+
+    def _action(self, question: Question, confirm: Confirm) -> str:
+        """Return the skill, and the principal if somebody else is also asked."""
+        name = printable_name(confirm.action.type)
+        skill = self._known(confirm.action)
+        title = name if skill is None else printable(skill.title, _LONGEST_VALUE)
+        line = name if title.casefold() == name.casefold() else f'"{title}" ({name})'
+        if not self._names_principal(question):
+            return line
+        principal = str(question.principal.bare)
+        return f"{line} for {printable_name(principal)}{look_alikes(principal)}"
+
+    @staticmethod
+    def _names_principal(question: Question) -> bool:
+        """Return whether the question names its principal, because somebody else is asked."""
+        if not isinstance(question.content, Confirm):
+            return False
+        return any(jid != question.principal.bare for jid in question.asked)
+
+    def _description(self, action: AskedAction) -> str:
+        skill = self._known(action)
+        text = "" if skill is None else visible(" ".join(skill.description.split()))
+        if not text:
+            return ""
+        if len(text) > _LONGEST_DESCRIPTION:
+            return f" {text[:_LONGEST_DESCRIPTION]}…"
+        return f" {text}" if text.endswith((".", "!", "?")) else f" {text}."
+
+    def _parameters(self, action: AskedAction) -> dict[str, object]:
+        """Return the parameters by title; by name if titles are not unique."""
+        values = parameters_of(action)
+        skill = self._known(action)
+        if skill is None:
+            return values
+        titles = {one.name: one.title or one.name for one in properties_of(skill.input_schema)}
+        labels = [titles.get(name, name) for name in values]
+        if len({label.casefold() for label in labels}) < len(labels):
+            return values
+        return dict(zip(labels, values.values(), strict=True))
+
+    def _known(self, action: AskedAction) -> Skill | None:
+        """Return the skill as it was when the question was asked; None if it has another version
+        now.
+        """
+        skill = self._skill(action.type)
+        return skill if skill is not None and skill.version == action.version else None
+
+
+def _message(
+    question: Question, to: JID, id_: str, body: str, **more: Unpack[_More]
+) -> OutboundMessage:
+    """Return a message about a question to a person who was asked."""
+    return OutboundMessage(
+        id=id_,
+        conversation=conversation_with(question.agent, to, question.thread),
+        to=ReplyAddress(str(to), question.agent, "chat", question.thread),
+        parts=(Text(body, _LANG),),
+        must_arrive=True,
+        asks_for_reports=True,
+        **more,
+    )
+
+
+def _choices_of(question: Input) -> str:
+    """Return the choices of the values, one per line, unless the line about the answer has them."""
+    properties = properties_of(schema_of(question))
+    declared = only_value(question)
+    paragraphs = []
+    for each in properties:
+        titled = any(one.label for one in each.choices)
+        few = len(each.choices) <= _MOST_RESPONSES
+        is_only = declared is not None and each.name == declared.name
+        if not each.choices or (is_only and each.kind == "choice" and few and not titled):
+            continue
+        lines = [f"{printable_name(each.title or each.name)}:"] if len(properties) > 1 else []
+        for number, one in enumerate(each.choices[:_MOST_LISTED], 1):
+            mark = f"{number}." if has_numbers(each) else "-"
+            lines.append(f"{mark} {printable(choice_name(each, one), _LONGEST_VALUE)}")
+        if len(each.choices) > _MOST_LISTED:
+            lines.append(f"… and {len(each.choices) - _MOST_LISTED} more, which the form shows.")
+        paragraphs.append("\n".join(lines))
+    return "".join(f"{one}\n\n" for one in paragraphs)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return printable(", ".join(names), _LONGEST_VALUE)
+
+
+def _buttons(confirm: Confirm) -> tuple[Payload, ...]:
+    """Quick responses (CNF-014)."""
+    return (
+        *_responses(("yes", "no")),
+        Action(id=f"approve:{confirm.id}", label="Yes", lang=_LANG),
+        Action(id=f"deny:{confirm.id}", label="No", lang=_LANG),
+    )
+
+
+def _responses(values: Sequence[str]) -> tuple[Payload, ...]:
+    if len(values) > _MOST_RESPONSES:
+        return ()
+    return tuple([Response(value=without_forbidden(value), lang=_LANG) for value in values])

@@ -1,0 +1,136 @@
+"""Occupants of rooms get one sentence, invitations are declined, and no model is asked."""
+
+from typing import Any
+
+import pytest
+
+from component.features.chat.handlers import MessageHandler
+from component.features.chat.occupants import OccupantHandler
+from component.messages.messenger import Messenger
+from component.router.table import IQRoute
+from tests.component.router.wire import AGENT, Bench, iq
+from xep.jid import JID
+from xep.muc import USER
+from xep.version import Version
+
+ROOM = JID.parse("lab@conference.b.example")
+NICK = f"{ROOM}/Romeo"
+OURS = f"{AGENT}/rooms"
+MARK = f"<x xmlns='{USER}'/>"
+
+
+class NoAgent:
+    """No message may come here."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(name)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def bench(clock: Clock, *, joined: bool = True) -> Bench:
+    """Return a router as in the service, which admits no occupant of the agent's room."""
+
+    def is_room(address: JID) -> bool:
+        return joined and address.bare == ROOM
+
+    def admits(principal: JID) -> bool:
+        return principal.domain != "refused.example"
+
+    made: list[Bench] = []
+
+    class Output:
+        """That of the bench, which is made with the handlers."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(made[0].output, name)
+
+    output: Any = Output()
+    nothing: Any = NoAgent()
+    messenger: Any = Messenger(output)
+    occupants = OccupantHandler(messenger, admits, is_room, clock)
+    messages = MessageHandler("Assistant", messenger, nothing, agents=nothing, clock=clock)
+    version = IQRoute("get", Version, lambda _request: Version(name="agent"))
+    routes = [*occupants.routes(), *messages.routes(), version]
+    made.append(Bench(routes, admits=lambda who: admits(who) and not is_room(who)))
+    return made[0]
+
+
+def message(sender: str, content: str, type_: str = "chat", to: str = OURS) -> str:
+    return f"<message from='{sender}' to='{to}' type='{type_}' id='1'>{content}</message>"
+
+
+def test_an_occupant_gets_one_sentence_and_no_second_one_for_an_hour() -> None:
+    clock = Clock()
+    made = bench(clock)
+    for body in ("Hello", "/help", "yes"):
+        made.receive(message(NICK, f"<body>{body}</body>{MARK}"))
+    (sent,) = made.output.sent
+    assert f"from='{OURS}'" in sent
+    assert f"to='{NICK}'" in sent
+    assert f"Please write to me directly: {AGENT}" in sent
+    assert USER in sent, "the room needs the mark of a private message"
+    made.receive(message(f"{ROOM}/Juliet", f"<body>Hello</body>{MARK}"))
+    assert len(made.output.sent) == 2
+    clock.now = 3601.0
+    made.receive(message(NICK, f"<body>Hello</body>{MARK}"))
+    assert len(made.output.sent) == 3
+
+
+def test_a_message_of_an_occupant_without_the_mark_reaches_no_agent() -> None:
+    made = bench(Clock())
+    made.receive(message(NICK, "<body>Hello</body>"))
+    assert made.output.sent == []
+
+
+@pytest.mark.parametrize("payload", ["<query xmlns='jabber:iq:version'/>", "<x xmlns='urn:x'/>"])
+def test_a_request_of_an_occupant_is_refused(payload: str) -> None:
+    made = bench(Clock())
+    made.receive(iq(payload, from_=NICK, to=OURS))
+    (sent,) = made.output.sent
+    assert "service-unavailable" in sent
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_each_invitation_of_a_room_is_declined(joined: bool) -> None:
+    made = bench(Clock(), joined=joined)
+    invite = f"<x xmlns='{USER}'><invite from='juliet@b.example/x'><reason>Come!</reason></invite>"
+    direct = f"<x xmlns='jabber:x:conference' jid='{ROOM}'/>"
+    for _ in range(3):
+        made.receive(
+            message(str(ROOM), f"<body>Come!</body>{invite}</x>{direct}", "normal", to=AGENT)
+        )
+    assert len(made.output.sent) == 3
+    for sent in made.output.sent:
+        assert f"to='{ROOM}'" in sent
+        assert "<decline to='juliet@b.example/x'>" in sent
+        assert f"Please write to me directly: {AGENT}" in sent
+        assert "<body>" not in sent
+
+
+def test_who_invites_directly_is_answered() -> None:
+    made = bench(Clock())
+    direct = f"<x xmlns='jabber:x:conference' jid='{ROOM}' reason='Come!'/>"
+    made.receive(message("juliet@b.example/x", f"<body>Come!</body>{direct}", "normal", to=AGENT))
+    (sent,) = made.output.sent
+    assert "to='juliet@b.example/x'" in sent
+    assert "I can't take part in rooms yet" in sent
+
+
+def test_strangers_get_nothing() -> None:
+    made = bench(Clock())
+    for content in (MARK, "<x xmlns='jabber:x:conference' jid='a@b.example'/>"):
+        made.receive(message("a@refused.example/x", f"<body>Hello</body>{content}"))
+    assert made.output.sent == []
+
+
+def test_an_answer_to_our_refusal_is_not_answered() -> None:
+    made = bench(Clock())
+    declined = f"<x xmlns='{USER}'><decline from='juliet@b.example'/></x>"
+    made.receive(message(str(ROOM), declined, "normal", to=AGENT))
+    assert made.output.sent == []

@@ -1,0 +1,241 @@
+"""Somebody who is asked things in chat, on a database in memory whose clock is set by hand."""
+
+import json
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from component.commands.definition import Commands
+from component.features.chat.handlers import MessageHandler
+from component.features.questions.answers import ChatAnswers
+from component.features.tasks_iq.handlers import ConfirmHandler
+from component.skills import skill
+from component.skills.params import prepare
+from component.storage import StorageError
+from component.task_messages.questions import Questions
+from component.tasks import questions, recent
+from component.tasks.confirmation import confirm_for
+from component.tasks.inputs import InWords, Judgement, answer, decide
+from component.tasks.instances import cancel_row
+from component.tasks.protocol import CallerContext, Naming, Question, UncertainError
+from component.tasks.rows import change, moment
+from tests.component.handlers.sent import Sent
+from tests.component.router.wire import AGENT, Bench, element, iq
+from tests.component.tasks.ledger import DAY, NOON, Ledger, asked_for
+from xep.binding import encode
+from xep.fluux_agent.confirm import Decision
+from xep.fluux_agent.task import InputAnswer, Task
+from xep.jid import JID
+from xep.stanza import Message, Presence
+
+PHONE = "alice@a.example/phone"
+ALICE = JID.parse("alice@a.example")
+BOB = "bob@b.example/desk"
+HINT = "No model is set up"
+READING_MS = 5_000
+RIVER = {
+    "type": "object",
+    "properties": {"river": {"type": "string", "maxLength": 9}},
+    "required": ["river"],
+}
+
+
+@skill(name="report")
+def report(topic: str = "rivers") -> None:
+    """Report."""
+
+
+class World:
+    """Alice, her questions, and the handlers that take her answers."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.broken = False
+        self.looked = 0
+        self.sent: list[Message | Presence] = []
+        self._ids = (f"m{number}" for number in count(1))
+        words = Questions(clock=lambda: moment(self.ledger.now))
+        self.message = MessageHandler(
+            *("Assistant", Sent(self.sent), Commands(()), lambda: 0.0, (ChatAnswers(self, words),)),
+            now=lambda: moment(NOON),
+        )
+        handlers = (self.message, ConfirmHandler(self))
+        self.bench = Bench([route for handler in handlers for route in handler.routes()])
+
+    def confirm(
+        self,
+        task: str,
+        *,
+        thread: str | None = None,
+        asked: Sequence[JID] = (ALICE,),
+        read: bool = True,
+        expires: int = NOON + 60_000,
+        principal: JID = ALICE,
+        operator: str = "",
+        withheld: Sequence[JID] = (),
+        **given: Any,
+    ) -> str:
+        """Ask whether a report may be made. Then as much time passes as one needs to `read` it.
+
+        Its message is written, except to those from whom it is `withheld`.
+        """
+        context = CallerContext("assistant", operator=operator)
+        request = asked_for(thread=thread, caller_context=context)
+        row = self.ledger.add(task, request=request, principal=principal)
+        put = confirm_for(
+            JID.parse(AGENT),
+            task,
+            principal,
+            report,
+            prepare(report, json=json.dumps(given)),
+            id=f"c-{task}",
+            expires=moment(expires),
+            risk="high",
+        )
+        questions.ask_confirmation(self.ledger, row, put, asked)
+        recent.written(self.ledger, put.id, withheld)
+        if read:
+            self.ledger.now += READING_MS
+        return put.id
+
+    def input(self, task: str, schema: dict[str, Any] | None = None, *, read: bool = True) -> str:
+        """Ask which river. Then as much time passes as one needs to `read` it."""
+        row = self.ledger.add(task)
+        change(self.ledger, row, "running", owner="i-1")
+        raw = msgspec.Raw(json.dumps(schema or RIVER).encode())
+        questions.ask_input(
+            self.ledger, row, "?1", "Which river?", raw, id=f"q-{task}", expires=NOON + 60_000
+        )
+        recent.written(self.ledger, f"q-{task}", ())
+        if read:
+            self.ledger.now += READING_MS
+        return f"q-{task}"
+
+    def withdraw(self, task: str) -> None:
+        """Whoever wanted the work does not want it any more."""
+        cancel_row(self.ledger, self.ledger.row(task), retention_ms=DAY)
+
+    def state(self, task: str) -> str:
+        return self.ledger.row(task).state
+
+    def failure(self, task: str) -> str:
+        return self.ledger.row(task).failure or ""
+
+    # The durable work, as handlers see it.
+
+    async def decide(
+        self,
+        who: JID,
+        at: JID,
+        decision: Decision,
+        lang: str | None = None,
+        naming: Naming | None = None,
+    ) -> None:
+        self._work()
+        self._judged(
+            decide(
+                *(self.ledger, who, at, decision),
+                owner=None,
+                retention_ms=DAY,
+                lang=lang,
+                words=self._words(naming),
+            )
+        )
+
+    async def answer(
+        self, who: JID, at: JID, given: InputAnswer, naming: Naming | None = None
+    ) -> Task:
+        self._work()
+        found = self._judged(
+            answer(
+                *(self.ledger, who, at, given),
+                owner=None,
+                retention_ms=DAY,
+                words=self._words(naming),
+            )
+        )
+        assert found.task is not None
+        return found.task
+
+    async def open_questions(self, who: JID, at: JID) -> Sequence[Question]:
+        self._work()
+        self.looked += 1
+        return questions.open_questions(self.ledger, who, at)
+
+    async def returned(self, who: JID, at: JID, question: str) -> None:
+        self._work()
+        recent.returned(self.ledger, question, who, at)
+
+    async def was_asked(self, who: JID, at: JID, name: str) -> bool:
+        self._work()
+        return questions.was_asked(self.ledger, who, at, name)
+
+    def _words(self, naming: Naming | None) -> InWords | None:
+        return None if naming is None else InWords(naming)
+
+    def _work(self) -> None:
+        if self.broken:
+            raise StorageError("the disk is full")
+
+    @staticmethod
+    def _judged(found: Judgement) -> Judgement:
+        if found.uncertain:
+            raise UncertainError
+        if found.error is not None:
+            raise found.error
+        return found
+
+    # What comes in.
+
+    async def say(
+        self,
+        body: str | None,
+        *,
+        thread: str | None = None,
+        more: str = "",
+        type_: str = "chat",
+        from_: str = PHONE,
+        to: str = AGENT,
+        id_: str | None = None,
+    ) -> str | None:
+        """The one answer to a message, None for none."""
+        before, replies = len(self.sent), len(self.bench.output.sent)
+        content = "" if body is None else element("body", body)
+        content += "" if thread is None else element("thread", thread)
+        self.bench.receive(
+            element(
+                *("message", content + more),
+                type=type_,
+                from_=from_,
+                to=to,
+                id=id_ or next(self._ids),
+            )
+        )
+        await self.bench.settled()
+        said = [one for one in self.sent[before:] if not _is_bodiless(one)]
+        assert len(said) <= 1
+        assert len(self.bench.output.sent) == replies
+        if not said:
+            return None
+        assert isinstance(said[0], Message)
+        assert said[0].thread == thread or "<thread>" in more
+        return said[0].body
+
+    async def press(self, identifier: str, **how: Any) -> str | None:
+        selected = element("action-selected", xmlns="urn:xmpp:tmp:quick-response", id=identifier)
+        return await self.say(None, more=selected, **how)
+
+    async def send(self, decision: Decision, **how: Any) -> Any:
+        before = len(self.bench.output.sent)
+        self.bench.receive(
+            iq(encode(decision), type_="set", **({"from_": PHONE, "to": AGENT} | how))
+        )
+        await self.bench.settled()
+        (reply,) = self.bench.replies[before:]
+        return reply
+
+
+def _is_bodiless(stanza: Message | Presence) -> bool:
+    return isinstance(stanza, Message) and stanza.body is None
