@@ -26,7 +26,7 @@ from component.sandbox.http_requests import request
 from component.sandbox.http_targets import target_of
 from component.settings.problems import dotted, sentences
 from component.settings.rest import RestSkill
-from component.skill_directories.approving import schema_of
+from component.skill_directories.description import schema_of
 from component.skill_directories.host_functions import (
     Credentials,
     Services,

@@ -9,8 +9,8 @@ from pathlib import Path
 import anyio.to_thread
 
 from component.skill_directories.approvals import Approval
-from component.skill_directories.approving import describe
 from component.skill_directories.content import ContentStore
+from component.skill_directories.description import describe
 from component.skill_directories.host_functions import Services
 from component.skill_directories.kinds import makers
 from component.skill_directories.runners import Artefact, Runners

@@ -9,7 +9,7 @@ import anyio
 import structlog
 from anyio.abc import TaskStatus
 
-from component.features.apis.calling import invoker, whole_timeout
+from component.features.apis.invoker import invoker, whole_timeout
 from component.rest.answers import Answers
 from component.rest.template import RequestTemplate, effects_of
 from component.sandbox.http_requests import network_capability

@@ -30,8 +30,8 @@ from component.features.installed_skills.sheets import (
     sheet,
 )
 from component.skill_directories.approvals import Approval, Approvals
-from component.skill_directories.approving import describe
 from component.skill_directories.content import ContentStore
+from component.skill_directories.description import describe
 from component.skill_directories.found import Found, installed, look
 from component.skill_directories.proposal import source_of
 from component.skill_directories.runners import Artefact, Runners
@@ -474,6 +474,6 @@ class SkillDirectories:
 
 async def _watch(roots: Sequence[Path], changed: Callable[[], Awaitable[None]]) -> None:
     """Watch directories with inotify, and look from time to time."""
-    from component.features.installed_skills.watching import watch  # noqa: PLC0415 - after the start
+    from component.features.installed_skills.directory_watch import watch  # noqa: PLC0415 - after the start
 
     await watch(roots, LOOK_S, changed)

@@ -21,8 +21,8 @@ from component.features.proposals.draft import (
     check,
 )
 from component.features.proposals.folder import ProposalFolder
-from component.features.proposals.trying import try_out
-from component.features.proposals.writing import FORMAT, prompt_of
+from component.features.proposals.instructions import FORMAT, prompt_of
+from component.features.proposals.proposal_tests import try_out
 from component.skill_directories.proposal import Proposal, WrittenBy
 from component.skills.context import Context
 from component.skills.declare import skill

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.features.apis.openapi import operations
-from component.features.apis.openapi.building import RequestBuilder
 from component.features.apis.openapi.document import Document, Unusable
+from component.features.apis.openapi.request_builder import RequestBuilder
 from component.features.apis.openapi.security import Granted
 from component.features.apis.openapi.source import OpenApiSource
 from component.features.apis.settings import OpenApi

@@ -8,7 +8,7 @@ import anyio
 import pytest
 from anyio.abc import TaskGroup
 
-from component.features.installed_skills.watching import watch
+from component.features.installed_skills.directory_watch import watch
 
 pytestmark = pytest.mark.anyio
 
