@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,11 +16,12 @@ from component.agent.prompt import instructions
 from component.app.settings import make_settings
 from component.budget.protocol import Payer, TurnBudget
 from component.commands.definition import Asking, NoParams
+from component.features.conversation_commands.feature import ConversationCommandsFeature
 from component.kernel.agents import AgentPorts, AgentSubsystem
 from component.kernel.memory import Memories, open_memories
 from component.memory.lines import SessionKey
 from component.memory.persona_text import PersonaText
-from component.settings import Server
+from component.settings import Server, Settings
 from component.settings.agents import AgentEntry
 from component.settings.llm import LLM, ModelChoice, Tier
 from component.settings.memory import Memory
@@ -60,9 +60,16 @@ PACKAGES = {
 }
 
 
-async def status_of(subsystem: AgentSubsystem, agent: str) -> str:
+async def status_of(subsystem: AgentSubsystem, memories: Memories, agent: str) -> str:
     """What an agent says to /status."""
-    (status,) = [one for one in subsystem.commands() if one.name == "status"]
+    kernel: Any = SimpleNamespace(
+        agents=subsystem,
+        environment=SimpleNamespace(memories=memories),
+        stream=SimpleNamespace(is_connected=lambda: True),
+        forget_person=None,
+    )
+    opened = ConversationCommandsFeature(settings_of()).open(kernel)
+    (status,) = [one for one in opened.commands if one.name == "status"]
     asking = Asking(principal=ALICE, at=JID(agent, "agent.example", None), agent=agent)
     return (await status.run(asking, NoParams())).text
 
@@ -116,15 +123,15 @@ async def test_an_agent_uses_the_model_that_it_is_declared_with(
         profile = await subsystem.profiles.profile(SessionKey(agent, ALICE))
         assert isinstance(profile, Profile)
         assert subsystem.profiles.model_for(profile).name == model
-        assert f"Model: {model}." in await status_of(subsystem, agent)
+        assert f"Model: {model}." in await status_of(subsystem, memories, agent)
 
 
 async def test_the_status_says_as_which_domain_an_agent_is_connected(
     tmp_path: Path, storage: Storage
 ) -> None:
-    since = datetime(2026, 11, 22, tzinfo=UTC)
-    async with running_agents(tmp_path, storage, since=since) as (subsystem, _memories):
-        assert "connected as agent.example. Model:" in await status_of(subsystem, "assistant")
+    async with running_agents(tmp_path, storage) as (subsystem, memories):
+        status = await status_of(subsystem, memories, "assistant")
+        assert "connected as agent.example. Model:" in status
 
 
 async def test_what_else_an_agent_is_declared_with(tmp_path: Path, storage: Storage) -> None:
@@ -159,7 +166,7 @@ async def test_what_a_person_makes_widens_nothing(
         assert subsystem.profiles.model_for(after).name == model
         assert (after.skills, after.capabilities) == (before.skills, before.capabilities)
         assert (after.max_iterations, after.spawn) == (before.max_iterations, before.spawn)
-        assert f"Model: {model}." in await status_of(subsystem, agent)
+        assert f"Model: {model}." in await status_of(subsystem, memories, agent)
 
 
 async def test_skills_of_ones_own_persona_are_among_those_of_the_agent(
@@ -232,24 +239,27 @@ async def test_what_a_skill_asks_counts_for_the_turn_that_pays(
         assert spent("task", "sub-turn").calls == 1, "a row of an earlier release"
 
 
+def settings_of(**more: Any) -> Settings:
+    """The settings of the agents, on a domain of their own."""
+    tiers = {
+        tier: ModelChoice(provider="openai", model=model)
+        for tier, model in (("heavy", "big"), ("light", "small"))
+    }
+    return make_settings(
+        server=Server(component_domain="agent.example", component_secret="s"),  # type: ignore[arg-type]
+        llm=LLM(provider="openai", model="main", api_key="k", tiers=tiers),  # type: ignore[arg-type]
+        agents=AGENTS,
+        **more,
+    )
+
+
 @asynccontextmanager
 async def running_agents(
     tmp_path: Path,
     storage: Storage,
     personas: Personas | None = None,
-    since: datetime | None = None,
 ) -> AsyncIterator[tuple[AgentSubsystem, Memories]]:
-    tiers = {
-        tier: ModelChoice(provider="openai", model=model)
-        for tier, model in (("heavy", "big"), ("light", "small"))
-    }
-    settings = make_settings(
-        server=Server(component_domain="agent.example", component_secret="s"),  # type: ignore[arg-type]
-        llm=LLM(provider="openai", model="main", api_key="k", tiers=tiers),  # type: ignore[arg-type]
-        memory=Memory(path=tmp_path / "memory"),
-        agents=AGENTS,
-        personas=personas or Personas(),
-    )
+    settings = settings_of(memory=Memory(path=tmp_path / "memory"), personas=personas or Personas())
     for name, defaults in PACKAGES.items():
         folder = tmp_path / "memory" / "personas" / name
         folder.mkdir(parents=True)
@@ -266,7 +276,7 @@ async def running_agents(
             recorder=Book(),
             observer=NoObserver(),
             alert=nobody,
-            connected_since=lambda: since,
+            connected_since=lambda: None,
             instance=lambda: "here",
         )
         subsystem = AgentSubsystem(settings, storage, "home", memories, ports)
