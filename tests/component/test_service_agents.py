@@ -21,7 +21,7 @@ from component.kernel.agents import AgentPorts, AgentSubsystem
 from component.kernel.memory import Memories, open_memories
 from component.memory.lines import SessionKey
 from component.memory.persona_text import PersonaText
-from component.settings import Server
+from component.settings import Server, Settings
 from component.settings.agents import AgentEntry
 from component.settings.llm import LLM, ModelChoice, Tier
 from component.settings.memory import Memory
@@ -68,8 +68,7 @@ async def status_of(subsystem: AgentSubsystem, memories: Memories, agent: str) -
         stream=SimpleNamespace(is_connected=lambda: True),
         forget_person=None,
     )
-    server = Server(component_domain="agent.example", component_secret="s")  # type: ignore[arg-type]
-    opened = ConversationCommandsFeature(make_settings(server=server)).open(kernel)
+    opened = ConversationCommandsFeature(settings_of()).open(kernel)
     (status,) = [one for one in opened.commands if one.name == "status"]
     asking = Asking(principal=ALICE, at=JID(agent, "agent.example", None), agent=agent)
     return (await status.run(asking, NoParams())).text
@@ -131,8 +130,8 @@ async def test_the_status_says_as_which_domain_an_agent_is_connected(
     tmp_path: Path, storage: Storage
 ) -> None:
     async with running_agents(tmp_path, storage) as (subsystem, memories):
-        said = await status_of(subsystem, memories, "assistant")
-    assert "connected as agent.example. Model:" in said
+        status = await status_of(subsystem, memories, "assistant")
+        assert "connected as agent.example. Model:" in status
 
 
 async def test_what_else_an_agent_is_declared_with(tmp_path: Path, storage: Storage) -> None:
@@ -240,23 +239,27 @@ async def test_what_a_skill_asks_counts_for_the_turn_that_pays(
         assert spent("task", "sub-turn").calls == 1, "a row of an earlier release"
 
 
+def settings_of(**more: Any) -> Settings:
+    """The settings of the agents, on a domain of their own."""
+    tiers = {
+        tier: ModelChoice(provider="openai", model=model)
+        for tier, model in (("heavy", "big"), ("light", "small"))
+    }
+    return make_settings(
+        server=Server(component_domain="agent.example", component_secret="s"),  # type: ignore[arg-type]
+        llm=LLM(provider="openai", model="main", api_key="k", tiers=tiers),  # type: ignore[arg-type]
+        agents=AGENTS,
+        **more,
+    )
+
+
 @asynccontextmanager
 async def running_agents(
     tmp_path: Path,
     storage: Storage,
     personas: Personas | None = None,
 ) -> AsyncIterator[tuple[AgentSubsystem, Memories]]:
-    tiers = {
-        tier: ModelChoice(provider="openai", model=model)
-        for tier, model in (("heavy", "big"), ("light", "small"))
-    }
-    settings = make_settings(
-        server=Server(component_domain="agent.example", component_secret="s"),  # type: ignore[arg-type]
-        llm=LLM(provider="openai", model="main", api_key="k", tiers=tiers),  # type: ignore[arg-type]
-        memory=Memory(path=tmp_path / "memory"),
-        agents=AGENTS,
-        personas=personas or Personas(),
-    )
+    settings = settings_of(memory=Memory(path=tmp_path / "memory"), personas=personas or Personas())
     for name, defaults in PACKAGES.items():
         folder = tmp_path / "memory" / "personas" / name
         folder.mkdir(parents=True)

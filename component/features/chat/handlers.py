@@ -15,7 +15,7 @@ import re
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
 import msgspec
@@ -25,11 +25,13 @@ from component.agent.requests import MessageStarter, TurnRequest
 from component.commands.definition import CommandError, Commands
 from component.commands.words import read_words
 from component.features.chat.hints import Hints
+from component.features.chat.notices import Notices
 from component.handlers.exchange_limit import Admitted, ExchangeLimit
 from component.messages.answers import Answers
 from component.messages.delivery import Delivery
 from component.messages.duplicates import Duplicates, key_of
 from component.messages.inbound import Attachment, InboundMessage
+from component.messages.messenger import Messenger
 from component.messages.outbound import OutboundMessage, Text
 from component.messages.parsing import parse_message
 from component.messages.references import References
@@ -49,6 +51,9 @@ from xep.reactions import NAMESPACE as REACTIONS
 from xep.receipts import NAMESPACE as RECEIPTS
 from xep.receipts import Received
 from xep.stanza_error import StanzaError
+
+if TYPE_CHECKING:
+    from component.agent.conversations import Conversations
 
 _log = structlog.get_logger("component.message")
 
@@ -101,45 +106,6 @@ Stage: TypeAlias = Callable[[InboundMessage], Awaitable[Handled | None]]
 """Handles a message, or passes it on with None."""
 
 
-class Messages(Protocol):
-    """Sends messages: `component.messages.messenger.Messenger`."""
-
-    def send(self, message: OutboundMessage, /) -> Delivery:
-        """Queue a message. Never waits."""
-
-    def is_ours(self, agent: JID, peer: JID, stanza_id: str, /) -> bool:
-        """Return whether we have sent a stanza with that id in a conversation."""
-
-    def receive(self, message: InboundMessage, /) -> InboundMessage:
-        """Process a message's reports about our messages; it then refers to our ids."""
-
-    def returned(self, agent: JID, peer: JID, stanza_id: str, /) -> str:
-        """Return the id of the message to which a stanza belongs that was returned as an error."""
-
-
-class Listener(Protocol):
-    """Accepts messages to agents: `component.agent.conversations.Conversations`."""
-
-    async def received(self, request: TurnRequest) -> None:
-        """Accept a message: when this returns it is on disk. Raises StorageError."""
-
-    async def revised(self, agent: str, principal: JID, msg_id: str, body: str | None) -> bool:
-        """Replace the text of the message with that id, or remove the message if `body` is None.
-
-        Return False if it is not waiting any more. Raises StorageError.
-        """
-
-
-class Notices(Protocol):
-    """The notice that an agent is a machine: `component.features.chat.notices.Notices`."""
-
-    async def due(self, message: InboundMessage) -> str | None:
-        """Return the notice to send before the answer to this message, if there is one."""
-
-    async def sent(self, message: InboundMessage, delivery: Delivery) -> None:
-        """Record permanently that it was sent, once it is."""
-
-
 class MessageHandler:
     """Answers chat messages from the address they were sent to.
 
@@ -164,11 +130,11 @@ class MessageHandler:
     def __init__(
         self,
         name: str,
-        messages: Messages,
+        messages: Messenger,
         commands: Commands,
         clock: Callable[[], float] = anyio.current_time,
         answers: Sequence[Answers] = (),
-        agents: Listener | None = None,
+        agents: "Conversations | None" = None,
         agent_at: Callable[[JID], str] = lambda at: at.local or "assistant",
         let_in: Callable[[JID], None] = lambda _: None,
         notices: Notices | None = None,

@@ -3,7 +3,7 @@ answer.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 import structlog
@@ -12,6 +12,7 @@ from cachebox import LRUCache
 from component.features.chat.rows import NoticeStore
 from component.messages.delivery import Delivery
 from component.messages.inbound import Account, InboundMessage
+from component.policy.persons import Persons
 from component.storage import StorageError
 from xep.jid import JID
 
@@ -23,16 +24,6 @@ pause.
 """
 _FLUSH_S: Final = 30.0
 _MOST_REMEMBERED: Final = 10_000
-
-
-class Persons(Protocol):
-    """Distinguishes people from programs: `component.policy.persons.Persons`."""
-
-    def known(self, principal: JID, requester: JID) -> bool | None:
-        """Return whether it is a person; None if the client has to be asked."""
-
-    async def asked(self, principal: JID, requester: JID, target: JID) -> bool | None:
-        """Ask; None if no answer came."""
 
 
 class Notices:

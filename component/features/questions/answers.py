@@ -9,7 +9,7 @@ an answer (`InboundMessage.unclear`).
 
 import re
 from collections.abc import Sequence
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 import msgspec
 import structlog
@@ -27,10 +27,10 @@ from component.task_messages.spoken_answers import (
     takes_words,
 )
 from component.task_messages.yes_no import SpokenYesNo, said_in
-from component.tasks.protocol import Naming, Question, UncertainError
+from component.tasks.protocol import Naming, Question, Tasks, UncertainError
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm, Decision
-from xep.fluux_agent.task import Input, InputAnswer, Task
+from xep.fluux_agent.task import Input, InputAnswer
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
@@ -47,36 +47,6 @@ _ALONE: Final = "I haven't done it. Reply just *yes*, or *no* and why."
 Value = Literal["approve", "deny"]
 
 
-class Judges(Protocol):
-    """Judges answers: `component.tasks.protocol.Tasks`."""
-
-    async def answer(
-        self, who: JID, at: JID, answer: InputAnswer, naming: Naming | None = None
-    ) -> Task:
-        """Answer a question of a task. Raises StanzaError, UncertainError, StorageError."""
-
-    async def decide(
-        self,
-        who: JID,
-        at: JID,
-        decision: Decision,
-        lang: str | None = None,
-        naming: Naming | None = None,
-    ) -> None:
-        """Decide a confirmation. Raises StanzaError, UncertainError, StorageError."""
-
-    async def open_questions(self, who: JID, at: JID) -> Sequence[Question]:
-        """Return the open questions to `who`. Raises StorageError."""
-
-    async def returned(self, who: JID, at: JID, question: str) -> None:
-        """Record that the message of a question was returned as an error. Raises StorageError."""
-
-    async def was_asked(self, who: JID, at: JID, name: str) -> bool:
-        """Return whether a question to `who`, identified by its id or thread, is closed. Raises
-        StorageError.
-        """
-
-
 class ChatAnswers:
     """Recognises and judges answers in chat messages.
 
@@ -85,7 +55,7 @@ class ChatAnswers:
         words: renders questions as messages.
     """
 
-    def __init__(self, tasks: Judges, words: Questions) -> None:
+    def __init__(self, tasks: Tasks, words: Questions) -> None:
         self._tasks = tasks
         self._words = words
 

@@ -6,7 +6,7 @@ an answer that identifies its question.
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -17,16 +17,10 @@ from component.storage import StorageError
 from component.task_messages.yes_no import said_in
 from xep.jid import JID
 
+if TYPE_CHECKING:
+    from component.commands.persona_dialogue import PersonaDialogue
+
 _log = structlog.get_logger("component.message")
-
-
-class Dialogue(Protocol):
-    """Asks several questions in turn: `component.commands.persona_dialogue.PersonaDialogue`."""
-
-    async def answered(self, agent: str, who: JID, text: str) -> str | None:
-        """Process an answer and return the reply, or None if no question was asked. Raises
-        StorageError.
-        """
 
 
 class Dialogues:
@@ -39,7 +33,7 @@ class Dialogues:
     """
 
     def __init__(
-        self, questions: Answers, dialogue: Dialogue, agent_at: Callable[[JID], str]
+        self, questions: Answers, dialogue: "PersonaDialogue", agent_at: Callable[[JID], str]
     ) -> None:
         self._questions = questions
         self._dialogue = dialogue
