@@ -32,6 +32,16 @@ def test_a_file_and_its_directory_are_synced_and_so_is_a_deletion(
     assert synced == ["file", "directory", "directory"]
 
 
+def test_nobody_else_on_the_machine_reads_or_enters_it(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        a_folder(tmp_path / "files").write("a/b.txt", b"text", append=False)
+    finally:
+        os.umask(before)
+    for path, mode in (("files", 0o700), ("files/a", 0o700), ("files/a/b.txt", 0o600)):
+        assert stat.S_IMODE((tmp_path / path).stat().st_mode) == mode
+
+
 def opened_below(directory: Path) -> list[Path]:
     """The files and directories there that this process has open; other threads open others."""
     found = []
