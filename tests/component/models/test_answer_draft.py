@@ -28,3 +28,14 @@ def test_an_answer_is_finished_once_the_provider_says_that_the_model_stopped() -
     assert not draft.finished
     draft.finish(None)
     assert draft.finished
+
+
+def test_a_piece_of_a_call_that_nobody_knows_makes_an_answer_incoherent() -> None:
+    draft = AnswerDraft(None)
+    draft.call("1", "look").pieces.append("{}")
+    assert not draft.incoherent
+    draft.lost = True
+    assert draft.incoherent
+    nameless = AnswerDraft(None)
+    nameless.call("1", "").pieces.append("{}")
+    assert nameless.incoherent
