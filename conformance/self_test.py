@@ -23,8 +23,9 @@ USERS = "localhost"
 REFUSED = "mallory@elsewhere.example"
 _START = 60.0
 """Seconds that the demo's own server may take to start."""
-_INLINE = "2"
-"""The inline limit in seconds: checks that wait for it should not wait long."""
+_INLINE = "5"
+"""The inline limit in seconds: checks that wait for it should not wait long, and a busy machine
+answers all others within it."""
 _PORT = re.compile(r"server\s+([\d.:a-f]+), port (\d+)")
 _TRUST = re.compile(r"trust\s+the authority in (\S+?),")
 

@@ -7,7 +7,7 @@ from conformance.stanzas import Received
 from conformance.talk import Talk
 from xep.binding import ContentError
 from xep.fluux_agent import NAMESPACE as AGENT
-from xep.fluux_agent.execute import Accepted
+from xep.fluux_agent.execute import Accepted, Result
 from xep.fluux_agent.task import NAMESPACE, Input, Task
 
 TASKS: Final = f"{AGENT}#task"
@@ -21,6 +21,23 @@ async def begin(
     attributes.setdefault("mode", "async")
     answer = await t.execute(role, params, having=attributes)
     return t.given(answer, Accepted, f"Executing {role} as a task")
+
+
+async def run(
+    t: Talk, role: str, params: dict[str, str], sender: str | None = None
+) -> tuple[Received, Result | None]:
+    """Execute a skill, and follow the task that it becomes if it takes too long.
+
+    Returns the answer or the last event, and the result; None if there is an error instead.
+    """
+    answer = await t.execute(role, params, sender=sender)
+    if answer.is_error:
+        return answer, None
+    accepted = answer.payload(Accepted)
+    if accepted is None:
+        return answer, t.given(answer, Result, f"Executing {role}")
+    message, ended = await next_event(t, accepted.task, *ENDS)
+    return message, ended.result
 
 
 async def get(t: Talk, id_: str, sender: str | None = None) -> Received:

@@ -8,6 +8,7 @@ from xml.etree.ElementTree import Element
 
 import anyio
 
+from conformance.checks.follow import run
 from conformance.model import Ability, check
 from conformance.stanzas import Received
 from conformance.talk import Talk
@@ -45,14 +46,17 @@ async def _publish(t: Talk, key: str, text: str, version: int = 1, more: str = "
 
 
 async def _remember(t: Talk, key: str, text: str) -> None:
-    answer = await t.execute("remember", {"key": key, "text": text})
-    t.need(not answer.is_error, f"Remembering did not work: {answer.xml[:300]}")
+    answer, result = await run(t, "remember", {"key": key, "text": text})
+    t.need(result is not None, f"Remembering did not work: {answer.xml[:300]}")
 
 
 async def _recall(t: Talk, key: str, sender: str | None = None) -> str:
     """Return the memory that the agent would use: empty if there is none."""
-    answer = await t.execute("recall", {"key": key}, sender=sender)
-    return "" if answer.is_error else t.text(answer, "Recalling")
+    _, result = await run(t, "recall", {"key": key}, sender)
+    if result is None:
+        return ""
+    t.need(bool(result.outputs), "Recalling gave no artifact.")
+    return result.outputs[0].text
 
 
 def _memory(item: Element | None) -> Element | None:
@@ -179,9 +183,10 @@ async def instruction(t: Talk) -> None:
     await _recall(t, key)
     await t.message("What do you know about me?")
     await t.quiet(lambda s: s.head.kind == "message" and s.body is not None, min(t.timeout, 3))
-    answer = await t.execute("count", {"key": counted})
+    answer, result = await run(t, "count", {"key": counted})
     expected = f"1: nobody but the check has executed {count.name}"
-    t.hold("MEM-012", t.text(answer, "Counting") == "1", expected, answer)
+    said = [] if result is None else [one.text for one in result.outputs]
+    t.hold("MEM-012", said == ["1"], expected, answer)
     await _pubsub(t, "set", f"<retract node='{_node(t)}'><item id='{key}'/></retract>")
 
 

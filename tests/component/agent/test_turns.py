@@ -1,15 +1,20 @@
 """The rows of the table `turns`, including those of earlier releases."""
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.agent import turns
 from component.agent.requests import MessageStarter, OperatorStarter, TurnRequest
+from component.agent.turn import Outcome
 from component.agent.turns import decoded, encoded
 from component.budget.protocol import Payer
 from component.messages.inbound import Conversation, ReplyAddress
+from component.storage import waiters
+from component.storage.database import Database
+from tests.component.proactive.direct import DirectDatabase
 from xep.jid import JID
 
 TEXT = st.text(max_size=20)
@@ -101,3 +106,69 @@ def test_the_literal_text_of_a_row_of_an_earlier_release_is_read() -> None:
     assert found.starter == MessageStarter(JID("ann", "a.example", "phone"), "m1")
     assert found.text == "Hello"
     assert found.needs_label
+
+
+# -- the rows ------------------------------------------------------------------------------------
+
+
+def a_request(id_: str) -> TurnRequest:
+    here = JID("assistant", "example.org")
+    person = JID("ann", "example.org")
+    return TurnRequest(
+        id=id_,
+        starter=OperatorStarter("ops"),
+        conversation=Conversation(here, person),
+        principal=person,
+        text="Hello.",
+    )
+
+
+def test_a_turn_stands_where_its_row_says_until_its_outcome_is_recorded() -> None:
+    database = cast("Database", DirectDatabase(start=1000))
+    assert turns.standing(database, "home", "t") is None
+    assert turns.insert(database, "home", a_request("t"))
+    assert turns.standing(database, "home", "t") == "here"
+    assert turns.standing(database, "other", "t") == "elsewhere"
+    turns.wait(database, ["t"], turns.Wait(tasks=("task",)))
+    assert turns.standing(database, "home", "t") == "waiting"
+    turns.conclude(database, "t", Outcome("answered", "Yes."))
+    turns.delete(database, ["t"])
+    assert turns.standing(database, "home", "t") == Outcome("answered", "Yes.")
+    turns.forget_outcome(database, "t")
+    assert turns.standing(database, "home", "t") is None
+
+
+def test_a_turn_that_is_deleted_waits_for_nothing() -> None:
+    database = cast("Database", DirectDatabase(start=1000))
+    turns.insert(database, "home", a_request("t"))
+    waiters.wait_for(database, "t", ["task"], "home")
+    assert waiters.ended_tasks(database, "home") == ["task"]
+    turns.delete(database, ["t"])
+    assert waiters.ended_tasks(database, "home") == []
+
+
+class Postgres(DirectDatabase):
+    """SQLite that is asked as PostgreSQL is, and notes which turns are locked before a write."""
+
+    dialect = "postgresql"
+
+    def __init__(self) -> None:
+        super().__init__(start=1000)
+        self.locked: list[str] = []
+        self.written: list[list[str]] = []
+
+    def execute(self, sql: str, parameters: Any = ()) -> Any:
+        if sql.endswith(" FOR UPDATE"):
+            assert " FROM turns " in sql
+            self.locked += parameters
+            sql = sql.removesuffix(" FOR UPDATE")
+        elif sql.startswith("INSERT INTO turn_outcomes"):
+            self.written.append(list(self.locked))
+        return super().execute(sql, parameters)
+
+
+def test_an_outcome_is_recorded_while_no_task_can_begin_to_wait_for_the_turn() -> None:
+    database = Postgres()
+    turns.insert(cast("Database", database), "home", a_request("t"))
+    turns.conclude(cast("Database", database), "t", Outcome("answered", "Yes."))
+    assert database.written == [["t"]]

@@ -36,3 +36,12 @@ def test_events_made_together_are_the_lines_that_each_makes_alone(
     lines = [read_line(raw) for raw in made.splitlines()]
     assert all(line is not None and line.matches for line in lines)
     assert [line.line.seq for line in lines if line] == list(range(1, len(events) + 1))
+
+
+def test_only_texts_of_more_than_400_characters_are_cut_in_a_line_that_is_too_long() -> None:
+    event = AuditEvent(kind="execute", outcome="x" * 400, subject="y" * 401, detail="z" * 5_000)
+    line = read_line(Chain().add((0,), (event,)).rstrip())
+    assert line is not None
+    assert line.line.outcome == "x" * 400
+    assert line.line.subject == "y" * 399 + "…"
+    assert line.line.detail == "z" * 399 + "…"

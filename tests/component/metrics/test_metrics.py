@@ -53,18 +53,22 @@ def test_what_was_counted_is_read() -> None:
     ]
     found = read(Exposition(counters, lambda: gauges))
     assert found["xmpp_agent_stanzas_received_total", ()] == 3
+    called = (("model", "gpt"), ("outcome", "done"))
+    assert found["xmpp_agent_model_call_seconds_count", called] == 2
     done = (("outcome", "done"), ("skill", "echo"))
     assert found["xmpp_agent_execute_seconds_count", done] == 2
     assert found["xmpp_agent_execute_seconds_sum", done] == pytest.approx(700.002)
     assert found["xmpp_agent_execute_seconds_bucket", (("le", "0.005"), *done)] == 1
     assert found["xmpp_agent_execute_seconds_bucket", (("le", "300.0"), *done)] == 1
     assert found["xmpp_agent_execute_seconds_bucket", (("le", "+Inf"), *done)] == 2
+    assert found["xmpp_agent_tokens_total", (("direction", "in"), ("model", "gpt"))] == 10
     assert found["xmpp_agent_tokens_total", (("direction", "out"), ("model", "gpt"))] == 5
     assert found["xmpp_agent_tokens_total", (("direction", "cache_read"), ("model", "gpt"))] == 4
     assert found["xmpp_agent_tokens_total", (("direction", "reasoning"), ("model", "gpt"))] == 3
     assert found["xmpp_agent_cost_usd_total", (("model", "gpt"),)] == 0.25
     unknown = (("outcome", "unknown"), ("tool", "other"))
     assert found["xmpp_agent_tool_call_seconds_count", unknown] == 1
+    assert found["xmpp_agent_tool_call_seconds_bucket", (("le", "0.1"), *unknown)] == 1
     assert found["xmpp_agent_connected", ()] == 1
     assert found["xmpp_agent_tasks", (("state", "running"),)] == 2
     assert found["process_open_fds", ()] > 0

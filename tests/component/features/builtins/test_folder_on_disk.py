@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from component.features.builtins.folder import Folder, FolderLimits
+from component.features.builtins.folder import Folder, FolderError, FolderLimits
 
 
 def a_folder(root: Path) -> Folder:
@@ -30,6 +30,24 @@ def test_a_file_and_its_directory_are_synced_and_so_is_a_deletion(
     assert synced == ["file", "directory"]
     folder.delete("a/b.txt")
     assert synced == ["file", "directory", "directory"]
+
+
+def test_nobody_else_on_the_machine_reads_or_enters_it(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        a_folder(tmp_path / "files").write("a/b.txt", b"text", append=False)
+    finally:
+        os.umask(before)
+    for path, mode in (("files", 0o700), ("files/a", 0o700), ("files/a/b.txt", 0o600)):
+        assert stat.S_IMODE((tmp_path / path).stat().st_mode) == mode
+
+
+def test_a_file_below_five_directories_is_listed_and_there_is_none_deeper(tmp_path: Path) -> None:
+    folder = a_folder(tmp_path / "files")
+    folder.write("a/b/c/d/e/f.txt", b"text", append=False)
+    assert [entry.path for entry in folder.entries()] == ["a/b/c/d/e/f.txt"]
+    with pytest.raises(FolderError, match="at most 5 directories"):
+        folder.write("a/b/c/d/e/f/g.txt", b"text", append=False)
 
 
 def opened_below(directory: Path) -> list[Path]:
