@@ -284,14 +284,9 @@ class GitHub(Section):
     timeout_s: Seconds = Field(default=20, description="Seconds for a request.")
 
 
-def _named(webhooks: dict[str, HttpWebhook]) -> dict[str, HttpWebhook]:
-    skill_names(webhooks)
-    return webhooks
-
-
 URL_FETCH: Final = optional_table("url_fetch", UrlFetch)
 WEB_SEARCH: Final = optional_table("web_search", WebSearch)
-HTTP_WEBHOOK: Final = named_tables("http_webhook", HttpWebhook, _named)
+HTTP_WEBHOOK: Final = named_tables("http_webhook", HttpWebhook, skill_names)
 FILES: Final = optional_table("files", Files)
 EMAIL_SEND: Final = optional_table("email_send", EmailSend)
 GITHUB: Final = optional_table("github", GitHub)
@@ -304,7 +299,3 @@ SECTIONS: Final[tuple[Top[Any], ...]] = (
 def is_used(settings: Settings) -> bool:
     """Return whether the settings have one of the sections."""
     return settings.xmpp_send is not None or any(settings[section] for section in SECTIONS)
-
-
-def check(_settings: Settings) -> None:
-    """Accept the settings; each section checks its own keys."""

@@ -33,7 +33,7 @@ class ChatFeature(Feature):
         occupants = OccupantHandler(
             stream.messenger,
             kernel.environment.catalog.policy.admits,
-            lambda address: stream.is_room(address),  # noqa: PLW0108 - it is set later
+            stream.is_room,
         )
         return Opened(handlers=(messages, occupants))
 

@@ -71,7 +71,3 @@ SECTIONS: Final[tuple[Top[Any], ...]] = (METRICS,)
 def is_used(settings: Settings) -> bool:
     """Return whether metrics are served."""
     return settings[METRICS].address is not None
-
-
-def check(_settings: Settings) -> None:
-    """Accept the settings; the section checks its own keys."""
