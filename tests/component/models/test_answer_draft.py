@@ -26,7 +26,7 @@ def test_what_no_person_sees_has_begun_the_answer_too(
 def test_an_answer_is_finished_once_the_provider_says_that_the_model_stopped() -> None:
     draft = AnswerDraft(None)
     assert not draft.finished
-    draft.finish(None)
+    draft.finish(None, calls_whole=True)
     assert draft.finished
 
 
