@@ -57,7 +57,7 @@ MODULES: Final[dict[str, str]] = {
     "component/features/memory_nodes/privileges.py": "tests/component/features/memory_nodes",
     "component/policy/flows.py": "tests/component/policy tests/component/execution",
     "component/policy/policy.py": "tests/component/policy tests/component/execution",
-    "component/proactive/notification_plan.py": "tests/component/proactive",
+    "component/features/notifications/plan.py": "tests/component/features/notifications",
     "component/features/schedules/rows.py": "tests/component/features/schedules",
     "component/pubsub/access.py": "tests/component/pubsub tests/component/handlers/test_pubsub.py",
     "component/router/fair_queue.py": "tests/component/router",

@@ -27,6 +27,7 @@ FEATURES: Final = (
     "memory_commands",
     "discovery",
     "memory_nodes",
+    "notifications",
     "presence",
     "schedules",
     "tasks_iq",

@@ -131,7 +131,6 @@ class Service:
             await group.start(stream.router.run)
             await group.start(tasks.news.run)
             await group.start(tasks.service.run)
-            await group.start(kernel.notifications.notifier.run)
             await group.start(kernel.pubsub.run)
             if agents is not None:
                 await group.start(agents.run)

@@ -64,14 +64,12 @@ class Subsystems:
         yield from commands_of_service(self.kernel, self._warnings)
         for opened in self.opened:
             yield from opened.commands
-        yield from self.kernel.notifications.commands()
         yield from self.kernel.pubsub.commands()
 
     def connected(self) -> None:
         """A session has begun. Never waits."""
         if self.kernel.agents is not None:
             self.kernel.agents.conversations.connected()
-        self.kernel.notifications.notifier.connected()
         for opened in self.opened:
             opened.connected()
 

@@ -3,7 +3,7 @@
 import click
 
 from component.cli.operator import command_of
-from component.commands.notifications import DROP, HELD, QUIET
+from component.features.notifications.commands import DROP, HELD, QUIET
 
 
 @click.group()

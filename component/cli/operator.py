@@ -233,7 +233,6 @@ async def _commands(
     from component.budget.book import BudgetBook  # noqa: PLC0415
     from component.commands.admin import AdminCommands  # noqa: PLC0415
     from component.commands.definition import Commands  # noqa: PLC0415
-    from component.commands.notifications import NotificationCommands  # noqa: PLC0415
     from component.commands.recording import recorded  # noqa: PLC0415
     from component.features.agents_admin.commands import AgentCommands, SpendingCommands  # noqa: PLC0415
     from component.kernel.options import (  # noqa: PLC0415
@@ -242,14 +241,12 @@ async def _commands(
         task_limits,
     )
     from component.settings.model import DEFAULT_AGENT  # noqa: PLC0415
-    from component.storage.notifications import NotificationStore  # noqa: PLC0415
     from component.storage.switches import Switches  # noqa: PLC0415
     from component.tasks.admin import TaskAdmin  # noqa: PLC0415
 
     agents = Agents(agent_entries(settings), storage, recorder)
     await agents.load()
     limits = task_limits(settings)
-    notifications = NotificationStore(storage)
     task_admin = TaskAdmin(storage, limits.retention_ms, queues=limits.queues)
     commands = (
         *AdminCommands(lambda: _vitals(settings), task_admin, Switches(storage)).commands(),
@@ -258,7 +255,6 @@ async def _commands(
             BudgetBook(storage, budget_limits(settings), recorder), DEFAULT_AGENT
         ).commands(),
         *chain.from_iterable(each.offline_commands(storage) for each in make_features(settings)),
-        *NotificationCommands(notifications, settings.notifications).commands(),
         *installed,
     )
     return Commands(recorded(commands, recorder))

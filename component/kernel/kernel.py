@@ -1,6 +1,7 @@
 """The kernel: the objects that features use, in the order in which they need each other."""
 
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,6 @@ from component.kernel.contacts import ContactSubsystem
 from component.kernel.disco import Disco
 from component.kernel.environment import Environment
 from component.kernel.module_functions import ModuleFunctions
-from component.kernel.notifications import NotificationSubsystem
 from component.kernel.options import facts, names_by_localpart
 from component.kernel.presence_events import PresenceEvents
 from component.kernel.pubsub import PubSubSubsystem
@@ -19,9 +19,11 @@ from component.kernel.tasks import TaskSubsystem
 from component.kernel.work import WorkSubsystem
 from component.messages.answers import Answers
 from component.metrics.gauge import Gauge
+from component.proactive.person_zones import PersonZones
 from component.settings import Settings
 from component.storage import Storage
 from component.storage.forgetting import Forget, Forgotten, forget
+from component.storage.notifications import NotificationStore
 from xep.jid import JID
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ class Kernel:
         disco: what service discovery says about our addresses.
         presence_events: receives the presence of contacts.
         contacts: who is a person, and who may be written to.
-        notifications: sends people the results of work that agents started by themselves.
+        zones: finds the time zone of a person.
         pubsub: the nodes of our addresses.
         pubsub_events: receives the notifications of other PubSub services.
         tasks: runs skills.
@@ -72,9 +74,14 @@ class Kernel:
         self.stream.on_features_changed(self.disco.changed)
         self.presence_events = PresenceEvents()
         self.contacts = ContactSubsystem(environment, self.stream)
-        self.notifications = NotificationSubsystem(environment, self.stream, self.contacts)
+        self.zones = PersonZones(
+            NotificationStore(environment.storage).preferences,
+            self.contacts.time_zones.of,
+            self.contacts.ask_time,
+            settings.agent.zone,
+            lambda: datetime.now(UTC),
+        )
         self.pubsub = PubSubSubsystem(environment, self.stream, self.contacts, self.presence_events)
-        self.presence_events.listen(self.notifications.notifier)
         self.pubsub_events = PubSubEvents()
         self.commands = Commands(
             admins=environment.catalog.admins, agent_at=self.stream.addresses.agent_at
@@ -84,9 +91,7 @@ class Kernel:
         self.agents = self._make_agents()
         if self.agents is not None:
             self.tasks.service.ask_model = self.agents.ask_model
-        self.work = WorkSubsystem(
-            environment, self.stream, self.tasks, self.agents, self.notifications
-        )
+        self.work = WorkSubsystem(environment, self.stream, self.tasks, self.agents)
 
     @property
     def settings(self) -> Settings:
@@ -128,7 +133,7 @@ class Kernel:
                 self.stream,
                 self.contacts,
                 self.tasks,
-                self.notifications.zones.of,
+                self.zones.of,
             ),
         )
 

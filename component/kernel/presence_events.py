@@ -21,6 +21,10 @@ OnGranted: TypeAlias = Callable[[JID, JID], None]
 """Receives an agent and a contact that has permitted it to see its presence. Never waits."""
 
 
+OnOnline: TypeAlias = Callable[[JID, JID], None]
+"""Receives an agent and a contact that has come online. Never waits."""
+
+
 class Listener(Protocol):
     """Follows which clients are online, such as `component.pubsub.interests.Interests`."""
 
@@ -38,6 +42,7 @@ class PresenceEvents:
         self._listeners: list[Listener] = []
         self._shown: list[OnAvailability] = []
         self._granted: list[OnGranted] = []
+        self._online: list[OnOnline] = []
 
     def listen(self, listener: Listener) -> None:
         """Tell a listener which clients are online."""
@@ -49,6 +54,15 @@ class PresenceEvents:
         """
         self._shown.append(shown)
         self._granted.append(granted)
+
+    def on_online(self, call: OnOnline) -> None:
+        """Call a function for each contact that comes online."""
+        self._online.append(call)
+
+    def online(self, agent: JID, contact: JID) -> None:
+        """Handle a contact that has come online."""
+        for call in self._online:
+            call(agent, contact)
 
     def routes(self) -> tuple[StanzaRoute, ...]:
         """Return the routes of this handler."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import structlog
 
 from component.kernel.environment import Environment
-from component.kernel.notifications import NotificationSubsystem
 from component.kernel.options import make_flows
 from component.kernel.stream import StreamSubsystem
 from component.kernel.tasks import TaskSubsystem
@@ -58,11 +57,10 @@ class WorkSubsystem:
         stream: waits until results can be sent, and knows our addresses.
         tasks: runs the work.
         agents: run goals; None if no model is configured.
-        notifications: notifies people of results.
 
     Attributes:
         starter: starts work.
-        results: passes results to the notifier.
+        results: passes results to those who notify people.
     """
 
     def __init__(
@@ -71,7 +69,6 @@ class WorkSubsystem:
         stream: StreamSubsystem,
         tasks: TaskSubsystem,
         agents: "AgentSubsystem | None",
-        notifications: NotificationSubsystem,
     ) -> None:
         address_of = stream.addresses.address_of
         goal = None
@@ -92,24 +89,23 @@ class WorkSubsystem:
         self.results = Results(
             environment.storage,
             tasks.service,
-            notifications.notifier,
             address_of,
             stream.messenger.ready,
             None if agents is None else agents.conversations,
         )
         self.starter.recorded = self.results.wake
+        self._has_agents = agents is not None
         self._sessions = environment.memories.sessions
         self._agent_at = stream.addresses.agent_at
         self._find = environment.catalog.registry.get
         if agents is not None:
-            notifications.notifier.told = self._told
             tasks.service.noticed = self._noticed
 
-    async def _told(self, notification: Notification, work: Work, trigger: Trigger) -> None:
-        """Add the result of a skill to the conversation. That of a goal is there: it is the answer
-        of a turn.
+    async def told(self, notification: Notification, work: Work, trigger: Trigger) -> None:
+        """Add the result of a skill that a person is notified of to the conversation. That of a
+        goal is there: it is the answer of a turn. Raises StorageError.
         """
-        if work.skill is None:
+        if work.skill is None or not self._has_agents:
             return
         skill = self._find(work.skill)
         author: Taint | None = "web" if skill is None else skill.taint

@@ -50,12 +50,11 @@ class ResultNotifier(Protocol):
 
 
 class Results:
-    """Finds work that has ended, and passes its result to a notifier.
+    """Finds work that has ended, and passes its result to those who notify people.
 
     Args:
         storage: has the table `started_work`.
         tasks: the durable work.
-        notifier: notifies people.
         address_of: the address of an agent by its name.
         ready: waits until messages can be sent.
         conversations: runs the turns of goals; None where no model is set up.
@@ -65,18 +64,21 @@ class Results:
         self,
         storage: Transactions,
         tasks: Tasks,
-        notifier: ResultNotifier,
         address_of: Callable[[str], JID],
         ready: Callable[[], Awaitable[None]],
         conversations: Conversations | None = None,
     ) -> None:
         self._storage = storage
         self._tasks = tasks
-        self.notifier = notifier
+        self._notifiers: list[ResultNotifier] = []
         self._address_of = address_of
         self._ready = ready
         self._conversations = conversations
         self._woken = anyio.Event()
+
+    def listen(self, notifier: ResultNotifier) -> None:
+        """Pass results to a notifier."""
+        self._notifiers.append(notifier)
 
     def wake(self) -> None:
         """Search for results soon, because work may have ended. Never waits."""
@@ -119,7 +121,8 @@ class Results:
             text = f"The {trigger.source} {title_of(trigger)} failed: {failure}"
         if not is_known and not work.silent:
             try:
-                await self.notifier.ended(work, trigger, outcome, text)
+                for notifier in self._notifiers:
+                    await notifier.ended(work, trigger, outcome, text)
             except StorageError:
                 raise
             except Exception:  # noqa: BLE001 - a fault with one result must not delay the others

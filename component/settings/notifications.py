@@ -46,12 +46,6 @@ def _quiet(value: str) -> str:
     return value
 
 
-def _zone(value: str) -> str:
-    if time_zone(value) is None:
-        raise refusal("must be a time zone of the IANA database, such as Europe/Paris")
-    return value
-
-
 class Notifications(Section):
     """Notifications: messages about work that an agent started by itself."""
 
@@ -59,11 +53,6 @@ class Notifications(Section):
         default="22:00-07:00",
         description="Hours in which nobody is notified unless they choose others with /quiet, in"
         " the time zone of each person. Empty for none.",
-    )
-    zone: Annotated[str, AfterValidator(_zone)] = Field(
-        default="UTC",
-        examples=["Europe/Paris"],
-        description="Time zone of people whose clients do not report theirs (XEP-0202).",
     )
     window_s: Seconds = Field(default=600, description="Seconds to which per_window refers.")
     per_window: Count = Field(

@@ -34,7 +34,7 @@ class PresenceFeature(Feature):
             payloads,
             kernel.environment.stopped,
             stream=lambda: kernel.stream.connected_since,
-            online=kernel.notifications.notifier.online,
+            online=kernel.presence_events.online,
             asks=self.settings.pubsub.ask_presence,
             granted=kernel.presence_events.granted,
         )

@@ -65,7 +65,7 @@ class ScheduleFeature(Feature):
             runner.wake,
             news,
             goals=self.settings.llm is not None,
-            zones=kernel.notifications.zones,
+            zones=kernel.zones,
         )
         registry = kernel.environment.catalog.registry
 

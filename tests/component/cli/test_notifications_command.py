@@ -10,8 +10,8 @@ from click.testing import Result
 
 from component.app.schema import SCHEMA
 from component.cli.exit_codes import ExitCode
-from component.commands.notifications import NotificationCommands
-from component.settings.notifications import Notifications
+from component.features.notifications.commands import NotificationCommands
+from component.features.notifications.plan import Rules
 from component.storage import Storage
 from component.storage.notifications import Notification, NotificationStore, Preferences
 from tests.component.cli.conftest import RunCommand
@@ -49,9 +49,7 @@ def test_held_notifications_are_listed_and_dropped_and_quiet_hours_set(
 ) -> None:
     anyio.run(hold, DATA)
     if is_running:
-        with service(
-            lambda storage: NotificationCommands(NotificationStore(storage), Notifications())
-        ):
+        with service(lambda storage: NotificationCommands(NotificationStore(storage), Rules())):
             _list_drop_and_quiet(command)
     else:
         _list_drop_and_quiet(command)

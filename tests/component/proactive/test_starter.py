@@ -129,7 +129,9 @@ class Backend:
 
     def results(self) -> Results:
         rest: Any = self
-        return Results(self.storage, rest, rest, address_of, anyio.lowlevel.checkpoint, rest)
+        results = Results(self.storage, rest, address_of, anyio.lowlevel.checkpoint, rest)
+        results.listen(rest)
+        return results
 
     async def tells(self, count: int) -> None:
         """Tell results until so many were told and none is left."""

@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from component.proactive.notification_plan import MOST_IN_DIGEST, Rules, plan
-from component.proactive.quiet_hours import effective
+from component.features.notifications.plan import MOST_IN_DIGEST, Rules, plan
+from component.features.notifications.quiet_hours import effective
 from component.storage.notifications import Batch, Notification, NotificationStore, Priority
 from tests.component.proactive.direct import DirectDatabase, done
 from tests.profiles import examples

@@ -8,8 +8,9 @@ import msgspec
 
 from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
 from component.commands.views import when
-from component.proactive.quiet_hours import effective
-from component.settings.notifications import Notifications, quiet_hours, time_zone
+from component.features.notifications.plan import Rules
+from component.features.notifications.quiet_hours import effective
+from component.settings.notifications import quiet_hours, time_zone
 from component.storage.notifications import Notification, Preferences, Priority
 from xep.jid import JID, JIDError
 
@@ -138,7 +139,7 @@ class NotificationCommands:
 
     Args:
         store: the notifications.
-        settings: the quiet hours of people who have chosen none.
+        rules: has the quiet hours of people who have chosen none.
         changed: called when a person's quiet hours have changed, so that held notifications are
             sent.
     """
@@ -146,12 +147,12 @@ class NotificationCommands:
     def __init__(
         self,
         store: Store,
-        settings: Notifications,
+        rules: Rules,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._changed = changed
         self._store = store
-        self._settings = settings
+        self._rules = rules
 
     def commands(self) -> tuple[AnyCommand, ...]:
         """Return all of them."""
@@ -172,7 +173,7 @@ class NotificationCommands:
         return CommandResult(_quiet_hours_text(sheet), sheet)
 
     def _sheet(self, preferences: Preferences) -> QuietSheet:
-        found = effective(preferences, self._settings.quiet, self._settings.zone)
+        found = effective(preferences, self._rules.quiet, self._rules.zone)
         hours = "" if found is None else f"{found.begin:%H:%M}-{found.end:%H:%M}"
         zone = "" if found is None else str(found.zone)
         return QuietSheet(hours=hours, zone=zone, urgent=preferences.urgent)

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import pytest
 
 from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult
-from component.commands.notifications import NotificationCommands
 from component.commands.words import read_words
-from component.settings.notifications import Notifications
+from component.features.notifications.commands import NotificationCommands
+from component.features.notifications.plan import Rules
 from component.storage import Storage
 from component.storage.notifications import Notification, NotificationStore
 from xep.jid import JID
@@ -25,7 +25,7 @@ class World:
     def __init__(self, storage: Storage) -> None:
         self.store = NotificationStore(storage)
         self.changes = 0
-        made = NotificationCommands(self.store, Notifications(zone="Europe/Paris"), self.changed)
+        made = NotificationCommands(self.store, Rules(zone="Europe/Paris"), self.changed)
         self.commands = {command.name: command for command in made.commands()}
 
     def changed(self) -> None:
@@ -108,7 +108,7 @@ async def test_operators_see_and_drop_those_of_everybody(world: World) -> None:
 
 @pytest.mark.ports
 async def test_what_is_being_sent_is_not_dropped(world: World) -> None:
-    from component.proactive.notification_plan import Rules, plan
+    from component.features.notifications.plan import Rules, plan
 
     await world.holds("a1")
     batch = await world.store.take(AGENT, JULIET, "t", lambda one: plan(one, Rules(quiet="")))

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.proactive.notification_plan import Rules, plan
-from component.proactive.quiet_hours import QuietHours, effective
+from component.features.notifications.plan import Rules, plan
+from component.features.notifications.quiet_hours import QuietHours, effective
 from component.settings.notifications import quiet_hours, time_zone
 from component.storage.notifications import Notification, Preferences, Recipient
 from tests.profiles import examples

@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from component.proactive.quiet_hours import effective
+from component.features.notifications.quiet_hours import effective
 from component.settings.notifications import Notifications
 from component.storage.notifications import (
     PRIORITIES,
@@ -57,11 +57,11 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     repeat: int = 3_600_000
 
 
-def rules_of(settings: Notifications) -> Rules:
-    """Return the rules of the settings."""
+def rules_of(settings: Notifications, zone: str) -> Rules:
+    """Return the rules of the settings, with the time zone of people whose own is not known."""
     return Rules(
         quiet=settings.quiet,
-        zone=settings.zone,
+        zone=zone,
         window=int(settings.window_s * 1000),
         per_window=settings.per_window,
         repeat_high=int(settings.repeat_high_s * 1000),

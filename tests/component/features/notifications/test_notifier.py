@@ -11,11 +11,11 @@ import anyio
 import pytest
 
 from component.app.schema import SCHEMA
+from component.features.notifications.notifier import Notifier
+from component.features.notifications.plan import MESSAGE_PREFIX, Rules
 from component.messages.inbound import Account, InboundMessage, ReplyAddress
 from component.messages.messenger import Messenger
 from component.messages.outbound import conversation_with
-from component.proactive.notification_plan import MESSAGE_PREFIX, Rules
-from component.proactive.notifications import Notifier
 from component.proactive.work import Trigger, Work
 from component.storage import Storage
 from component.storage.notifications import Notification, NotificationStore

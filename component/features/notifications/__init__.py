@@ -1,0 +1,1 @@
+"""Notifications: messages to people about work that agents started by themselves."""
