@@ -64,7 +64,6 @@ class Subsystems:
         yield from commands_of_service(self.kernel, self._warnings)
         for opened in self.opened:
             yield from opened.commands
-        yield from self.kernel.pubsub.commands()
 
     def connected(self) -> None:
         """A session has begun. Never waits."""

@@ -7,15 +7,12 @@ import structlog
 from anyio.abc import TaskStatus
 
 from component.commands.adhoc import Offers
-from component.commands.announcements import AnnouncementCommands
-from component.commands.definition import AnyCommand
-from component.handlers.announcements import Announcements
 from component.handlers.pubsub import PubSubHandler
 from component.handlers.pubsub_nodes import NodeOverview
 from component.handlers.pubsub_pending import PendingOffers
 from component.kernel.contacts import ContactSubsystem
 from component.kernel.environment import Environment
-from component.kernel.options import agent_entries, page_bytes
+from component.kernel.options import page_bytes
 from component.kernel.presence_events import PresenceEvents
 from component.kernel.stream import Handler, StreamSubsystem
 from component.pubsub.interests import Interests
@@ -52,7 +49,6 @@ class PubSubSubsystem:
     ) -> None:
         catalog = environment.catalog
         self._stream = stream
-        self._agents = [entry.name for entry in agent_entries(environment.settings)]
         self._profiles = catalog.profiles
         self._retry_after_s = environment.settings.limits.retry_after_s
         self._skills_changed = anyio.Event()
@@ -76,8 +72,6 @@ class PubSubSubsystem:
             self.service, self._retry_after_s, page_bytes(environment.settings)
         )
         self._is_component = environment.settings.server.mode == "component"
-        self._admins = admins
-        self._announcements = Announcements(self.service)
 
     def handlers(self) -> Sequence[Handler]:
         """Return the handler of requests."""
@@ -90,27 +84,8 @@ class PubSubSubsystem:
             return ()
         return (PendingOffers(self.service, self._retry_after_s),)
 
-    def commands(self) -> Sequence[AnyCommand]:
-        """The command by which admins announce something."""
-        if not self._is_component:
-            return ()
-        return AnnouncementCommands(self.announce, self._agents).commands()
-
-    async def announce(self, agent: str, text: str) -> str:
-        """Publish an announcement of an agent; the id of the item. Raises StanzaError and
-        StorageError.
-        """
-        return await self._announcements.publish(self._stream.addresses.address_of(agent), text)
-
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Create the nodes of announcements, and send notifications until cancelled.
-
-        Raises StorageError before it has started.
-        """
-        if self._is_component:
-            for name in self._agents:
-                agent = self._stream.addresses.address_of(name)
-                await self._announcements.create(agent, self._admins)
+        """Send notifications until cancelled."""
         async with anyio.create_task_group() as group:
             await group.start(self.service.run)
             await group.start(self._interests.run)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from component.commands.announcements import AnnouncementCommands
 from component.commands.definition import OPERATOR, Asking, CommandError, Commands
+from component.features.announcements.commands import AnnouncementCommands
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 

@@ -1,7 +1,7 @@
 """The command by which admins have an agent announce something to all who follow it."""
 
-from collections.abc import Sequence
-from typing import Annotated, Final, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Final
 
 import msgspec
 
@@ -9,16 +9,6 @@ from component.commands.definition import AnyCommand, Asking, CommandError, Comm
 from xep.stanza_error import StanzaError
 
 _LONGEST: Final = 5_000
-
-
-class Publish(Protocol):
-    """Publishes: `component.kernel.pubsub.PubSubSubsystem.announce`."""
-
-    async def __call__(self, agent: str, text: str, /) -> str:
-        """Publish an announcement of an agent; the id of the item.
-
-        Raises StanzaError and StorageError.
-        """
 
 
 class AnnounceParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,11 +48,14 @@ class AnnouncementCommands:
     """The command.
 
     Args:
-        publish: publishes announcements.
+        publish: publishes the text (second) of an agent (first), and returns the id of the item.
+            Raises StanzaError and StorageError.
         agents: the names of the agents, the default one first.
     """
 
-    def __init__(self, publish: Publish, agents: Sequence[str]) -> None:
+    def __init__(
+        self, publish: Callable[[str, str], Awaitable[str]], agents: Sequence[str]
+    ) -> None:
         self._publish = publish
         self._agents = agents
 

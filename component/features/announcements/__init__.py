@@ -1,0 +1,1 @@
+"""Announcements: what an agent publishes to everybody who follows it."""
