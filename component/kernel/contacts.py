@@ -1,7 +1,7 @@
 """The contacts of the agents: who is a person, in which time zone, and who may be written to."""
 
 import secrets
-from typing import Final
+from typing import Final, Literal
 
 import anyio
 
@@ -42,18 +42,26 @@ class ContactSubsystem:
 
     def tell_admins(self, sentence: str) -> None:
         """Send a message to each admin who may be written to."""
-        ours = self._stream.addresses.default
         for admin in self._admins:
-            if self.may_write(ours, admin):
-                self._stream.messenger.send(
-                    OutboundMessage(
-                        id=secrets.token_hex(_ID_BYTES),
-                        conversation=conversation_with(ours, admin),
-                        to=ReplyAddress(str(admin), ours, "normal"),
-                        parts=(Text(sentence),),
-                        must_arrive=True,
-                    )
+            self._tell(self._stream.addresses.default, admin, sentence, "normal")
+
+    def tell(self, agent: JID, person: JID, sentence: str) -> None:
+        """Send a message of an agent to a person who may be written to."""
+        self._tell(agent, person, sentence, "chat")
+
+    def _tell(
+        self, agent: JID, person: JID, sentence: str, type_: Literal["chat", "normal"]
+    ) -> None:
+        if self.may_write(agent, person):
+            self._stream.messenger.send(
+                OutboundMessage(
+                    id=secrets.token_hex(_ID_BYTES),
+                    conversation=conversation_with(agent, person),
+                    to=ReplyAddress(str(person), agent, type_),
+                    parts=(Text(sentence),),
+                    must_arrive=True,
                 )
+            )
 
     async def ask_time(self, client: JID, at: JID) -> None:
         """Query a client for its time, from an address of this service, if it supports that.

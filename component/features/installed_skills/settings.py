@@ -1,11 +1,6 @@
 """Whether skills need the approval of an admin, which other sections say."""
 
-from typing import Any, Final
-
 from component.settings.model import Settings
-from component.settings.sections import Top
-
-SECTIONS: Final[tuple[Top[Any], ...]] = ()
 
 
 def is_used(settings: Settings) -> bool:

@@ -1,7 +1,6 @@
 """The memories of people on PubSub nodes, synchronised with the files."""
 
 import math
-import secrets
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
@@ -20,11 +19,8 @@ from component.memory.file_store import PrivateFiles
 from component.memory.replica import Replica, ReplicaOptions
 from component.memory.store import Whose
 from component.memory.sync_state import SyncStates
-from component.messages.inbound import ReplyAddress
-from component.messages.outbound import OutboundMessage, Text, conversation_with
 from xep.fluux_agent.memory import NAMESPACE
 
-_ID_BYTES: Final = 16
 _PATIENCE_S: Final = 1.0
 _OWN_PATIENCE_S: Final = 10.0
 
@@ -96,18 +92,7 @@ def _features() -> Sequence[str]:
 
 def _tell(kernel: Kernel, whose: Whose, sentence: str) -> None:
     """Send a sentence about the memories of a person to that person."""
-    ours = kernel.stream.addresses.address_of(whose.agent)
-    if not kernel.contacts.may_write(ours, whose.who):
-        return
-    kernel.stream.messenger.send(
-        OutboundMessage(
-            id=secrets.token_hex(_ID_BYTES),
-            conversation=conversation_with(ours, whose.who),
-            to=ReplyAddress(str(whose.who), ours, "chat"),
-            parts=(Text(sentence),),
-            must_arrive=True,
-        )
-    )
+    kernel.contacts.tell(kernel.stream.addresses.address_of(whose.agent), whose.who, sentence)
 
 
 FEATURE = MemoryNodesFeature

@@ -1,11 +1,6 @@
 """Whether skills can be proposed. The section is `[skills.proposals]`."""
 
-from typing import Any, Final
-
 from component.settings.model import Settings
-from component.settings.sections import Top
-
-SECTIONS: Final[tuple[Top[Any], ...]] = ()
 
 
 def is_used(settings: Settings) -> bool:

@@ -1,6 +1,5 @@
 """Watches: items of PubSub nodes, presence, and occupants of rooms that start work."""
 
-import secrets
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -21,8 +20,6 @@ from component.features.watches.source_watcher import SourcePorts
 from component.features.watches.watch import Source, Watch
 from component.features.watches.watcher import Watcher
 from component.kernel.kernel import Kernel
-from component.messages.inbound import ReplyAddress
-from component.messages.outbound import OutboundMessage, Text, conversation_with
 from component.pubsub.client import PubSubClient
 from component.settings import Settings
 from component.skills import Skill
@@ -31,7 +28,6 @@ from component.storage.subscriptions import SubscriptionStore
 from xep.jid import JID
 from xep.stanza import Presence
 
-_ID_BYTES: Final = 16
 _ROOMS: Final = "rooms"
 """The resource with which agents enter rooms."""
 
@@ -102,6 +98,13 @@ class WatchFeature(Feature):
             # In client mode the server has chosen the resource, and adds it.
             return address if is_client else address.with_resource(_ROOMS)
 
+        def alert(watch: Watch, sentence: str) -> None:
+            if watch.owner:
+                agent = stream.addresses.address_of(watch.agent)
+                kernel.contacts.tell(agent, watch.principal, sentence)
+            else:
+                kernel.contacts.tell_admins(sentence)
+
         def send(presence: Presence) -> None:
             stream.send(presence)
             stream.flush()
@@ -117,38 +120,9 @@ class WatchFeature(Feature):
             RoomClient(stream.call_optional, send, occupant),
             kernel.work.starter,
             stream.addresses.address_of,
-            _Alerts(kernel).send,
+            alert,
             stream.features_changed,
         )
-
-
-class _Alerts:
-    """Tells owners of watches, and admins, that something is wrong.
-
-    Args:
-        kernel: sends messages.
-    """
-
-    def __init__(self, kernel: Kernel) -> None:
-        self._stream = kernel.stream
-        self._contacts = kernel.contacts
-
-    def send(self, watch: Watch, sentence: str) -> None:
-        """Send a sentence about a watch to its owner, or to the admins if it has none."""
-        if not watch.owner:
-            self._contacts.tell_admins(sentence)
-            return
-        agent, person = self._stream.addresses.address_of(watch.agent), watch.principal
-        if self._contacts.may_write(agent, person):
-            self._stream.messenger.send(
-                OutboundMessage(
-                    id=secrets.token_hex(_ID_BYTES),
-                    conversation=conversation_with(agent, person),
-                    to=ReplyAddress(str(person), agent),
-                    parts=(Text(sentence),),
-                    must_arrive=True,
-                )
-            )
 
 
 FEATURE = WatchFeature
