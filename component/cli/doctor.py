@@ -48,7 +48,7 @@ def doctor(config: Path, as_json: bool, repair: bool) -> None:
 
 
 async def _look(settings: "Settings", as_json: bool, repair: bool) -> int:
-    from component.checks import check_all  # noqa: PLC0415
+    from component.app.checks import check_all  # noqa: PLC0415
 
     failed = 0
     async for check in check_all(settings, repair=repair):

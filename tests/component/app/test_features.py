@@ -12,9 +12,9 @@ import pytest
 
 import component.features
 from component.app import features, settings
+from component.app.checks import check_all
 from component.app.schema import make_schema
 from component.app.skills import load_skills
-from component.checks import check_all
 from component.cli.reference import page
 from component.settings import Server
 from component.storage.forgetting import Forgotten

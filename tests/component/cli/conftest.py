@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from component import checks, checks_of_sandbox
+from component.app import checks
 from component.cli.main import group
+from component.kernel import sandbox_check
 from component.kernel.check import Check
 from tests.component.cli.embedded import Embedded, embedded_server
 from tests.component.sandbox.unreported import no_confinement_report
@@ -33,7 +34,7 @@ def check_sandbox() -> Callable[[], Awaitable[Check]]:
 
     async def check() -> Check:
         if not found:
-            found.append(await checks_of_sandbox.check_sandbox())
+            found.append(await sandbox_check.check_sandbox())
         return found[0]
 
     return check

@@ -6,12 +6,11 @@ from itertools import chain
 import anyio
 from anyio import to_thread
 
+from component.app.agent_checks import check_agents, check_traces
 from component.app.features import make_features
 from component.app.schema import SCHEMA
 from component.app.skills import load_skills
 from component.audit.opening import check_writable
-from component.checks_of_agents import check_agents, check_traces
-from component.checks_of_sandbox import check_sandbox
 from component.connection.connection import Connection
 from component.connection.failure import ConnectionFailed
 from component.connection.outbox import Outbox
@@ -24,6 +23,7 @@ from component.kernel.avatars import AvatarError
 from component.kernel.check import Check
 from component.kernel.options import addresses, connection_options, make_policy, privileged_domains
 from component.kernel.profiles import contact_profiles
+from component.kernel.sandbox_check import check_sandbox
 from component.policy import PolicyError
 from component.private import close_to_others, exposed
 from component.router.faults import PlainErrors
