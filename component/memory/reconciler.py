@@ -27,11 +27,8 @@ _TOGETHER: Final = 100  # memories whose state is written together
 _log = structlog.get_logger("component.memory")
 
 
-class Record(Protocol):
-    """Records a change of a memory."""
-
-    def __call__(self, whose: Whose, key: str, outcome: str, detail: str, /) -> None:
-        """Record it."""
+Record: TypeAlias = Callable[[Whose, str, str, str], None]
+"""Records a change of a memory: whose, its key, the outcome and details."""
 
 
 Missing: TypeAlias = Literal["ask"] | MissingDecision

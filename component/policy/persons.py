@@ -1,7 +1,7 @@
 """Distinguishes people from agents and services, by service discovery."""
 
-from collections.abc import Callable
-from typing import Final, Literal, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Final, Literal, TypeAlias
 
 import anyio
 import msgspec
@@ -18,11 +18,11 @@ _PATIENCE_S: Final = 2.0
 """How long to wait for answers before a confirmation."""
 
 
-class Info(Protocol):
-    """Queries an entity by service discovery (XEP-0030 §3)."""
+Info: TypeAlias = Callable[[JID, JID], Awaitable[InfoQuery]]
+"""Queries an entity from an own address by service discovery (XEP-0030 §3).
 
-    async def __call__(self, to: JID, from_: JID, /) -> InfoQuery:
-        """Return the answer of `to`. Raises StanzaError: its error, or `remote-server-timeout`."""
+Raises StanzaError: the entity's error, or `remote-server-timeout`.
+"""
 
 
 class _Known(msgspec.Struct, frozen=True):

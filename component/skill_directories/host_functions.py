@@ -54,12 +54,8 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
         return f"Credential(hosts={self.hosts!r}, header={self.header!r})"
 
 
-class Gates(Protocol):
-    """Makes gates; tests of skills have one whose servers are in the tests."""
-
-    def __call__(self, access: Sequence[Access], limits: HttpLimits | None) -> HttpGate:
-        """Return a gate that permits these servers."""
-        ...
+Gates: TypeAlias = "Callable[[Sequence[Access], HttpLimits | None], HttpGate]"
+"""Makes gates that permit servers; tests of skills have one whose servers are in the tests."""
 
 
 class SkillMessages(Protocol):

@@ -8,6 +8,7 @@ and has time limits of its own. Authors of Python skills use them through their 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias, TypeVar, overload
 
 import msgspec
@@ -94,25 +95,16 @@ class HttpResponse(msgspec.Struct, frozen=True):
         return next((value for key, value in self.headers if key.lower() == wanted), None)
 
 
-class Progress(Protocol):
-    """Reports progress."""
-
-    async def __call__(self, fraction: float, text: str) -> None:
-        """Report a fraction from 0 to 1 and a short text. Raises HostError."""
+Progress: TypeAlias = Callable[[float, str], Coroutine[Any, Any, None]]
+"""Reports a fraction from 0 to 1 and a short text. Raises HostError."""
 
 
-class Log(Protocol):
-    """Writes to the log of the service."""
-
-    def __call__(self, level: LogLevel, text: str) -> None:
-        """Write a line. It is shortened, and lines above a rate are dropped."""
+Log: TypeAlias = Callable[[LogLevel, str], None]
+"""Writes a line to the log of the service. It is shortened, and lines above a rate are dropped."""
 
 
-class Http(Protocol):
-    """Makes HTTP requests to the hosts that are declared."""
-
-    async def __call__(self, request: HttpRequest) -> HttpResponse:
-        """Make a request. Raises HostError, and CapabilityMissing for a host not declared."""
+Http: TypeAlias = Callable[[HttpRequest], Coroutine[Any, Any, HttpResponse]]
+"""Makes an HTTP request. Raises HostError, and CapabilityMissing for a host not declared."""
 
 
 class Memory(Protocol):

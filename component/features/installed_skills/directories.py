@@ -12,7 +12,7 @@ import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, TypeAlias
 from weakref import WeakSet
 
 import anyio
@@ -55,13 +55,8 @@ systems."""
 AutoApprove: TypeAlias = Literal["never", "confined", "trusted"]
 
 
-class Watch(Protocol):
-    """Watches directories."""
-
-    async def __call__(
-        self, roots: Sequence[Path], changed: Callable[[], Awaitable[None]], /
-    ) -> None:
-        """Call `changed` when something below the roots may have changed, until cancelled."""
+Watch: TypeAlias = Callable[[Sequence[Path], Callable[[], Awaitable[None]]], Awaitable[None]]
+"""Calls a function when something below directories may have changed, until cancelled."""
 
 
 class SkillDirectories:

@@ -1,7 +1,7 @@
 """The interfaces by which `account_nodes.py` reaches the nodes in accounts."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -68,11 +68,8 @@ class Client(Protocol):
         """End a subscription."""
 
 
-class SetOwned(Protocol):
-    """Sends requests of owners of nodes."""
-
-    async def __call__(self, service: JID, request: PubsubOwner, /) -> None:
-        """Send a request. Raises StanzaError."""
+SetOwned: TypeAlias = Callable[[JID, PubsubOwner], Awaitable[None]]
+"""Sends a request of the owner of a node to a service. Raises StanzaError."""
 
 
 class OnBehalf(Protocol):
