@@ -5,9 +5,9 @@ since the last time and nothing else: no answers, no results of tools, no texts 
 counts against the budgets of the agent and of the person.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import Annotated, Final, Protocol
+from typing import Annotated, Final
 
 import anyio
 import msgspec
@@ -19,7 +19,7 @@ from component.agent.model_call import ModelCalls, NoInterrupts
 from component.agent.profile import Away, Profile, Profiles
 from component.agent.requests import MessageStarter, TurnRequest
 from component.budget.protocol import BudgetExceededError, Spender
-from component.memory.facts import KnownFact, Message, ProposedFact, Result
+from component.memory.facts import Facts, KnownFact, Message, ProposedFact, Result
 from component.memory.lines import SessionKey
 from component.models.messages import ModelMessage, text_message
 from component.models.protocol import Model, ModelError, ModelRequest
@@ -63,21 +63,6 @@ _decode = msgspec.json.Decoder(_Answer).decode
 _SCHEMA: Final = msgspec.Raw(msgspec.json.encode(msgspec.json.schema(_Answer)))
 
 
-class FactStore(Protocol):
-    """Stores facts: `component.memory.facts.Facts`. All methods raise StorageError."""
-
-    def messages(self, key: SessionKey) -> Awaitable[list[Message]]:
-        """Return what the person has said since facts were last stored."""
-
-    def known(self, key: SessionKey) -> Awaitable[list[KnownFact]]:
-        """Return the known facts."""
-
-    def keep(
-        self, key: SessionKey, proposals: Sequence[ProposedFact], until: str
-    ) -> Awaitable[list[Result]]:
-        """Merge facts with the known ones."""
-
-
 class Learning:
     """Proposes facts after conversations.
 
@@ -93,7 +78,7 @@ class Learning:
 
     def __init__(
         self,
-        facts: FactStore,
+        facts: Facts,
         profiles: Profiles,
         models: Callable[[Profile], Model],
         model_calls: ModelCalls,

@@ -1,7 +1,7 @@
 """Commands for everybody: help, skills, ping, and opting out of messages."""
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Protocol
+from typing import Annotated
 
 import msgspec
 
@@ -15,21 +15,12 @@ from component.commands.definition import (
 )
 from component.skills.errors import SearchError
 from component.skills.registry import View
+from component.storage.stopped import StoppedContacts
 from xep.jid import JID
 
 _SKILLS_SHOWN = 50
 _LONGEST_LINE = 200
 _WITHOUT_SLASH = "You can also send help without the slash."
-
-
-class Contacts(Protocol):
-    """The contacts that opted out of messages. The methods raise StorageError."""
-
-    async def stop(self, agent: JID, contact: JID) -> None:
-        """Record that the contact wants only answers from the agent."""
-
-    async def start(self, agent: JID, contact: JID) -> None:
-        """Record that the contact wants all messages from the agent again."""
 
 
 class HelpParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -93,7 +84,7 @@ def everybody(
     name: str,
     offered: Callable[[Asking], Sequence[AnyCommand]],
     view: Callable[[JID], View],
-    contacts: Contacts | None = None,
+    contacts: StoppedContacts | None = None,
 ) -> tuple[AnyCommand, ...]:
     """Return the commands for everybody that are not about tasks.
 
@@ -179,7 +170,7 @@ async def _ping(_asking: Asking, _params: NoParams) -> CommandResult:
 
 
 class _Contact:
-    def __init__(self, contacts: Contacts) -> None:
+    def __init__(self, contacts: StoppedContacts) -> None:
         self._contacts = contacts
 
     async def stop(self, asking: Asking, _params: NoParams) -> CommandResult:

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Final
 
 from component.features.memory_nodes.account_nodes import AccountNodes
-from component.features.memory_nodes.account_ports import AccountPorts, Location, SetOwned
+from component.features.memory_nodes.account_ports import AccountPorts, Location
 from component.features.memory_nodes.agent_nodes import node_of
-from component.features.memory_nodes.consents import Consents
+from component.features.memory_nodes.consents import Consents, SetOwned
 from component.features.memory_nodes.privileges import PrivilegedCall, Privileges
 from component.features.memory_nodes.rows import AccountConsentStore
 from component.kernel.environment import Environment

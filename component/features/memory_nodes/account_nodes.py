@@ -14,9 +14,11 @@ from typing import Final
 
 import structlog
 
-from component.features.memory_nodes.account_ports import AccountPorts, Client, Location, OnBehalf
+from component.features.memory_nodes.account_ports import AccountPorts, Location
+from component.features.memory_nodes.consents import Consents
 from component.features.memory_nodes.nodes import NodeItem
 from component.memory.store import KnowledgeError, Past, StoreUnavailableError, Watcher, Whose
+from component.pubsub.client import PubSubClient
 from xep import pubsub
 from xep.binding import RawXML
 from xep.data_forms import Field, Form
@@ -185,7 +187,7 @@ class AccountNodes:
         if on_behalf is not None and on_behalf.may_own(whose):
             await on_behalf.set_owned(place.service, _affiliated(place, place.requester, "none"))
 
-    async def _client(self, whose: Whose, place: Location) -> Client:
+    async def _client(self, whose: Whose, place: Location) -> PubSubClient:
         """Return the client for requests to the node: as the agent, or on behalf of the person."""
         on_behalf = self._ports.on_behalf
         if on_behalf is None or place.shares or not await on_behalf.allows(whose):
@@ -195,7 +197,7 @@ class AccountNodes:
             self._prepared.add(whose)
         return on_behalf.client
 
-    async def _prepare(self, on_behalf: OnBehalf, whose: Whose, place: Location) -> None:
+    async def _prepare(self, on_behalf: Consents, whose: Whose, place: Location) -> None:
         """Create the person's node if needed, and make the agent a member, which may subscribe.
 
         Prosody 0.12.3 reports all errors of the account as internal-server-error, so an existing
@@ -295,7 +297,7 @@ def _affiliated(place: Location, who: JID, affiliation: AffiliationName) -> Pubs
     return PubsubOwner(affiliations=Affiliations(node=place.node, affiliations=(made,)))
 
 
-async def _items(client: Client, place: Location, ids: Sequence[str]) -> list[Item]:
+async def _items(client: PubSubClient, place: Location, ids: Sequence[str]) -> list[Item]:
     """The items of the node, all or those with these ids. Raises StanzaError."""
     service, node, requester, _ = place
     if ids:

@@ -2,28 +2,18 @@
 permits it.
 """
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
-from component.features.memory_nodes.account_ports import Client, SetOwned
 from component.features.memory_nodes.privileges import Privileges
+from component.features.memory_nodes.rows import AccountConsentStore
 from component.memory.store import Whose
+from component.pubsub.client import PubSubClient
 from xep.jid import JID
+from xep.pubsub_owner import PubsubOwner
 
-
-class ConsentStore(Protocol):
-    """The consents: `component.features.memory_nodes.rows.AccountConsentStore`. All methods raise
-    StorageError.
-    """
-
-    async def has(self, agent: JID, person: JID) -> bool:
-        """Whether the person has consented."""
-
-    async def put(self, agent: JID, person: JID) -> None:
-        """Record that the person consents."""
-
-    async def remove(self, agent: JID, person: JID) -> bool:
-        """Record that the person withdraws the consent; False if there was none."""
+SetOwned: TypeAlias = Callable[[JID, PubsubOwner], Awaitable[None]]
+"""Sends a request of the owner of a node to a service. Raises StanzaError."""
 
 
 class Consents:
@@ -43,9 +33,9 @@ class Consents:
 
     def __init__(
         self,
-        store: ConsentStore,
+        store: AccountConsentStore,
         privileges: Privileges,
-        client: Client,
+        client: PubSubClient,
         set_owned: SetOwned,
         address_of: Callable[[str], JID],
     ) -> None:

@@ -1,8 +1,8 @@
 """Commands about notifications: quiet hours, and held notifications."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Annotated, Final, Protocol
+from typing import Annotated, Final
 
 import msgspec
 
@@ -11,29 +11,11 @@ from component.commands.views import when
 from component.features.notifications.plan import Rules
 from component.features.notifications.quiet_hours import effective
 from component.settings.notifications import quiet_hours, time_zone
-from component.storage.notifications import Notification, Preferences, Priority
+from component.storage.notifications import Notification, NotificationStore, Preferences, Priority
 from xep.jid import JID, JIDError
 
 _ALL: Final = "all"
 _LONGEST_LINE: Final = 200
-
-
-class Store(Protocol):
-    """`component.storage.notifications.NotificationStore`. All methods raise StorageError."""
-
-    async def held(self, person: JID | None, agent: JID | None = None) -> Sequence[Notification]:
-        """Return the held notifications of a person, or of everybody; the oldest first."""
-
-    async def drop(self, person: JID | None, id_: str | None, agent: JID | None = None) -> int:
-        """Delete one held notification, or all. Returns the number of deleted ones."""
-
-    async def preferences(self, person: JID) -> Preferences:
-        """Return the preferences of a person."""
-
-    async def set_quiet(
-        self, person: JID, quiet: str | None, zone: str | None, *, urgent: bool
-    ) -> None:
-        """Store the quiet hours of a person."""
 
 
 PersonParam = Annotated[
@@ -146,7 +128,7 @@ class NotificationCommands:
 
     def __init__(
         self,
-        store: Store,
+        store: NotificationStore,
         rules: Rules,
         changed: Callable[[], None] = lambda: None,
     ) -> None:

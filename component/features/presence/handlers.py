@@ -5,7 +5,7 @@ subscription and announces itself to every subscriber.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 import structlog
@@ -14,7 +14,8 @@ from component.features.presence.in_turn import InTurn
 from component.handlers.exchange_limit import ExchangeLimit, Stopped
 from component.messages.delivery import Delivery
 from component.router.table import Host, Request, StanzaRoute
-from component.storage.subscriptions import Subscription, SubscriptionState
+from component.storage.stopped import StoppedContacts
+from component.storage.subscriptions import Subscription, SubscriptionState, SubscriptionStore
 from xep.binding import Payload
 from xep.caps import NAMESPACE as CAPS
 from xep.jid import JID
@@ -37,47 +38,6 @@ _FOR_GOOD: Final = frozenset(("gone", "item-not-found", "jid-malformed"))
 
 Send = Callable[[Presence], Delivery]
 """Sends a presence, and returns its delivery."""
-
-
-class Subscriptions(Protocol):
-    """The stored subscriptions. Every method raises StorageError if the database refuses."""
-
-    async def put(self, subscription: Subscription) -> None:
-        """Add a subscription, or replace the one between the same two."""
-
-    async def remove(self, owner: JID, contact: JID) -> bool:
-        """Remove a subscription; return False if there was none."""
-
-    async def get(self, owner: JID, contact: JID) -> Subscription | None:
-        """Return the subscription between two, or None."""
-
-    async def receivers(
-        self, after: Subscription | None = None, limit: int = 1_000
-    ) -> list[Subscription]:
-        """Return a page of subscriptions whose contacts receive our presence, after the last one of
-        the previous page.
-        """
-
-    async def failed(self, owner: JID, contact: JID, *, for_good: bool) -> bool:
-        """Record that presence was returned with an error; return whether no more is sent until
-        `heard`.
-        """
-
-    async def reachable(self, owner: JID, contact: JID) -> None:
-        """Record that the contact can be reached."""
-
-
-class Contacts(Protocol):
-    """Whether contacts want unsolicited messages (specification, FAC-012)."""
-
-    def may_write(self, agent: JID, contact: JID) -> bool:
-        """Return whether the contact may be sent unsolicited messages."""
-
-    async def stop(self, agent: JID, contact: JID) -> None:
-        """Record that the contact wants no more messages. Raises StorageError."""
-
-    async def start(self, agent: JID, contact: JID) -> None:
-        """Record that the contact wants messages from the agent again. Raises StorageError."""
 
 
 class PresenceHandler:
@@ -106,10 +66,10 @@ class PresenceHandler:
 
     def __init__(
         self,
-        subscriptions: Subscriptions,
+        subscriptions: SubscriptionStore,
         send: Send,
         payloads: Callable[[Host, str | None], tuple[Payload, ...]],
-        contacts: Contacts,
+        contacts: StoppedContacts,
         *,
         stream: Callable[[], object | None] = lambda: True,
         pause_s: float = PAUSE_S,

@@ -9,10 +9,11 @@ from typing import Final
 
 import structlog
 
-from component.features.presence.handlers import Contacts, Send, Subscriptions
+from component.features.presence.handlers import Send
 from component.features.presence.in_turn import InTurn
 from component.router.table import IQRoute, Request, Route, StanzaRoute
-from component.storage.subscriptions import Subscription
+from component.storage.stopped import StoppedContacts
+from component.storage.subscriptions import Subscription, SubscriptionStore
 from xep.caps import NAMESPACE as CAPS
 from xep.caps import Caps
 from xep.jid import JID
@@ -43,10 +44,10 @@ class RosterPresence:
     def __init__(
         self,
         account: JID,
-        subscriptions: Subscriptions,
+        subscriptions: SubscriptionStore,
         send: Send,
         capabilities: Callable[[], Caps],
-        contacts: Contacts,
+        contacts: StoppedContacts,
         fetch: Callable[[], Awaitable[RosterQuery]],
     ) -> None:
         self._account = account

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -14,6 +14,7 @@ from component.features.schedules.skills import row_of
 from component.features.schedules.timing import next_after
 from component.pubsub.config import NodeConfig
 from component.pubsub.rows import StoredItem
+from component.pubsub.service import PubSubService
 from component.storage.database import Transactions
 from xep.binding import encode
 from xep.fluux_agent import NAMESPACE as AGENT
@@ -24,20 +25,6 @@ from xep.json_containers import Json
 SCHEDULES: Final = f"{AGENT}#schedules"
 """The name of the node."""
 _MOST: Final = 1_000
-
-
-class Nodes(Protocol):
-    """Notifies subscribers: `component.pubsub.service.PubSubService`."""
-
-    def recomputed(
-        self,
-        address: JID,
-        node: str,
-        principal: JID,
-        items: Sequence[StoredItem] = (),
-        gone: Sequence[str] = (),
-    ) -> None:
-        """Notify a principal of its items that are new, changed or gone."""
 
 
 class ScheduleNode:
@@ -93,7 +80,7 @@ class ScheduleNews:
         address_of: the address of an agent by its name.
     """
 
-    def __init__(self, nodes: Nodes, address_of: Callable[[str], JID]) -> None:
+    def __init__(self, nodes: PubSubService, address_of: Callable[[str], JID]) -> None:
         self._nodes = nodes
         self._address_of = address_of
 

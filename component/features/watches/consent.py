@@ -6,26 +6,16 @@ withdraw it at any time. The agent asks once.
 """
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from component.features.watches.watch import Source
 from component.storage.errors import StorageError
-from component.storage.subscriptions import Subscription, SubscriptionState
+from component.storage.subscriptions import Subscription, SubscriptionState, SubscriptionStore
 from xep.jid import JID
 from xep.stanza import Presence
 
 _PUBLIC: Final = frozenset(("urn:xmpp:microblog:0",))
 """Nodes that are usually public, so that their owners are asked only if they are not."""
-
-
-class Subscriptions(Protocol):
-    """The presence subscriptions: `component.storage.subscriptions.SubscriptionStore`."""
-
-    async def put(self, subscription: Subscription) -> None:
-        """Add a subscription, or replace the one between the same two. Raises StorageError."""
-
-    async def get(self, owner: JID, contact: JID) -> Subscription | None:
-        """The subscription between two, or None. Raises StorageError."""
 
 
 class Consent:
@@ -40,7 +30,7 @@ class Consent:
 
     def __init__(
         self,
-        subscriptions: Subscriptions,
+        subscriptions: SubscriptionStore,
         send: Callable[[Presence], object],
         is_own: Callable[[JID], bool],
         may_write: Callable[[JID, JID], bool],

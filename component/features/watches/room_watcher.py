@@ -7,7 +7,7 @@ both.
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 import structlog
@@ -26,6 +26,7 @@ from component.features.watches.room import (
     RoomPresence,
     observed,
 )
+from component.features.watches.room_client import RoomClient
 from component.features.watches.source_watcher import SourcePorts, SourceStatus
 from component.features.watches.subscription import SubscriptionState
 from component.features.watches.waiting import is_set_within
@@ -44,22 +45,6 @@ _FIRST_S: Final = 1.0
 _IN_THE_ROOM: Final = frozenset(("service-unavailable", "feature-not-implemented"))
 _UNKNOWN: Final = frozenset(("remote-server-timeout", "remote-server-not-found"))
 """Answers to a ping to oneself (XEP-0410 §3.3): the agent is still there, or nobody can tell."""
-
-
-class RoomClient(Protocol):
-    """Talks with rooms: `component.features.watches.room_client.RoomClient`."""
-
-    async def find(self, source: Source) -> None:
-        """Return if there is such a room. Raises StanzaError."""
-
-    def join(self, source: Source, nick: str) -> None:
-        """Ask to enter the room."""
-
-    def leave(self, source: Source, nick: str) -> None:
-        """Leave the room."""
-
-    async def ping(self, source: Source, nick: str) -> None:
-        """Ping oneself through the room (XEP-0410). Raises StanzaError."""
 
 
 class RoomWatcher:

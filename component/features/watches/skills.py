@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Annotated, Final, Protocol
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
@@ -10,6 +10,7 @@ from msgspec import Meta
 from component.features.watches.conditions import LONGEST_EXPRESSION, Condition
 from component.features.watches.provenance import noted_chain, with_chain
 from component.features.watches.service import WatchError, WatchService, Wish
+from component.pubsub.client import PubSubClient
 from component.skills.context import Context
 from component.skills.declare import skill
 from component.skills.errors import InvalidParam, SkillError
@@ -37,21 +38,6 @@ Address = Annotated[str, Meta(description="Address of the PubSub service.", max_
 Node = Annotated[str, Meta(description="Name of the node.", min_length=1, max_length=1024)]
 
 
-class Publisher(Protocol):
-    """Publishes items: `component.pubsub.client.PubSubClient`."""
-
-    async def publish(
-        self,
-        service: JID,
-        node: str,
-        payload: RawXML,
-        publisher: JID,
-        *,
-        item_id: str | None = None,
-    ) -> str | None:
-        """Publish an item and return its id. Raises StanzaError."""
-
-
 class WatchSkillPorts(msgspec.Struct, frozen=True):
     """The objects that the skills use while the service runs.
 
@@ -63,7 +49,7 @@ class WatchSkillPorts(msgspec.Struct, frozen=True):
     """
 
     desk: WatchService
-    publisher: Publisher
+    publisher: PubSubClient
     storage: Transactions
     address_of: Callable[[str], JID]
 

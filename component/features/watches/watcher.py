@@ -13,7 +13,8 @@ from component.features.watches.events import Accepted
 from component.features.watches.patient_storage import PatientStorage
 from component.features.watches.presence_watcher import Availability, PresenceWatcher
 from component.features.watches.room import RoomPresence
-from component.features.watches.room_watcher import RoomClient, RoomWatcher
+from component.features.watches.room_client import RoomClient
+from component.features.watches.room_watcher import RoomWatcher
 from component.features.watches.rows import Row
 from component.features.watches.source_watcher import SourcePorts, SourceStatus, SourceWatcher
 from component.features.watches.starts import WatchStarts

@@ -24,7 +24,7 @@ from component.features.chat.handlers import MessageHandler
 from component.features.discovery.about import About
 from component.features.discovery.contact_profiles import ContactProfiles, profile_nodes
 from component.features.discovery.handlers import Discovery
-from component.features.presence.handlers import PresenceHandler, Subscriptions
+from component.features.presence.handlers import PresenceHandler
 from component.features.tasks_iq.handlers import ConfirmHandler, ExecuteHandler, TasksHandler
 from component.features.tasks_iq.node import SkillsNode, TasksNode
 from component.features.tasks_iq.skill_queries import SkillsHandler
@@ -50,6 +50,7 @@ from component.skills.threads import Threads
 from component.storage import Storage
 from component.storage.clock import seconds_since_boot
 from component.storage.database import Database
+from component.storage.subscriptions import SubscriptionStore
 from component.task_messages.events import TaskNews
 from component.task_messages.questions import Questions
 from component.tasks.admit import TaskLimits
@@ -165,7 +166,7 @@ class World:
         skills: Iterable[Skill] = (),
         *,
         rules: Sequence[Rule] = (),
-        subscriptions: Subscriptions | None = None,
+        subscriptions: SubscriptionStore | None = None,
         inline_s: float = 60,
         commands: Iterable[AnyCommand] = (),
         admins: Iterable[str] = (),
@@ -230,7 +231,7 @@ class World:
             return self.commands.of(asking)
 
         self.presence = PresenceHandler(
-            cast("Subscriptions", subscriptions),
+            cast("SubscriptionStore", subscriptions),
             Sent(self.sent).presence,
             lambda host, agent: (self.disco.caps(host, agent),),
             self.contacts,
