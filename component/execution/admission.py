@@ -21,7 +21,8 @@ from component.tasks.approvers import UNKNOWN, Unknown
 from component.tasks.confirmation import action_of, check_size
 from component.tasks.outputs import error_of
 from component.tasks.pacing import SMALL, Pacer
-from component.tasks.protocol import Asker, Confirmation, Tasks
+from component.tasks.protocol import Asker, Confirmation
+from component.tasks.service import TaskService
 from component.tasks.skill_call import SkillCall
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Accepted, Result
@@ -77,7 +78,7 @@ class Admission:
     def __init__(
         self,
         view: Callable[[JID], View],
-        tasks: Tasks,
+        tasks: TaskService,
         confirming: Confirming,
         let_in: Callable[[JID], None] = lambda _: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),

@@ -17,7 +17,8 @@ from component.skills.context import Context
 from component.skills.granting import CapabilityCheck
 from component.tasks.idempotency import copy_error
 from component.tasks.outputs import error_of, result_of
-from component.tasks.protocol import Call, CallerContext, Tasks
+from component.tasks.protocol import Call, CallerContext
+from component.tasks.service import TaskService
 from xep.fluux_agent.execute import Accepted, Result
 from xep.jid import JID
 from xep.stanza_error import StanzaError
@@ -38,7 +39,7 @@ class SkillExecutor:
     def __init__(
         self,
         admission: Admission,
-        tasks: Tasks,
+        tasks: TaskService,
         accepted: Callable[[str], None] = lambda _: None,
         agent_at: Callable[[JID], str] = lambda at: at.local or "assistant",
         notes: Notes = NoNotes(),  # noqa: B008 - it holds nothing

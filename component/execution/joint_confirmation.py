@@ -22,7 +22,8 @@ from component.skills.inputs import Arguments
 from component.skills.later_inputs import later_inputs
 from component.skills.spec import Annotations
 from component.tasks.confirmation import action_of, parameters_of
-from component.tasks.protocol import Asker, Call, CallerContext, Confirmation, Tasks
+from component.tasks.protocol import Asker, Call, CallerContext, Confirmation
+from component.tasks.service import TaskService
 from component.tasks.skill_call import SkillCall
 from xep.fluux_agent.execute import Accepted, Result
 from xep.stanza_error import StanzaError
@@ -76,7 +77,7 @@ class JointConfirmations:
         tasks: the durable work, which has the questions.
     """
 
-    def __init__(self, confirming: Confirming, tasks: Tasks) -> None:
+    def __init__(self, confirming: Confirming, tasks: TaskService) -> None:
         self._confirming = confirming
         self._tasks = tasks
 

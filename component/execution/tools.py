@@ -33,7 +33,8 @@ from component.policy.taint import Taint
 from component.skills import File, Skill, View
 from component.skills.spec import OPTIONAL
 from component.tasks.files import part_of, text_of
-from component.tasks.protocol import Asker, CallerContext, Tasks
+from component.tasks.protocol import Asker, CallerContext
+from component.tasks.service import TaskService
 from component.tasks.skill_call import SkillCall
 from xep.binding.json_bounds import checked_json
 from xep.fluux_agent.errors import RemoteFailure
@@ -65,7 +66,7 @@ class ToolExecutor:
     def __init__(
         self,
         executor: SkillExecutor,
-        tasks: Tasks,
+        tasks: TaskService,
         view: Callable[[JID], View],
         flows: Flows,
         recorder: Recorder,

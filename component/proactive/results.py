@@ -16,7 +16,7 @@ from component.proactive.work import Trigger, Work, title_of
 from component.storage.database import Transactions
 from component.storage.errors import StorageError
 from component.tasks.files import text_of
-from component.tasks.protocol import Tasks
+from component.tasks.service import TaskService
 from xep.fluux_agent.task import Task
 from xep.jid import JID
 from xep.stanza_error import StanzaError
@@ -63,7 +63,7 @@ class Results:
     def __init__(
         self,
         storage: Transactions,
-        tasks: Tasks,
+        tasks: TaskService,
         address_of: Callable[[str], JID],
         ready: Callable[[], Awaitable[None]],
         conversations: Conversations | None = None,

@@ -16,7 +16,8 @@ from component.proactive.started import Started
 from component.proactive.work import Trigger, Work, taints_of
 from component.skills import Skill, View
 from component.storage.database import Transactions
-from component.tasks.protocol import Asker, Call, CallerContext, Tasks
+from component.tasks.protocol import Asker, Call, CallerContext
+from component.tasks.service import TaskService
 from component.tasks.skill_call import SkillCall
 from xep.fluux_agent.execute import Accepted, Result
 from xep.jid import JID
@@ -71,7 +72,7 @@ class TaskStarter:
         storage: Transactions,
         rights: Rights,
         executor: SkillExecutor,
-        tasks: Tasks,
+        tasks: TaskService,
         goal: Skill | None,
         flows: Flows,
         address_of: Callable[[str], JID],

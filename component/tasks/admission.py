@@ -48,7 +48,7 @@ class TaskAdmission:
     # Repetitions.
 
     async def repeated(self, key: RequestKey) -> Result | Accepted | None:
-        """See `component.tasks.protocol.Tasks`."""
+        """See `component.tasks.service.TaskService`."""
         while True:
             remembered = self._cache.get(key)
             if remembered is not None:
@@ -111,7 +111,7 @@ class TaskAdmission:
     # New work.
 
     async def execute(self, call: Call) -> Result | Accepted:
-        """See `component.tasks.protocol.Tasks`. The caller has already looked for a repetition on
+        """See `component.tasks.service.TaskService`. The caller has already looked for a repetition on
         disk.
         """
         self._any_records = True

@@ -21,12 +21,9 @@ from component.tasks.by_reference import Share, nowhere
 from component.tasks.request_keys import RequestKey
 from component.tasks.skill_call import SkillCall
 from xep.data_forms import Form
-from xep.fluux_agent.confirm import Confirm, Decision
-from xep.fluux_agent.execute import Accepted, Result
-from xep.fluux_agent.task import Cancel, Events, Input, InputAnswer, Task
-from xep.fluux_agent.task import Tasks as TaskList
+from xep.fluux_agent.confirm import Confirm
+from xep.fluux_agent.task import Input, Task
 from xep.jid import JID
-from xep.stanza_error import StanzaError
 
 Origin = Literal["iq", "message", "command", "tool", "child", "trigger"]
 """The source of a call: an execute IQ, a chat message, an ad-hoc command, a model's tool call, the
@@ -247,96 +244,6 @@ class Listener(Protocol):
         """Wait until the server has handled everything written so far; return False if the
         connection was lost before that.
         """
-
-
-class Tasks(Protocol):
-    """The durable work, for the handlers.
-
-    `who` is a bare JID and `at` the component's address that it used: a task accepted at another
-    address, or of another principal, is reported as unknown. Every method except `remembered`
-    raises StorageError if the database refuses, and the methods that judge raise the StanzaError of
-    the specification's table.
-    """
-
-    def remembered(self, key: RequestKey) -> Result | Accepted | None:
-        """Return the recorded answer to a repetition, if it is in memory. Never waits.
-
-        Raises StanzaError: the recorded error, or `conflict` for other content.
-        """
-
-    async def repeated(self, key: RequestKey) -> Result | Accepted | None:
-        """Return the recorded answer to a repetition, from memory or disk; None if this is new
-        work.
-
-        Waits for the first request, if that is still in progress. Raises StanzaError: the recorded
-        error, `conflict`, `busy`, or `outcome-unknown`.
-        """
-
-    def remember(self, key: RequestKey, answer: Result | StanzaError) -> None:
-        """Record the outcome of an inline skill that is repeatable. Never waits."""
-
-    async def execute(self, call: Call) -> Result | Accepted:
-        """Run a skill, within the inline limit or as a task (specification, "Execution").
-
-        Raises StanzaError, which is recorded if the work had begun.
-        """
-
-    async def withdraw(self, key: str) -> bool:
-        """Cancel the work of a request, whether it is a task or not; return False if it is not in
-        progress.
-
-        `key` is the text of its key.
-        """
-
-    async def earlier(self, who: JID, at: JID, tasks: Sequence[str]) -> bool:
-        """Return whether all of these are tasks of the principal."""
-
-    async def get(self, who: JID, at: JID, task: str) -> Task:
-        """Return the whole task. Raises StanzaError: `unknown-task`."""
-
-    async def list(self, who: JID, at: JID, query: TaskList) -> TaskList:
-        """Return one page of the principal's tasks, the latest first."""
-
-    async def events(self, who: JID, at: JID, query: Events) -> Events:
-        """Return one page of a task's events since a revision. Raises StanzaError:
-        `unknown-task`.
-        """
-
-    async def cancel(self, who: JID, at: JID, query: Cancel) -> Task:
-        """Cancel a task, and return the task after that. Raises StanzaError: `unknown-task`."""
-
-    async def answer(
-        self, who: JID, at: JID, answer: InputAnswer, naming: Naming | None = None
-    ) -> Task:
-        """Answer a question of a task (INP-010), and return the task after that. Raises
-        StanzaError.
-
-        `naming` is given for words that do not contain the question's identifier. Raises
-        UncertainError, and changes nothing, if they may be meant for another question.
-        """
-
-    async def decide(
-        self,
-        who: JID,
-        at: JID,
-        decision: Decision,
-        lang: str | None = None,
-        naming: Naming | None = None,
-    ) -> None:
-        """Decide a confirmation (CNF-032). `naming` and the errors are as for `answer`; only
-        approvals are checked against it.
-        """
-
-    async def open_questions(self, who: JID, at: JID) -> Sequence[Question]:
-        """Return the open questions that this address has asked the bare JID `who`."""
-
-    async def returned(self, who: JID, at: JID, question: str) -> None:
-        """Record that the message of a question to `who` was returned as an error. Raises
-        StorageError.
-        """
-
-    async def was_asked(self, who: JID, at: JID, name: str) -> bool:
-        """Return whether a question that `who` was asked, by its id or thread, is closed."""
 
 
 def form_of(question: Question) -> Form | None:

@@ -1,4 +1,4 @@
-"""Durable work, for the handlers: implements `component.tasks.protocol.Tasks`."""
+"""Durable work, for the handlers."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
@@ -51,7 +51,12 @@ _log = structlog.get_logger("component.tasks")
 
 
 class TaskService:
-    """The durable work; `component.tasks.protocol.Tasks` documents its methods.
+    """The durable work.
+
+    `who` is a bare JID and `at` the component's address that it used: a task accepted at another
+    address, or of another principal, is reported as unknown. Every method except `remembered`
+    raises StorageError if the database refuses, and the methods that judge raise the StanzaError of
+    the specification's table.
 
     Args:
         storage: reads and writes the rows.
@@ -65,6 +70,9 @@ class TaskService:
         clock: seconds that do not jump, for answers in memory.
 
     Attributes:
+        remembered: returns the recorded answer to a repetition, if it is in memory; never waits.
+            Raises StanzaError: the recorded error, or `conflict` for other content.
+        remember: records the outcome of an inline skill that is repeatable; never waits.
         ask_model: asks a model for a skill; the root connects it.
         noticed: is called with what a person was told about a task that was set aside; the root
             connects it, too. Raises StorageError.
@@ -299,11 +307,17 @@ class TaskService:
     async def repeated(self, key: RequestKey) -> Result | Accepted | None:
         """Return the recorded answer to a repetition, from memory or disk; None if this is new
         work.
+
+        Waits for the first request, if that is still in progress. Raises StanzaError: the recorded
+        error, `conflict`, `busy`, or `outcome-unknown`.
         """
         return await self._admission.repeated(key)
 
     async def execute(self, call: Call) -> Result | Accepted:
-        """Run a skill, within the inline limit or as a task."""
+        """Run a skill, within the inline limit or as a task (specification, "Execution").
+
+        Raises StanzaError, which is recorded if the work had begun.
+        """
         return await self._admission.execute(call)
 
     def requeued(self) -> None:
@@ -315,7 +329,11 @@ class TaskService:
         self._worker.skills_changed()
 
     async def withdraw(self, key: str) -> bool:
-        """Cancel the work of a request."""
+        """Cancel the work of a request, whether it is a task or not; return False if it is not in
+        progress.
+
+        `key` is the text of its key.
+        """
         execution = self._worker.of_request(key)
         if execution is not None and execution.row is None:
             execution.stop("cancel")
@@ -340,7 +358,7 @@ class TaskService:
         return await self._store.read(lambda db: queries.earlier(db, who, at, tasks))
 
     async def get(self, who: JID, at: JID, task: str) -> Task:
-        """Return the whole task."""
+        """Return the whole task. Raises StanzaError: `unknown-task`."""
         found = await self._store.read(lambda db: queries.get(db, who, at, task))
         if found is None:
             raise errors.unknown_task()
@@ -353,7 +371,9 @@ class TaskService:
         )
 
     async def events(self, who: JID, at: JID, query: Events) -> Events:
-        """One page of a task's events since a revision."""
+        """Return one page of a task's events since a revision. Raises StanzaError:
+        `unknown-task`.
+        """
         found = await self._store.read(
             lambda db: queries.events(db, who, at, query, self._limits.page_room)
         )
@@ -362,7 +382,7 @@ class TaskService:
         return found
 
     async def cancel(self, who: JID, at: JID, query: Cancel) -> Task:
-        """Cancel a task, and return the task after that."""
+        """Cancel a task, and return the task after that. Raises StanzaError: `unknown-task`."""
         retention_ms = self._limits.retention_ms
 
         def op(tx: Transaction) -> Task:
@@ -377,7 +397,12 @@ class TaskService:
     async def answer(
         self, who: JID, at: JID, answer: InputAnswer, naming: Naming | None = None
     ) -> Task:
-        """Answer a question of a task, and return the task after that."""
+        """Answer a question of a task (INP-010), and return the task after that. Raises
+        StanzaError.
+
+        `naming` is given for words that do not contain the question's identifier. Raises
+        UncertainError, and changes nothing, if they may be meant for another question.
+        """
         slot = self._worker.try_slot(str(who.bare))
         taken = False
         words = self._in_words(who, naming)
@@ -413,7 +438,9 @@ class TaskService:
         lang: str | None = None,
         naming: Naming | None = None,
     ) -> None:
-        """Decide a confirmation."""
+        """Decide a confirmation (CNF-032). `naming` and the errors are as for `answer`; only
+        approvals are checked against it.
+        """
         words = self._in_words(who, naming)
         # The task does not run at once: before it runs, the principal's permission is checked again
         # (CNF-042).
@@ -457,15 +484,15 @@ class TaskService:
         return await self._store.read(lambda db: questions.open_questions(db, who, at))
 
     async def returned(self, who: JID, at: JID, question: str) -> None:
-        """Record that the message of a question was returned as an error."""
+        """Record that the message of a question to `who` was returned as an error. Raises
+        StorageError.
+        """
         # Most returned messages are no questions, and a read costs less than a commit.
         if await self._store.read(lambda db: recent.is_open(db, question, who, at)):
             await self._store.commit(lambda tx: recent.returned(tx, question, who, at))
 
     async def was_asked(self, who: JID, at: JID, name: str) -> bool:
-        """Return whether this address asked `who` something, by its id or thread, that is
-        closed.
-        """
+        """Return whether a question that `who` was asked, by its id or thread, is closed."""
         return await self._store.read(lambda db: questions.was_asked(db, who, at, name))
 
 

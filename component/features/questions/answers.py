@@ -27,7 +27,8 @@ from component.task_messages.spoken_answers import (
     takes_words,
 )
 from component.task_messages.yes_no import SpokenYesNo, said_in
-from component.tasks.protocol import Naming, Question, Tasks, UncertainError
+from component.tasks.protocol import Naming, Question, UncertainError
+from component.tasks.service import TaskService
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm, Decision
 from xep.fluux_agent.task import Input, InputAnswer
@@ -55,7 +56,7 @@ class ChatAnswers:
         words: renders questions as messages.
     """
 
-    def __init__(self, tasks: Tasks, words: Questions) -> None:
+    def __init__(self, tasks: TaskService, words: Questions) -> None:
         self._tasks = tasks
         self._words = words
 

@@ -21,9 +21,9 @@ from component.commands.views import (
     task_text,
 )
 from component.tasks.admin import Held, RefusedError, TaskAdmin
-from component.tasks.protocol import Tasks
 from component.tasks.queues import QueueLine
 from component.tasks.retention import Bounds
+from component.tasks.service import TaskService
 from xep.fluux_agent.execute import State
 from xep.fluux_agent.task import Cancel, Task
 from xep.fluux_agent.task import Tasks as TaskList
@@ -127,7 +127,7 @@ class TaskCommands:
     def __init__(
         self,
         task_admin: TaskAdmin,
-        tasks: Tasks | None = None,
+        tasks: TaskService | None = None,
         bounds: Bounds | None = None,
     ) -> None:
         self._bounds = bounds
@@ -207,7 +207,7 @@ class TaskCommands:
         lines = list(await self._task_admin.queues())
         return CommandResult("\n".join(map(_queue_text, lines)) or "There are no queues.", lines)
 
-    def _theirs(self, asking: Asking) -> tuple[Tasks, JID, JID]:
+    def _theirs(self, asking: Asking) -> tuple[TaskService, JID, JID]:
         if self._tasks is None or asking.principal is None or asking.at is None:
             raise CommandError("This works only over XMPP.")
         return self._tasks, asking.principal, asking.at

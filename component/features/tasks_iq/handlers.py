@@ -8,7 +8,7 @@ from typing import Final
 from component.execution import SkillExecutor, SkillRequest
 from component.handlers.storing import stored
 from component.router.table import IQRoute, ReplyPayload, Request
-from component.tasks.protocol import Tasks
+from component.tasks.service import TaskService
 from component.tasks.skill_call import call_of
 from xep import fluux_agent
 from xep.fluux_agent import confirm, errors, execute, task
@@ -70,7 +70,7 @@ class TasksHandler:
         retry_after_s: seconds after which to ask again when the database refuses.
     """
 
-    def __init__(self, tasks: Tasks, retry_after_s: int = 5) -> None:
+    def __init__(self, tasks: TaskService, retry_after_s: int = 5) -> None:
         self._tasks = tasks
         self._retry_after_s = retry_after_s
 
@@ -131,7 +131,7 @@ class ConfirmHandler:
         retry_after_s: seconds after which to ask again when the database refuses.
     """
 
-    def __init__(self, tasks: Tasks, retry_after_s: int = 5) -> None:
+    def __init__(self, tasks: TaskService, retry_after_s: int = 5) -> None:
         self._tasks = tasks
         self._retry_after_s = retry_after_s
 

@@ -14,8 +14,9 @@ from component.pubsub.config import NodeConfig
 from component.pubsub.rows import StoredItem
 from component.pubsub.service import PubSubService
 from component.skills.registry import View
-from component.tasks.protocol import Notice, Tasks
+from component.tasks.protocol import Notice
 from component.tasks.retention import DeletedTask
+from component.tasks.service import TaskService
 from xep.binding import encode
 from xep.fluux_agent import NAMESPACE as AGENT
 from xep.fluux_agent import skills as fluux
@@ -93,7 +94,7 @@ class TasksNode:
         send_last_published_item="never",
     )
 
-    def __init__(self, tasks: Tasks, pubsub: PubSubService) -> None:
+    def __init__(self, tasks: TaskService, pubsub: PubSubService) -> None:
         self._tasks = tasks
         self._pubsub = pubsub
 

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Rows:
-    """The part of `Tasks` that commands ask, straight from the rows."""
+    """The part of `TaskService` that commands ask, straight from the rows."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
