@@ -16,8 +16,9 @@ from anyio.abc import TaskStatus
 
 from component.audit.protocol import AuditEvent, Recorder
 from component.settings.agents import AgentEntry
-from component.storage.database import Database, Transactions
+from component.storage.database import Database
 from component.storage.errors import StorageError
+from component.storage.storage import Storage
 
 _log = structlog.get_logger("component.agent")
 
@@ -61,7 +62,7 @@ class Agents:
     def __init__(
         self,
         entries: Iterable[AgentEntry],
-        storage: Transactions,
+        storage: Storage,
         recorder: Recorder,
         stopped: Callable[[str], None] = lambda _: None,
         idle_s: float = 300.0,

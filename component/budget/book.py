@@ -20,8 +20,9 @@ from component.budget.protocol import (
 )
 from component.budget.rows import TASKS, Key, More, Row, add, forget, open_tasks, rows_of
 from component.budget.shapes import BudgetLimits, BudgetUsage, Limit, sentence, usage_text
-from component.storage.database import Database, Transactions
+from component.storage.database import Database
 from component.storage.errors import StorageError
+from component.storage.storage import Storage
 from xep.jid import JID
 
 __all__ = ["BudgetBook", "BudgetLimits", "BudgetUsage", "Limit"]
@@ -92,7 +93,7 @@ class BudgetBook:
 
     def __init__(
         self,
-        storage: Transactions,
+        storage: Storage,
         limits: BudgetLimits,
         recorder: Recorder,
         alert: Callable[[str], None] = lambda _: None,

@@ -6,10 +6,9 @@ after a pause waits for one, and each call when a budget is nearly spent.
 """
 
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 import structlog
@@ -22,8 +21,9 @@ from component.budget.book import Account, BudgetBook, keys_of
 from component.budget.protocol import Amount, Reservation, Scope, Spender
 from component.budget.rows import TASKS, Key, More, add, forget
 from component.budget.shapes import BudgetLimits, BudgetUsage
-from component.storage.database import Database, Transactions
+from component.storage.database import Database
 from component.storage.errors import StorageError
+from component.storage.storage import Storage
 from xep.jid import JID
 
 _log = structlog.get_logger("component.budget")
@@ -37,13 +37,6 @@ _WAITS_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
 _IN_VAIN_S: Final = 2.0
 """The time for which the others are not asked again for an amount that they did not have."""
 _NONE_SPENT: Final = More()
-
-
-class SharedStorage(Transactions, Protocol):
-    """A database that instances share."""
-
-    def listen(self, channel: str, /) -> AbstractAsyncContextManager[AsyncIterator[None]]:
-        """Wait for notifications of the channel from any process."""
 
 
 class _Allotment:
@@ -84,7 +77,7 @@ class SharedBudgetBook(BudgetBook):
 
     def __init__(
         self,
-        storage: SharedStorage,
+        storage: Storage,
         limits: BudgetLimits,
         recorder: Recorder,
         instance: Callable[[], str],

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from component.settings import Settings
 from component.skills import Context, Skill
-from component.storage.database import Transactions
+from component.storage.storage import Storage
 
 if TYPE_CHECKING:
     from component.skill_directories.host_functions import Functions, Services, SkillMessages
@@ -25,7 +25,7 @@ class ModuleFunctions:
     def __init__(
         self,
         settings: Settings,
-        storage: Transactions | None,
+        storage: Storage | None,
         messages: Callable[[], "SkillMessages | None"],
     ) -> None:
         self._settings = settings
@@ -54,7 +54,7 @@ class ModuleFunctions:
 
 def skill_services(
     settings: Settings,
-    storage: Transactions | None,
+    storage: Storage | None,
     messages: Callable[[], "SkillMessages | None"],
 ) -> "Services":
     """Return what the service has for skills."""

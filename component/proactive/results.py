@@ -13,8 +13,8 @@ from component.proactive import started
 from component.proactive.goals import Conversations, turn_of
 from component.proactive.started import Started
 from component.proactive.work import Trigger, Work, title_of
-from component.storage.database import Transactions
 from component.storage.errors import StorageError
+from component.storage.storage import Storage
 from component.tasks.files import text_of
 from component.tasks.service import TaskService
 from xep.fluux_agent.task import Task
@@ -62,7 +62,7 @@ class Results:
 
     def __init__(
         self,
-        storage: Transactions,
+        storage: Storage,
         tasks: TaskService,
         address_of: Callable[[str], JID],
         ready: Callable[[], Awaitable[None]],

@@ -15,7 +15,7 @@ from component.proactive.goals import Goal, goal_of
 from component.proactive.started import Started
 from component.proactive.work import Trigger, Work, taints_of
 from component.skills import Skill, View
-from component.storage.database import Transactions
+from component.storage.storage import Storage
 from component.tasks.protocol import Asker, Call, CallerContext
 from component.tasks.service import TaskService
 from component.tasks.skill_call import SkillCall
@@ -69,7 +69,7 @@ class TaskStarter:
 
     def __init__(
         self,
-        storage: Transactions,
+        storage: Storage,
         rights: Rights,
         executor: SkillExecutor,
         tasks: TaskService,

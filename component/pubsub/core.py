@@ -11,7 +11,8 @@ from component.pubsub.computed import ComputedNode
 from component.pubsub.events import last_item
 from component.pubsub.notifier import Listeners, Notifier
 from component.pubsub.rows import Node
-from component.storage.database import Database, Transactions
+from component.storage.database import Database
+from component.storage.storage import Storage
 from xep.jid import JID
 from xep.result_sets import PAGE_ROOM
 
@@ -47,7 +48,7 @@ class Core:
 
     def __init__(
         self,
-        storage: Transactions,
+        storage: Storage,
         notifier: Notifier,
         may_create: Callable[[JID], bool],
         computed: Sequence[ComputedNode] = (),

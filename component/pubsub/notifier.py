@@ -22,8 +22,9 @@ from component.pubsub.changes import Change, Direct
 from component.pubsub.events import event_of
 from component.pubsub.publishing import new_id
 from component.pubsub.turns import Turns
-from component.storage.database import Database, Transactions
+from component.storage.database import Database
 from component.storage.errors import StorageError
+from component.storage.storage import Storage
 from xep.binding import Payload, encode
 from xep.jid import JID
 from xep.stanza import NAMESPACE
@@ -115,7 +116,7 @@ class Notifier:
 
     def __init__(
         self,
-        storage: Transactions,
+        storage: Storage,
         messages: Messages,
         interested: Interested,
         may_write: Callable[[JID, JID], bool],

@@ -24,8 +24,9 @@ from component.pubsub.publishing import NewItem, new_id
 from component.pubsub.rows import StoredItem
 from component.pubsub.verbs import Verbs
 from component.pubsub.views import Views
-from component.storage.database import Database, Transactions
+from component.storage.database import Database
 from component.storage.errors import StorageError
+from component.storage.storage import Storage
 from xep.binding import Payload, RawXML, keep
 from xep.jid import JID
 from xep.result_sets import PAGE_ROOM
@@ -83,7 +84,7 @@ class PubSubService:
 
     def __init__(
         self,
-        storage: Transactions,
+        storage: Storage,
         notifier: Notifier,
         may_create: Callable[[JID], bool],
         computed: Sequence[ComputedNode] = (),

@@ -13,7 +13,8 @@ import msgspec
 
 from component.skills.capabilities import Capabilities
 from component.skills.manifest import Manifest, read_manifest
-from component.storage.database import Database, Transactions
+from component.storage.database import Database
+from component.storage.storage import Storage
 
 _SELECT: Final = """
     SELECT name, digest, directory, manifest, description, trusted, approved_by, approved_at,
@@ -80,7 +81,7 @@ class Approvals:
         storage: has the table.
     """
 
-    def __init__(self, storage: Transactions) -> None:
+    def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
     async def all(self) -> Sequence[Approval]:

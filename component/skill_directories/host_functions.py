@@ -21,7 +21,7 @@ from component.skills.errors import (
     printable,
 )
 from component.skills.host import HostError, HostFunctions, HttpRequest, HttpResponse, LogLevel
-from component.storage.database import Transactions
+from component.storage.storage import Storage
 from xep.binding.json_bounds import decoded_json
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     credentials: Mapping[str, Credential] = {}
-    storage: Transactions | None = None
+    storage: Storage | None = None
     gates: Gates | None = None
     messages: Callable[[], SkillMessages | None] = lambda: None
 

@@ -7,8 +7,9 @@ from typing import Final
 from component.skills.capabilities import Capabilities
 from component.skills.errors import CapabilityMissing
 from component.skills.host import HostError
-from component.storage.database import Database, Transactions
+from component.storage.database import Database
 from component.storage.errors import StorageError
+from component.storage.storage import Storage
 
 MOST_KEYS: Final = 1_000
 LONGEST_KEY: Final = 200
@@ -26,7 +27,7 @@ class SkillMemory:
     """
 
     def __init__(
-        self, storage: Transactions | None, skill: str, principal: str, capabilities: Capabilities
+        self, storage: Storage | None, skill: str, principal: str, capabilities: Capabilities
     ) -> None:
         self._storage = storage
         self._skill = skill
@@ -114,7 +115,7 @@ class SkillMemory:
             raise _failed() from error
         return [name for name in names if name.startswith(prefix)]
 
-    def _stored(self) -> Transactions:
+    def _stored(self) -> Storage:
         if self._storage is None:
             raise HostError("Nothing is remembered here: no service runs.")
         return self._storage

@@ -1,6 +1,6 @@
 """The interface to the database within one transaction, the same for both databases."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -54,26 +54,4 @@ class Database(Protocol):
         """Notify listeners of the channel in other processes when this is committed.
 
         Does nothing on SQLite, where there is no other process.
-        """
-
-
-class Transactions(Protocol):
-    """Runs operations in transactions: the part of `component.storage.Storage` most packages use.
-
-    Both methods raise StorageError if the database fails.
-    """
-
-    async def read(self, op: Callable[[Database], T]) -> T:
-        """Run an operation that reads, and return its result."""
-
-    async def write(
-        self,
-        op: Callable[[Database], T],
-        *,
-        keep_trying: bool = False,
-        tasks: Collection[str] = (),
-    ) -> T:
-        """Run an operation, and return its result when its changes are on disk.
-
-        See `component.storage.Storage.write` for the arguments.
         """

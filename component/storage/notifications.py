@@ -15,8 +15,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from component.storage.database import Database, Transactions
+from component.storage.database import Database
 from component.storage.schema import Table
+from component.storage.storage import Storage
 from xep.jid import JID
 
 TABLES: Final = (
@@ -193,7 +194,7 @@ class Batch(msgspec.Struct, frozen=True):
 class NotificationStore:
     """The notifications in the database. Methods raise StorageError."""
 
-    def __init__(self, storage: Transactions, home: str = "") -> None:
+    def __init__(self, storage: Storage, home: str = "") -> None:
         """Keep them in this storage. `home` names the data directory of this process among those
         that share a database; only a process that sends needs one.
         """

@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from component.storage.database import Database, Transactions
+from component.storage.database import Database
+from component.storage.storage import Storage
 
 PAUSED: Final = "paused"
 """While this switch is on, new work is refused."""
@@ -11,7 +12,7 @@ PAUSED: Final = "paused"
 class Switches:
     """The switches, in the database. Methods raise StorageError."""
 
-    def __init__(self, storage: Transactions) -> None:
+    def __init__(self, storage: Storage) -> None:
         """Use this storage."""
         self._storage = storage
 

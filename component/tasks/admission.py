@@ -111,8 +111,8 @@ class TaskAdmission:
     # New work.
 
     async def execute(self, call: Call) -> Result | Accepted:
-        """See `component.tasks.service.TaskService`. The caller has already looked for a repetition on
-        disk.
+        """See `component.tasks.service.TaskService`. The caller has already looked for a repetition
+        on disk.
         """
         self._any_records = True
         while True:

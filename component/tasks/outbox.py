@@ -13,12 +13,12 @@ import structlog
 from component.messages.delivery import Delivery, nothing_to_send
 from component.storage.database import Database
 from component.storage.errors import StorageError
+from component.storage.storage import Storage
 from component.tasks import recent
 from component.tasks.protocol import Listener, Question
 from component.tasks.questions import question_with
 from component.tasks.request import notice_of
 from component.tasks.rows import COLUMNS, Change, Row, decoded
-from component.tasks.store import Storage
 from xep.jid import JID
 
 _PAGE: Final = 200

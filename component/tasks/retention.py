@@ -22,10 +22,10 @@ from cachebox import LRUCache
 
 from component.storage.database import Database
 from component.storage.errors import StorageError
+from component.storage.storage import Storage
 from component.tasks import recent
 from component.tasks.rows import weigh
 from component.tasks.states import TERMINAL
-from component.tasks.store import Storage
 from xep.fluux_agent import errors
 
 _log = structlog.get_logger("component.tasks")

@@ -15,6 +15,7 @@ from component.storage.clock import seconds_since_boot
 from component.storage.database import Database
 from component.storage.errors import StorageError
 from component.storage.notifications import Notification
+from component.storage.storage import Storage
 from component.tasks import admit, idempotency, inputs, instances, queries, questions, recent
 from component.tasks.admission import TaskAdmission
 from component.tasks.admit import TaskLimits
@@ -37,7 +38,7 @@ from component.tasks.request_keys import RequestKey
 from component.tasks.retention import DeletedTask, EndedTasks
 from component.tasks.rows import size_of
 from component.tasks.states import TERMINAL
-from component.tasks.store import Storage, TaskStore, Transaction
+from component.tasks.store import TaskStore, Transaction
 from component.tasks.timer import Fallen, Timer, fall_due
 from component.tasks.worker import Worker
 from xep.fluux_agent import errors

@@ -1,31 +1,18 @@
-"""Transactions over tasks, and the changes that are published after their commit."""
+"""Storage over tasks, and the changes that are published after their commit."""
 
-from collections.abc import AsyncIterator, Callable, Collection
-from contextlib import AbstractAsyncContextManager
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Collection
+from typing import TypeVar
 
 import msgspec
 
-from component.storage.database import Database, Transactions
+from component.storage.database import Database
+from component.storage.storage import Storage
 from component.tasks.instances import cancel_row, children_of, wake_one
 from component.tasks.record_bound import RecordBound
 from component.tasks.rows import Change, Row, is_queued
 from component.tasks.states import TERMINAL
 
 T = TypeVar("T")
-
-
-class Storage(Transactions, Protocol):
-    """The storage that tasks need; `component.storage.Storage` implements it. All methods raise
-    StorageError if the database refuses.
-    """
-
-    @property
-    def place(self) -> str | None:
-        """Identifies the data directory, if the process that used it before is certainly dead."""
-
-    def listen(self, channel: str, /) -> AbstractAsyncContextManager[AsyncIterator[None]]:
-        """Receive notifications of the channel from any process."""
 
 
 class Transaction:

@@ -2,8 +2,9 @@
 
 from typing import Final
 
-from component.storage.database import Database, Transactions
+from component.storage.database import Database
 from component.storage.schema import Table
+from component.storage.storage import Storage
 from xep.jid import JID
 
 _CLAIM_MS: Final = 60_000
@@ -33,7 +34,7 @@ class NoticeStore:
     instances one sends it, and that it is sent again if that one is killed in between.
     """
 
-    def __init__(self, storage: Transactions) -> None:
+    def __init__(self, storage: Storage) -> None:
         """Use this storage."""
         self._storage = storage
 

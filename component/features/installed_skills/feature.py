@@ -16,8 +16,8 @@ from component.kernel.module_functions import skill_services
 from component.private import make_directory
 from component.settings import Settings
 from component.skills.sources import SkillSource
-from component.storage.database import Transactions
 from component.storage.shared import Reload
+from component.storage.storage import Storage
 
 if TYPE_CHECKING:
     from component.features.installed_skills.descriptions import Descriptions
@@ -91,7 +91,7 @@ def _pin(descriptions: "Descriptions") -> Callable[[SkillSource], SkillSource]:
 
 def skill_directories(
     settings: Settings,
-    storage: Transactions,
+    storage: Storage,
     recorder: Recorder,
     messages: Callable[[], "SkillMessages | None"] = lambda: None,
 ) -> "SkillDirectories | None":
@@ -120,7 +120,7 @@ def skill_directories(
 
 def skill_descriptions(
     settings: Settings,
-    storage: Transactions,
+    storage: Storage,
     recorder: Recorder,
     tell_admins: Callable[[str], None] = lambda _sentence: None,
 ) -> "Descriptions | None":

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
-from component.storage.database import Database, Transactions
+from component.storage.database import Database
 from component.storage.schema import Table
+from component.storage.storage import Storage
 from component.storage.tables import tells
 
 TABLES: Final = (
@@ -91,7 +92,7 @@ class DescriptionRows:
         storage: has the table.
     """
 
-    def __init__(self, storage: Transactions) -> None:
+    def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
     async def all(self) -> Sequence[Row]:

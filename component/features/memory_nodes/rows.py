@@ -2,8 +2,9 @@
 
 from typing import Final
 
-from component.storage.database import Database, Transactions
+from component.storage.database import Database
 from component.storage.schema import Table
+from component.storage.storage import Storage
 from xep.jid import JID
 
 TABLES: Final = (
@@ -27,7 +28,7 @@ class AccountConsentStore:
         storage: has the table.
     """
 
-    def __init__(self, storage: Transactions) -> None:
+    def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
     async def has(self, agent: JID, person: JID) -> bool:

@@ -15,7 +15,7 @@ from component.features.schedules.timing import next_after
 from component.pubsub.config import NodeConfig
 from component.pubsub.rows import StoredItem
 from component.pubsub.service import PubSubService
-from component.storage.database import Transactions
+from component.storage.storage import Storage
 from xep.binding import encode
 from xep.fluux_agent import NAMESPACE as AGENT
 from xep.jid import JID
@@ -53,7 +53,7 @@ class ScheduleNode:
 
     def __init__(
         self,
-        storage: Transactions,
+        storage: Storage,
         address_of: Callable[[str], JID],
         is_agent: Callable[[JID], bool],
     ) -> None:

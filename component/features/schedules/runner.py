@@ -25,8 +25,9 @@ from component.features.schedules.timing import due, names_a_time, next_after
 from component.proactive.starter import Starter
 from component.proactive.work import Trigger, Work
 from component.storage.clock import seconds_since_boot
-from component.storage.database import Database, Transactions
+from component.storage.database import Database
 from component.storage.errors import StorageError
+from component.storage.storage import Storage
 from xep.stanza_error import StanzaError
 
 _log = structlog.get_logger("component.proactive")
@@ -76,7 +77,7 @@ class ScheduleRunner:
 
     def __init__(
         self,
-        storage: Transactions,
+        storage: Storage,
         starter: Starter,
         listener: FiringListener | None = None,
         clock: Callable[[], float] = seconds_since_boot,

@@ -32,7 +32,8 @@ from component.features.schedules.when import plain_text, read_timing, split_zon
 from component.proactive.person_zones import PersonZones
 from component.proactive.work import Work
 from component.skills import InvalidParam, Skill, View, prepare
-from component.storage.database import Database, Transactions
+from component.storage.database import Database
+from component.storage.storage import Storage
 from xep.jid import JID
 
 _log = structlog.get_logger("component.proactive")
@@ -109,7 +110,7 @@ class Schedules:
 
     def __init__(
         self,
-        storage: Transactions,
+        storage: Storage,
         limits: ScheduleLimits,
         view: Callable[[JID], View] | None = None,
         changed: Callable[[], None] = lambda: None,

@@ -6,8 +6,9 @@ from typing import Final, TypeVar
 import anyio
 import structlog
 
-from component.storage.database import Database, Transactions
+from component.storage.database import Database
 from component.storage.errors import StorageError
+from component.storage.storage import Storage
 
 _log = structlog.get_logger("component.watches")
 
@@ -24,7 +25,7 @@ class PatientStorage:
         storage: the database.
     """
 
-    def __init__(self, storage: Transactions) -> None:
+    def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
     async def read(self, op: Callable[[Database], T]) -> T:

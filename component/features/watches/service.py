@@ -15,7 +15,8 @@ from component.features.watches.watch import PRESENCE, Rate, Watch
 from component.features.watches.watcher import Watcher
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
-from component.storage.database import Database, Transactions
+from component.storage.database import Database
+from component.storage.storage import Storage
 from xep.jid import JID, JIDError
 
 _SHORTEST_S: Final = 1.0
@@ -65,7 +66,7 @@ class WatchService:
 
     def __init__(
         self,
-        storage: Transactions,
+        storage: Storage,
         watcher: Watcher | None = None,
         services: Sequence[str] = (),
         per_person: int = 0,

@@ -16,8 +16,8 @@ from component.skills.declare import skill
 from component.skills.errors import InvalidParam, SkillError
 from component.skills.skill import Skill
 from component.skills.spec import OPTIONAL
-from component.storage.database import Transactions
 from component.storage.errors import StorageError
+from component.storage.storage import Storage
 from xep.atom import Entry
 from xep.binding import RawXML, keep
 from xep.jid import JID, JIDError
@@ -50,7 +50,7 @@ class WatchSkillPorts(msgspec.Struct, frozen=True):
 
     desk: WatchService
     publisher: PubSubClient
-    storage: Transactions
+    storage: Storage
     address_of: Callable[[str], JID]
 
 

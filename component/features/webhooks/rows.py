@@ -2,8 +2,9 @@
 
 from typing import Final
 
-from component.storage.database import Database, Transactions
+from component.storage.database import Database
 from component.storage.schema import Table
+from component.storage.storage import Storage
 
 TABLES: Final = (
     Table(
@@ -35,7 +36,7 @@ class DeliveryStore:
         remember_s: seconds for which a delivery is remembered.
     """
 
-    def __init__(self, storage: Transactions, remember_s: float) -> None:
+    def __init__(self, storage: Storage, remember_s: float) -> None:
         self._storage = storage
         self._remember_ms = int(remember_s * 1000)
 

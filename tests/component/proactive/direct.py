@@ -33,7 +33,7 @@ class DirectDatabase:
         self.now += ms
         self.settled += ms
 
-    # As `component.storage.database.Transactions`.
+    # As `component.storage.database.Storage`.
 
     async def read(self, op: Callable[[Database], T]) -> T:
         return op(self)  # type: ignore[arg-type]

@@ -16,8 +16,9 @@ from component.proactive import started
 from component.proactive.started import Started
 from component.proactive.work import Trigger, Work
 from component.storage.clock import SteadyClock, Times
-from component.storage.database import Database, Transactions
+from component.storage.database import Database
 from component.storage.schema import transaction
+from component.storage.storage import Storage
 from tests.component.storage.clocks import Machine
 from tests.component.tasks.ledger import InMemory
 from tests.memory_database import memory_database
@@ -35,7 +36,7 @@ class Killed(BaseException):
 
 
 class MemoryStorage:
-    """SQLite in memory without threads: a year takes seconds. Implements `Transactions`."""
+    """SQLite in memory without threads: a year takes seconds. Implements `Storage`."""
 
     def __init__(self, machine: Machine) -> None:
         self._connection = memory_database()
@@ -81,7 +82,7 @@ class Recorder:
         refuses: an error for a trigger, if it is to be refused.
     """
 
-    def __init__(self, storage: Transactions) -> None:
+    def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self.fired: dict[str, list[str]] = {}
         self.dies: Callable[[], bool] = lambda: False
@@ -135,7 +136,7 @@ def schedule(
     )
 
 
-async def add(storage: Transactions, *schedules: Schedule) -> None:
+async def add(storage: Storage, *schedules: Schedule) -> None:
     def op(database: Database) -> None:
         for each in schedules:
             assert rows.insert(database, each)

@@ -28,7 +28,6 @@ from component.proactive.goals import turn_of
 from component.proactive.started import Started
 from component.proactive.work import Trigger, Work
 from component.storage import Storage
-from component.storage.database import Transactions
 from component.storage.errors import StorageError
 from tests.component.agent.world import begun
 from tests.component.proactive.direct import DirectDatabase
@@ -51,7 +50,7 @@ def watch(name: str = "a", **more: Any) -> Watch:
 class World:
     """Watches, and a starter whose tasks a test ends. It can be used by several instances."""
 
-    def __init__(self, storage: Transactions, *watches: Watch) -> None:
+    def __init__(self, storage: Storage, *watches: Watch) -> None:
         self.storage = storage
         self.watches = {each.id: each for each in watches}
         self.starts: list[tuple[str, str]] = []
@@ -116,7 +115,7 @@ class World:
     # Instances.
 
     @asynccontextmanager
-    async def instance(self, storage: Transactions | None = None) -> AsyncIterator[WatchStarts]:
+    async def instance(self, storage: Storage | None = None) -> AsyncIterator[WatchStarts]:
         """One instance, which is killed at the end of the context."""
         made = WatchStarts(self, PatientStorage(storage or self.storage), self.watches.get)
         self.instances.append(made)
