@@ -47,7 +47,7 @@ FEATURES: Final = (
 @cache
 def settings_model() -> type[Settings]:
     """Return the class of the settings, with the sections of all features."""
-    modules = [_module(name, "settings") for name in FEATURES if _has_settings(name)]
+    modules = [module for name in FEATURES if (module := _settings_of(name)) is not None]
     sections: Iterator[Top[Any]] = (
         section for module in modules for section in getattr(module, "SECTIONS", ())
     )
@@ -61,21 +61,20 @@ def settings_model() -> type[Settings]:
 def make_features(settings: Settings) -> "Sequence[Feature]":
     """Return the features that a service with these settings uses."""
     return [
-        _module(name, "feature").FEATURE(settings) for name in FEATURES if _is_used(name, settings)
+        import_module(f"component.features.{name}.feature").FEATURE(settings)
+        for name in FEATURES
+        if _is_used(name, settings)
     ]
 
 
 def _is_used(feature: str, settings: Settings) -> bool:
     """Whether the settings turn a feature on; its code is not imported otherwise."""
-    if not _has_settings(feature):
-        return True
-    is_used = getattr(_module(feature, "settings"), "is_used", None)
+    is_used = getattr(_settings_of(feature), "is_used", None)
     return is_used is None or bool(is_used(settings))
 
 
-def _has_settings(feature: str) -> bool:
-    return find_spec(f"component.features.{feature}.settings") is not None
-
-
-def _module(feature: str, name: str) -> ModuleType:
-    return import_module(f"component.features.{feature}.{name}")
+@cache
+def _settings_of(feature: str) -> ModuleType | None:
+    """Return the module `settings` of a feature; None if it has none."""
+    name = f"component.features.{feature}.settings"
+    return None if find_spec(name) is None else import_module(name)

@@ -1,7 +1,8 @@
 """The kernel and the opened features of one service."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
+from typing import TypeVar
 
 from component.app.commands import commands_of_service
 from component.commands.definition import AnyCommand
@@ -14,6 +15,8 @@ from component.skills.sources import SkillSource
 from component.storage.shared import SharedChanges
 from component.tasks.protocol import Notice
 from component.tasks.retention import DeletedTask
+
+T = TypeVar("T")
 
 
 class Subsystems:
@@ -41,11 +44,18 @@ class Subsystems:
         kernel.forgets = (*forgets, forget)
         for opened in self.opened:
             stream.add_features(opened.disco_features)
-            stream.add_rooms(opened.is_room)
+            if opened.is_room is not None:
+                stream.add_rooms(opened.is_room)
             stream.on_disconnected(opened.disconnected)
-            kernel.presence_events.subscribe(opened.available, opened.granted)
+            if opened.available is not None:
+                kernel.presence_events.on_available(opened.available)
+            if opened.granted is not None:
+                kernel.presence_events.on_granted(opened.granted)
             kernel.disco.nodes.extend(opened.disco_nodes)
             kernel.gauges.append(opened.gauges)
+        self._ended = _given(each.task_ended for each in self.opened)
+        self._changed = _given(each.task_changed for each in self.opened)
+        self._deleted = _given(each.task_deleted for each in self.opened)
         kernel.tasks.tool_ended = self._task_ended
         kernel.tasks.task_changed = self._task_changed
         kernel.tasks.service.on_deleted = self._task_deleted
@@ -107,19 +117,19 @@ class Subsystems:
         if self.kernel.agents is not None:
             self.kernel.agents.tool_ended(task)
         self.kernel.work.task_ended(task)
-        for opened in self.opened:
-            opened.task_ended(task)
+        for call in self._ended:
+            call(task)
 
     def _task_changed(self, notice: Notice) -> None:
-        for opened in self.opened:
-            opened.task_changed(notice)
+        for call in self._changed:
+            call(notice)
 
     def _task_deleted(self, task: DeletedTask) -> None:
-        for opened in self.opened:
-            opened.task_deleted(task)
+        for call in self._deleted:
+            call(task)
 
     def shared_changes(self) -> SharedChanges:
-        """Has what this instance keeps in memory follow what other instances change."""
+        """Return the object that reloads what other instances have changed."""
         environment = self.kernel.environment
         changes = SharedChanges(environment.storage)
         changes.register("contacts", environment.stopped.reload)
@@ -131,3 +141,7 @@ class Subsystems:
         if self.kernel.agents is not None:
             changes.register("agents", self.kernel.agents.agents.reload)
         return changes
+
+
+def _given(calls: Iterable[T | None]) -> Sequence[T]:
+    return [call for call in calls if call is not None]

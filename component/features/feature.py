@@ -56,10 +56,6 @@ def _same(source: SkillSource) -> SkillSource:
     return source
 
 
-def _never(_: object) -> bool:
-    return False
-
-
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
     """What an opened feature contributes to the service.
 
@@ -96,6 +92,10 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
         is_room: whether an agent is in the room with a bare address.
         task_ended: called with the id of a task that a model or a trigger has started, and that
             has ended.
+        task_changed: called with each revision of a task. Never waits.
+        task_deleted: called with a task that is no longer stored. Never waits.
+
+    Callbacks that would be called for each stanza or each revision of a task are None by default.
     """
 
     handlers: Sequence[Handler] = ()
@@ -117,13 +117,13 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     leaving: Callable[[], None] = _nothing
     announce: Callable[[], Awaitable[None]] = checkpoint
     closing: Callable[[], Awaitable[None]] = checkpoint
-    available: OnAvailability = _nothing
-    granted: OnGranted = _nothing
+    available: OnAvailability | None = None
+    granted: OnGranted | None = None
     disco_features: Callable[[], Sequence[str]] = tuple
-    is_room: Callable[[JID], bool] = _never
-    task_ended: Callable[[str], None] = _nothing
-    task_changed: Callable[[Notice], None] = _nothing
-    task_deleted: Callable[[DeletedTask], None] = _nothing
+    is_room: Callable[[JID], bool] | None = None
+    task_ended: Callable[[str], None] | None = None
+    task_changed: Callable[[Notice], None] | None = None
+    task_deleted: Callable[[DeletedTask], None] | None = None
 
 
 class Feature:

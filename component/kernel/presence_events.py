@@ -48,12 +48,13 @@ class PresenceEvents:
         """Tell a listener which clients are online."""
         self._listeners.append(listener)
 
-    def subscribe(self, shown: OnAvailability, granted: OnGranted) -> None:
-        """Call `shown` with the availability of clients, and `granted` for each contact that
-        permits an agent to see its presence.
-        """
-        self._shown.append(shown)
-        self._granted.append(granted)
+    def on_available(self, call: OnAvailability) -> None:
+        """Call a function with the availability of each client."""
+        self._shown.append(call)
+
+    def on_granted(self, call: OnGranted) -> None:
+        """Call a function for each contact that permits an agent to see its presence."""
+        self._granted.append(call)
 
     def on_online(self, call: OnOnline) -> None:
         """Call a function for each contact that comes online."""

@@ -85,6 +85,7 @@ def _notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     features.settings_model.cache_clear()
     yield
     features.settings_model.cache_clear()
+    features._settings_of.cache_clear()
     for name in [name for name in sys.modules if name.startswith("component.features.notes")]:
         del sys.modules[name]
 
