@@ -127,7 +127,7 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _one_agent_of_a_client(self) -> Self:
-        others = [entry.name for entry in self.agents if entry.name != DEFAULT_AGENT]
+        others = self.agent_names[1:]
         if self.server.mode == "client" and others:
             raise refusal(
                 f'has {others[0]!r}, which has no address: with server.mode = "client" one account '
@@ -144,9 +144,10 @@ class Settings(BaseModel):
         return value
 
     @property
-    def agent_names(self) -> frozenset[str]:
-        """The names of the agents that this service has."""
-        return frozenset((DEFAULT_AGENT, *(entry.name for entry in self.agents)))
+    def agent_names(self) -> tuple[str, ...]:
+        """The names of the agents that this service has; the default agent is the first."""
+        others = (entry.name for entry in self.agents if entry.name != DEFAULT_AGENT)
+        return (DEFAULT_AGENT, *others)
 
     @property
     def allowed_domains(self) -> Domains:

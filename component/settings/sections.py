@@ -4,7 +4,7 @@ A feature lists its sections in `SECTIONS` of its module `settings`. `settings[S
 value of one, with its type.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import GenericAlias
 from typing import Annotated, Any, Final, Generic, Protocol, TypeVar
 
@@ -39,6 +39,9 @@ class Named(Protocol):
         """The name."""
 
 
+N = TypeVar("N", bound=Named)
+
+
 def table(name: str, section: type[S]) -> Top[S]:
     """Return the key of a table `[name]`, all of whose keys have defaults."""
     return Top(name, section, section())
@@ -69,8 +72,15 @@ def named_tables(
     return Top[dict[str, S]](name, annotation, {})
 
 
-def differ(what: str, entries: Sequence[Named]) -> None:
-    """Raise a refusal if two entries have one name. `what` says what they are, in the plural."""
-    names = [entry.name for entry in entries]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise refusal(f"has two {what} called {twice!r}: give each a name of its own")
+def different_names(what: str) -> Callable[[tuple[N, ...]], tuple[N, ...]]:
+    """Return the check that no two entries of a list have one name. `what` says what they are, in
+    the plural.
+    """
+
+    def check(entries: tuple[N, ...]) -> tuple[N, ...]:
+        names = [entry.name for entry in entries]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise refusal(f"has two {what} called {twice!r}: give each a name of its own")
+        return entries
+
+    return check

@@ -6,9 +6,10 @@ import msgspec
 
 from component.commands.adhoc import Asked, Offers
 from component.execution import SkillRequest
+from component.execution.admission import ExecutionAnswer
 from component.features.adhoc.disco_nodes import CommandNodes
 from component.features.adhoc.handlers import CommandsHandler
-from component.features.adhoc.offers import Answer, CommandOffers, SkillOffers
+from component.features.adhoc.offers import CommandOffers, SkillOffers
 from component.features.adhoc.sessions import Sessions
 from component.features.feature import Feature, Opened
 from component.kernel.kernel import Kernel
@@ -23,7 +24,9 @@ class AdHocFeature(Feature):
         """Make the handler, and the nodes for service discovery."""
         catalog, executor = kernel.environment.catalog, kernel.tasks.executor
 
-        def run(asked: Asked, skill: str, json: bytes) -> Answer | Awaitable[Answer]:
+        def run(
+            asked: Asked, skill: str, json: bytes
+        ) -> ExecutionAnswer | Awaitable[ExecutionAnswer]:
             return executor.execute(_request(asked, skill, json))
 
         offers: tuple[Offers, ...] = (

@@ -7,7 +7,6 @@ from component.features.announcements.commands import AnnouncementCommands
 from component.features.announcements.node import Announcements
 from component.features.feature import Feature, Opened
 from component.kernel.kernel import Kernel
-from component.kernel.options import agent_entries
 
 
 class AnnouncementFeature(Feature):
@@ -16,7 +15,7 @@ class AnnouncementFeature(Feature):
     def open(self, kernel: Kernel) -> Opened:
         """Make the command, and what creates the nodes."""
         nodes = Announcements(kernel.pubsub.service)
-        agents = [entry.name for entry in agent_entries(self.settings)]
+        agents = self.settings.agent_names
         address_of = kernel.stream.addresses.address_of
         owners = frozenset(admin.bare for admin in kernel.environment.catalog.admins)
 

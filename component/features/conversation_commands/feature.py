@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from component.features.conversation_commands.commands import AgentStatus, ConversationCommands
 from component.features.feature import Feature, Opened
 from component.kernel.kernel import Kernel
-from component.kernel.options import agent_entries
 from xep.jid import JID
 
 
@@ -37,7 +36,7 @@ class ConversationCommandsFeature(Feature):
             memories.sessions,
             memories.personas,
             status,
-            [entry.name for entry in agent_entries(self.settings)],
+            self.settings.agent_names,
             kernel.forget_person,
         )
         return Opened(commands=commands.commands())

@@ -3,7 +3,6 @@
 from component.features.feature import Feature, Opened
 from component.features.memory_commands.commands import MemoryCommands
 from component.kernel.kernel import Kernel
-from component.kernel.options import agent_entries
 
 
 class MemoryCommandsFeature(Feature):
@@ -11,7 +10,7 @@ class MemoryCommandsFeature(Feature):
 
     def open(self, kernel: Kernel) -> Opened:
         """Make the commands."""
-        agents = [entry.name for entry in agent_entries(self.settings)]
+        agents = self.settings.agent_names
         commands = MemoryCommands(kernel.environment.memories.knowledge, agents)
         return Opened(commands=commands.commands())
 

@@ -14,11 +14,11 @@ from component.features.memory_nodes.handlers import PrivilegeHandler
 from component.features.memory_nodes.nodes import MemoryNodes
 from component.features.memory_nodes.store import PepStore
 from component.kernel.kernel import Kernel
-from component.kernel.options import agent_entries
 from component.memory.file_store import PrivateFiles
 from component.memory.replica import Replica, ReplicaOptions
 from component.memory.store import Whose
 from component.memory.sync_state import SyncStates
+from component.settings.model import DEFAULT_AGENT
 from xep.fluux_agent.memory import NAMESPACE
 
 _PATIENCE_S: Final = 1.0
@@ -35,9 +35,11 @@ class MemoryNodesFeature(Feature):
         """
         settings = self.settings
         if settings.memory.home == "agent" and settings.server.mode == "component":
-            agents = [entry.name for entry in agent_entries(settings)]
             nodes = AgentNodes(
-                kernel.pubsub.service, kernel.stream.addresses, agents, settings.memory
+                kernel.pubsub.service,
+                kernel.stream.addresses,
+                settings.agent_names,
+                settings.memory,
             )
             replica = self._replica(kernel, nodes, is_own=True)
             return Opened(
@@ -48,10 +50,9 @@ class MemoryNodesFeature(Feature):
         home.available = replica.available
         home.privileges.changed = replica.connected
         kernel.pubsub_events.listen(home.nodes)
-        default_agent = agent_entries(settings)[0].name
         return Opened(
             handlers=(PrivilegeHandler(home.privileges),),
-            commands=MemoryHomeCommands(home, default_agent).commands()
+            commands=MemoryHomeCommands(home, DEFAULT_AGENT).commands()
             if home.is_consent_possible
             else (),
             loops=(replica.run,),

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from component.settings.kinds import Count, Section, Zone
 from component.settings.model import Settings
-from component.settings.sections import Top, differ, list_of_tables, table
+from component.settings.sections import Top, different_names, list_of_tables, table
 from component.settings.work import WorkEntry, known_agents_only
 
 
@@ -56,13 +56,8 @@ class ScheduleEntry(WorkEntry, _Timing):
     )
 
 
-def _differ(entries: tuple[ScheduleEntry, ...]) -> tuple[ScheduleEntry, ...]:
-    differ("schedules", entries)
-    return entries
-
-
 LIMITS: Final = table("schedules", ScheduleLimits)
-ENTRIES: Final = list_of_tables("schedule", ScheduleEntry, _differ)
+ENTRIES: Final = list_of_tables("schedule", ScheduleEntry, different_names("schedules"))
 SECTIONS: Final[tuple[Top[Any], ...]] = (LIMITS, ENTRIES)
 
 

@@ -3,9 +3,9 @@ the decisions of confirmations.
 """
 
 from collections.abc import Awaitable
-from typing import Final
 
 from component.execution import SkillExecutor, SkillRequest
+from component.execution.admission import ANSWERS
 from component.handlers.storing import stored
 from component.router.table import IQRoute, ReplyPayload, Request
 from component.tasks.service import TaskService
@@ -13,12 +13,10 @@ from component.tasks.skill_call import call_of
 from xep import fluux_agent
 from xep.fluux_agent import confirm, errors, execute, task
 from xep.fluux_agent.confirm import Decision
-from xep.fluux_agent.execute import Accepted, Execute, Result
+from xep.fluux_agent.execute import Execute
 from xep.fluux_agent.identifiers import check_identifier
 from xep.fluux_agent.task import Cancel, Events, InputAnswer, Task
 from xep.fluux_agent.task import Tasks as TaskList
-
-_READY: Final = (Result, Accepted)
 
 
 class ExecuteHandler:
@@ -54,7 +52,7 @@ class ExecuteHandler:
                 lang=stanza.lang,
             )
         )
-        if isinstance(answer, _READY):
+        if isinstance(answer, ANSWERS):
             return answer
         return stored(answer, self._retry_after_s)
 

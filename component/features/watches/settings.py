@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 from component.settings.expressions import Expression
 from component.settings.kinds import Count, Seconds, Section, refusal
 from component.settings.model import Settings
-from component.settings.sections import Top, differ, list_of_tables, table
+from component.settings.sections import Top, different_names, list_of_tables, table
 from component.settings.work import WorkEntry, known_agents_only
 
 _RATE: Final = re.compile(r"([1-9][0-9]{0,8})/(s|min|h|d)")
@@ -185,13 +185,8 @@ class WatchEntry(WorkEntry, _Events):
         return self
 
 
-def _differ(entries: tuple[WatchEntry, ...]) -> tuple[WatchEntry, ...]:
-    differ("watches", entries)
-    return entries
-
-
 LIMITS: Final = table("watches", WatchLimits)
-ENTRIES: Final = list_of_tables("watch", WatchEntry, _differ)
+ENTRIES: Final = list_of_tables("watch", WatchEntry, different_names("watches"))
 SECTIONS: Final[tuple[Top[Any], ...]] = (LIMITS, ENTRIES)
 
 
