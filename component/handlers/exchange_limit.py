@@ -69,8 +69,9 @@ class ExchangeLimit:
     ) -> Admitted | Stopped:
         """Count a message of a sender, and return what happens to it.
 
-        Delayed messages arrive all at once, and were not written so; but a program may also mark
-        its answers as delayed. They count for all threads together only.
+        Delayed messages arrive at the same time although people wrote them over a longer time, but
+        a program may also mark its answers as delayed. They count only towards the limit of all
+        threads together.
         """
         now = self._clock()
         found = Admitted() if delayed else self._in_thread.next((who, thread), now)

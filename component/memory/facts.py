@@ -121,8 +121,8 @@ class Facts:
     async def known(self, key: SessionKey) -> list[KnownFact]:
         """Return all learned facts, and the lines of `user.md`. Raises StorageError.
 
-        A memory with the tag of a fact is none if a stranger may have written it: what is learned
-        has no label.
+        A memory with the tag of a fact is ignored if an untrusted author may have written it;
+        learned facts have no label.
         """
         records, text = await anyio.to_thread.run_sync(self._load, key)
         written = {_plain(kept.text): kept.key for kept in records.values()}

@@ -77,7 +77,7 @@ class FileStore:
         return await self.fresh.read(self._list, place)
 
     async def past(self, place: Place) -> FilePast:
-        """What the file says of memories that it does not have."""
+        """Return what the file says about memories that it no longer has."""
         return await self.fresh.read(_past, place)
 
     async def versions(self, place: Place, key: str) -> list[Item]:
@@ -246,7 +246,7 @@ class PrivateFiles:
         return await self._store.items(place)
 
     async def past(self, whose: Whose) -> FilePast:
-        """What the file says of memories that it does not have."""
+        """Return what the file says about memories that it no longer has."""
         return await self._store.past(self.place(whose))
 
     async def search(self, whose: Whose, search: Search) -> Sequence[Item]:

@@ -177,7 +177,7 @@ def parse(data: bytes) -> Parsed:
 
 
 class FilePast(NamedTuple):
-    """What a file says of memories that it does not have.
+    """What a file says about memories that it no longer has.
 
     Attributes:
         forgotten: the keys whose last line says that they are forgotten.
@@ -189,7 +189,7 @@ class FilePast(NamedTuple):
 
 
 def past_of(data: bytes) -> FilePast:
-    """Read what a file says of memories that it does not have."""
+    """Read what a file says about memories that it no longer has."""
     last: dict[str, bool] = {}
     is_damaged = False
     for line in data.removeprefix(_BOM).split(b"\n"):

@@ -1,4 +1,4 @@
-"""What handles the answers of people to questions, before commands and agents do."""
+"""The interface of objects that process answers of people to questions."""
 
 from typing import Protocol
 

@@ -19,7 +19,7 @@ def usage_of(
 
     `prices` is called if the provider does not report the cost; it may block.
     """
-    # Some servers report zeros, which no question and no text has.
+    # Some servers report zero tokens for requests and answers that are not empty.
     tokens_in, tokens_out = reported.tokens_in, reported.tokens_out
     own_in = 0 if tokens_in else _tokens_of(request)
     own_out = 0 if tokens_out else _tokens_of_answer(parts)

@@ -241,8 +241,8 @@ class AnswerDraft:
         """The parts, with ids of calls that are not in `used`. Calls without a name are left out.
 
         A call whose arguments are not there has none, `{}`, if the provider says that the answer is
-        complete. Otherwise they may be missing, and are an empty text, which is not JSON. So is
-        `{}` in an answer that was cut off, because some servers send it before the arguments.
+        complete. Otherwise they may be missing, and are an empty text, which is not JSON. The same
+        holds for `{}` in an answer that was cut off, because some servers send `{}` first.
 
         `origin` names adapter and model in opaque parts.
         """

@@ -190,8 +190,8 @@ def without_key(text: str, key: str) -> str:
     of the API key.
 
     Providers repeat the key masked, cut off, in other letters or encodings, and with other
-    characters between its own. Any eight letters and digits of it in a row count, of a shorter key
-    all; so do three characters at the beginning of a masked word.
+    characters between its own. A part of the key is any eight of its letters and digits in a row
+    (all of them if the key is shorter), or its first three characters before a mask.
     """
     if not key:
         return " ".join(text.split())

@@ -1,8 +1,8 @@
 """The tables of the PubSub service (XEP-0060).
 
-`sequence` counts the changes of a node; items are in its order, and a subscriber is told of changes
-after `since`. Nodes that are computed from other tables have subscriptions only; `seen` is what a
-subscriber of theirs has been told of.
+`sequence` is the number of the last change of a node or an item. It determines the order of items,
+and a subscriber is notified of the changes after the number `since`. A node that is computed from
+other tables has only subscriptions here; `seen` records which items its subscriber was notified of.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""What the command `/forget` deletes in the database, which each feature says of its tables."""
+"""The command `/forget` in the database: each feature deletes the rows of its own tables."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias

@@ -1,4 +1,4 @@
-"""Storage over tasks, and the changes that are published after their commit."""
+"""Transactions over tasks, and the changes that are published after their commit."""
 
 from collections.abc import Callable, Collection
 from typing import TypeVar

@@ -1,8 +1,8 @@
-"""Announcements have no section: a component has their nodes at its addresses, an account none."""
+"""Announcements have no section. They need nodes at our addresses, which only a component has."""
 
 from component.settings.model import Settings
 
 
 def is_used(settings: Settings) -> bool:
-    """Return whether the nodes are ours; those of an account are its server's."""
+    """Return whether our addresses can have nodes. An account has only those of its server."""
     return settings.server.mode == "component"

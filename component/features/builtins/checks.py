@@ -1,5 +1,5 @@
-"""The checks of `xmpp-agent doctor` about skills that reach outside: what they need is installed,
-and their servers can be reached.
+"""The checks of `xmpp-agent doctor` about built-in skills that use other servers: whether their
+packages are installed and their servers can be reached.
 """
 
 from collections.abc import AsyncIterator, Iterator

@@ -1,1 +1,1 @@
-"""What others learn about the agents without talking to them: disco, vCards, and plain queries."""
+"""Service discovery, vCards, and the version and time of the service."""

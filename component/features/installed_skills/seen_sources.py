@@ -1,7 +1,8 @@
 """The names of the sources that have made an offer, in a file of the data directory.
 
-The database has their descriptions. If it is a new one, or an older copy, the file says that the
-offer of a source is not the first one: what waited for an approval must not be approved by that.
+The database has their descriptions. It may be replaced by a new one or an older copy. Then the file
+shows that a source has made an offer before, so that its skills wait for an approval instead of
+being approved as a first offer.
 """
 
 import os

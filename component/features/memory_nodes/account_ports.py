@@ -1,4 +1,4 @@
-"""The interfaces by which `account_nodes.py` reaches the nodes in accounts."""
+"""The objects by which `account_nodes.py` reaches the nodes in accounts."""
 
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple

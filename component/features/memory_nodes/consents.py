@@ -17,7 +17,7 @@ SetOwned: TypeAlias = Callable[[JID, PubsubOwner], Awaitable[None]]
 
 
 class Consents:
-    """Implements `component.features.memory_nodes.account_ports.OnBehalf`.
+    """Makes requests on behalf of people who have consented, if their server permits it.
 
     Args:
         store: has the consents.

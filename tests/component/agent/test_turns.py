@@ -123,7 +123,7 @@ def a_request(id_: str) -> TurnRequest:
     )
 
 
-def test_a_turn_stands_where_its_row_says_until_its_outcome_is_recorded() -> None:
+def test_a_turn_keeps_the_state_of_its_row_until_its_outcome_is_recorded() -> None:
     database = cast("Database", DirectDatabase(start=1000))
     assert turns.standing(database, "home", "t") is None
     assert turns.insert(database, "home", a_request("t"))

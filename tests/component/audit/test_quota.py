@@ -68,7 +68,7 @@ def test_decisions_and_events_of_nobody_always_have_lines() -> None:
         ("agent", "ended"),
     ],
 )
-def test_what_each_call_causes_is_limited_whatever_its_kind(kind: str, outcome: str) -> None:
+def test_each_kind_of_line_that_a_call_causes_is_limited(kind: str, outcome: str) -> None:
     quota = Quota(1, Clock())
     assert [quota.admits(event(kind=kind, outcome=outcome)) for _ in range(3)] == [
         True,

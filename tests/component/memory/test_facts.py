@@ -108,7 +108,7 @@ async def test_other_facts_are_memories_with_their_versions(tmp_path: Path) -> N
         assert [one.key for one in await it.facts.known(KEY)] == ["flight"]
 
 
-async def test_what_strangers_wrote_is_no_known_fact_whatever_its_tags(tmp_path: Path) -> None:
+async def test_a_text_by_an_untrusted_author_is_not_a_known_fact(tmp_path: Path) -> None:
     async with world(tmp_path / "m") as it:
         await it.keep("flight", "The flight leaves at 8:12.", lasting=False)
         for taint in ("web", "peer", "file"):

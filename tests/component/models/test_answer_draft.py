@@ -14,7 +14,7 @@ from component.models.answer_draft import AnswerDraft
         lambda draft: draft.reasoning("Hm."),
     ],
 )
-def test_what_no_person_sees_has_begun_the_answer_too(
+def test_parts_that_people_do_not_see_begin_an_answer(
     produce: Callable[[AnswerDraft], None],
 ) -> None:
     draft = AnswerDraft(None)
@@ -30,7 +30,7 @@ def test_an_answer_is_finished_once_the_provider_says_that_the_model_stopped() -
     assert draft.finished
 
 
-def test_a_piece_of_a_call_that_nobody_knows_makes_an_answer_incoherent() -> None:
+def test_a_piece_of_an_unknown_call_makes_an_answer_incoherent() -> None:
     draft = AnswerDraft(None)
     draft.call("1", "look").pieces.append("{}")
     assert not draft.incoherent

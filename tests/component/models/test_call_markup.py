@@ -58,7 +58,7 @@ def test_an_answer_that_is_a_list_of_calls_is_made() -> None:
         SAMPLES["GLM"].replace("UTC</arg_value>", "UTC"),
     ],
 )
-def test_a_value_without_its_end_does_not_take_the_next_parameter(call: str) -> None:
+def test_a_value_without_an_end_does_not_include_the_next_parameter(call: str) -> None:
     assert read(call)[1] == []
     assert without_calls(call) == ""
 

@@ -48,7 +48,7 @@ def test_what_is_narrowed_matches_the_names_that_match_both(
 
 
 @given(GLOBS, GLOBS, st.lists(NAMES, unique=True))
-def test_common_patterns_match_no_name_that_one_list_does_not(
+def test_common_patterns_match_only_names_that_both_lists_match(
     one: list[str], other: list[str], names: list[str]
 ) -> None:
     assert common(one, one) == tuple(dict.fromkeys(one))

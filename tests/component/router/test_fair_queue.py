@@ -218,7 +218,7 @@ def test_who_sends_one_dear_stanza_at_a_time_is_charged_all_the_same() -> None:
     assert order.count("dear") == 3
 
 
-def test_once_nothing_waits_nobody_owes_time() -> None:
+def test_no_principal_owes_time_when_nothing_waits() -> None:
     wire, queue = Wire(), FairQueue()
     queue.add([_event(wire, "dear", 0), _event(wire, "modest", 0)])
     assert _who(queue.take()) == "dear"

@@ -257,7 +257,7 @@ async def test_certificates_are_verified_for_the_name() -> None:
 
 
 @pytest.mark.anyio
-async def test_who_closes_the_connection_before_tls_had_nothing_of_the_request() -> None:
+async def test_a_server_that_closes_before_tls_has_received_no_part_of_the_request() -> None:
     async def close(stream: SocketStream) -> None:
         await stream.aclose()
 

@@ -22,7 +22,7 @@ def tasks(database: Any) -> Any:
     return database.execute("SELECT count(*) FROM tasks").fetchone()
 
 
-def test_a_look_makes_no_database(tmp_path: Path, postgres_url: str) -> None:
+def test_peeking_creates_no_database(tmp_path: Path, postgres_url: str) -> None:
     assert peek(tmp_path, "", tasks) is None
     path = tmp_path / "agent.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:

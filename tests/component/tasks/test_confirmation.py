@@ -164,7 +164,7 @@ def test_the_largest_integer_is_fine() -> None:
         (b"-9007199254740993", b"-9007199254740992"),
     ],
 )
-def test_what_a_stranger_wrote_is_read_as_doubles(text: bytes, number: bytes) -> None:
+def test_untrusted_numbers_are_read_as_doubles(text: bytes, number: bytes) -> None:
     """RFC 8785 knows no other numbers; the text of a double may have no exponent."""
     written = ActionParams(json=msgspec.Raw(b'{"n":%b}' % text))
     action = Action(type="a", json_params=written)
@@ -319,7 +319,7 @@ def test_what_can_be_read_is_asked(values: dict[str, Any]) -> None:
     assert asked(anything, values).hash is not None
 
 
-def test_100_lines_are_asked_and_101_are_not() -> None:
+def test_a_call_shows_at_most_100_lines_for_confirmation() -> None:
     """A number is a line."""
     assert asked(erase, {"folder": "x\n" * 99, "days": 1}).hash is not None
     with pytest.raises(StanzaError, match="101 lines, of at most"):

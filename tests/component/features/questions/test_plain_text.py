@@ -164,7 +164,7 @@ async def test_an_old_delay_is_a_delay(chat: World) -> None:
     ],
 )
 @pytest.mark.parametrize("body", ["yes", "/approve c-t1"])
-async def test_how_a_message_was_delivered_changes_nothing(
+async def test_elements_about_delivery_do_not_change_the_answer(
     chat: World, body: str, more: str
 ) -> None:
     chat.confirm("t1")
@@ -195,7 +195,7 @@ async def test_a_yes_with_anything_around_it_is_asked_for_again(chat: World, bod
 
 
 @pytest.mark.parametrize("body", ["> no", ">no", "> yes"])
-async def test_a_quoted_word_alone_answers_nothing(chat: World, body: str) -> None:
+async def test_a_quotation_without_a_reply_is_not_an_answer(chat: World, body: str) -> None:
     chat.confirm("t1")
     assert HINT in (await chat.say(body) or "")
     assert chat.state("t1") == "input-required"

@@ -277,7 +277,7 @@ async def test_who_sends_no_signature_is_refused_before_its_body_and_takes_no_pl
             assert status in await slow.receive()
 
 
-async def test_slow_bodies_with_made_up_signatures_hold_no_place_that_others_need(
+async def test_slow_bodies_with_false_signatures_give_way_to_other_requests(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("component.features.webhooks.app._HELD_S", 0.0)

@@ -1,4 +1,4 @@
-"""Signed deliveries: what is read of their headers, and what the sender is told."""
+"""Signed deliveries: how their headers are read, and how invalid ones are answered."""
 
 import pytest
 
