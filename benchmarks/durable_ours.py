@@ -26,11 +26,9 @@ from component.messages.delivery import Delivery, nothing_to_send
 from component.skills import Context, Skill, prepare, skill
 from component.skills.threads import Threads
 from component.storage import Storage
-from component.tasks.admit import TaskLimits
-from component.tasks.protocol import Call, Confirmation, Notice, SkillAccess
-from component.tasks.request_keys import unnamed_key
+from component.tasks.protocol import Notice, SkillAccess, TaskLimits
+from component.tasks.request import Call, Confirmation, call_of, unnamed_key
 from component.tasks.service import TaskService
-from component.tasks.skill_call import call_of
 from xep.binding import encode
 from xep.fluux_agent.execute import Accepted, Execute, Param
 from xep.fluux_agent.task import AnswerParams, InputAnswer, Task

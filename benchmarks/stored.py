@@ -22,16 +22,13 @@ from component.skills.builtin.echo import echo
 from component.storage.database import Database
 from component.storage.postgres import PostgreSQL
 from component.storage.sqlite import SQLite
-from component.tasks import admin, admit, queries, questions
+from component.tasks import admin, changes, queries, question_rows, questions, rows
 from component.tasks.admin import list_rows
-from component.tasks.admit import TaskLimits
-from component.tasks.claims import Claimant, claim
 from component.tasks.confirmation import confirm_for
-from component.tasks.protocol import Call
-from component.tasks.request import Request
-from component.tasks.request_keys import NO_KEY
+from component.tasks.leases import Claimant, claim
+from component.tasks.protocol import TaskLimits
+from component.tasks.request import NO_KEY, Call, Request, call_of
 from component.tasks.rows import moment, put
-from component.tasks.skill_call import call_of
 from tests.servers.postgres import Postgres
 from xep.binding import encode
 from xep.fluux_agent.execute import Execute, Output, Param, Result
@@ -136,12 +133,12 @@ def _operations(engine: SQLite | PostgreSQL) -> dict[str, Operation]:
         "somebody's, for an admin": everybodys(None, str(_ALICE)),
         "somebody's failed ones, for an admin": everybodys("failed", str(_ALICE)),
         "how many in each state (metrics)": admin.count,
-        "the open questions of a person": lambda db: questions.open_questions(db, _ALICE, _AGENT),
-        "whether a person was asked in a thread": lambda db: questions.was_asked(
+        "the open questions of a person": lambda db: question_rows.open_questions(db, _ALICE, _AGENT),
+        "whether a person was asked in a thread": lambda db: question_rows.was_asked(
             db, _ALICE, _AGENT, "thread-40"
         ),
         "claim 8 queued tasks": lambda db: claim(db, _CLAIMANT, after=""),
-        "room for one more of a principal": lambda db: admit.refuse_crowd(
+        "room for one more of a principal": lambda db: rows.refuse_crowd(
             db, str(_ALICE), TaskLimits()
         ),
     }
@@ -302,7 +299,7 @@ def _open(db: Database, now: int) -> None:
             request=call_of(_EXECUTE),
             key=NO_KEY,
         )
-        row = admit.new_row(db, f"open-{number}", call, _request(), TaskLimits(), visible=True)
+        row = changes.new_row(db, f"open-{number}", call, _request(), TaskLimits(), visible=True)
         row.revision = row.token = 1
         if number < 30:
             row.state, row.owner = "running", "other"

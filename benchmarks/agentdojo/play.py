@@ -26,10 +26,6 @@ from component.app.schema import SCHEMA
 from component.audit.record import Audit, AuditOptions
 from component.budget.book import BudgetBook, BudgetLimits, Limit
 from component.commands.pause_gate import PauseGate
-from component.execution.admission import Admission
-from component.execution.executor import SkillExecutor
-from component.execution.joint_confirmation import SEVERAL_CALLS, JointConfirmations
-from component.execution.tools import ToolExecutor
 from component.memory.files import open_root
 from component.memory.lines import SessionKey
 from component.memory.paths import Layout
@@ -49,11 +45,13 @@ from component.skills.schema_inputs import schema_inputs
 from component.skills.spec import Annotations
 from component.skills.threads import Threads
 from component.storage import Storage
-from component.tasks.admit import TaskLimits
-from component.tasks.approvers import Approvers
-from component.tasks.confirmation import parameters_of
-from component.tasks.protocol import Call, Confirmation, Notice, Question, SkillAccess
+from component.tasks.admission import Admission, SkillExecutor
+from component.tasks.confirmation import Approvers, parameters_of
+from component.tasks.protocol import Notice, Question, SkillAccess, TaskLimits
+from component.tasks.request import Call, Confirmation
 from component.tasks.service import TaskService
+from component.tools.joint_confirmation import SEVERAL_CALLS, JointConfirmations
+from component.tools.tools import ToolExecutor
 from xep.disco import InfoQuery
 from xep.fluux_agent.confirm import Confirm, Decision
 from xep.jid import JID

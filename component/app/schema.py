@@ -16,7 +16,8 @@ from component.skill_directories import tables as skill_directories
 from component.storage import notifications
 from component.storage import tables as storage
 from component.storage.schema import Schema, Table
-from component.tasks import tables as tasks
+from component.tasks import journal, leases, question_rows, replay
+from component.tasks import rows as tasks
 
 
 def _of_features() -> Iterator[Table]:
@@ -27,7 +28,21 @@ def _of_features() -> Iterator[Table]:
 
 
 _PACKAGES: Final = (
-    *(storage, tasks, agent, budget, audit, pubsub, skill_directories, notifications, started),
+    *(
+        storage,
+        tasks,
+        journal,
+        replay,
+        question_rows,
+        leases,
+        agent,
+        budget,
+        audit,
+        pubsub,
+        skill_directories,
+        notifications,
+        started,
+    ),
 )
 
 

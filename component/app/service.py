@@ -24,7 +24,7 @@ from component.memory.knowledge import Knowledge
 from component.settings import Settings
 from component.skills.sources import SkillSources
 from component.storage import StorageError
-from component.tasks import retention
+from component.tasks import expiry
 
 _log = structlog.get_logger("component.app")
 
@@ -141,7 +141,7 @@ class Service:
             group.start_soon(environment.memories.knowledge.files.fresh.embed)
             group.start_soon(environment.memories.knowledge.documents.run)
             group.start_soon(memory.tidy, environment.memories, storage, environment.home)
-            group.start_soon(retention.keep, storage, retention.EVERY_S, tasks.service.deleted)
+            group.start_soon(expiry.keep, storage, expiry.EVERY_S, tasks.service.deleted)
             group.start_soon(connection.run)  # last: requests find everything running
             started.started()
             await self._stopping.wait()

@@ -13,8 +13,7 @@ from component.kernel.kernel import Kernel
 from component.proactive.forgetting import forget
 from component.skills.sources import SkillSource
 from component.storage.shared import SharedChanges
-from component.tasks.protocol import Notice
-from component.tasks.retention import DeletedTask
+from component.tasks.protocol import DeletedTask, Notice
 
 T = TypeVar("T")
 
@@ -58,7 +57,7 @@ class Subsystems:
         self._deleted = _given(each.task_deleted for each in self.opened)
         kernel.tasks.tool_ended = self._task_ended
         kernel.tasks.task_changed = self._task_changed
-        kernel.tasks.service.on_deleted = self._task_deleted
+        kernel.tasks.task_deleted = self._task_deleted
         kernel.answers.extend(chain.from_iterable(each.answers for each in self.opened))
         kernel.commands.add(recorded(self._commands(), environment.monitoring.recorder))
         stream.dispatch(

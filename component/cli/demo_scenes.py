@@ -1,7 +1,7 @@
 """The scenes of `xmpp-agent demo` about the protocol."""
 
 from component.cli.demo_screen import came, sent, step
-from component.tasks.states import TERMINAL
+from component.tasks.rows import TERMINAL
 from demo_server.visitor import Visitor
 from xep.binding import Payload, encode
 from xep.commands import Command

@@ -246,8 +246,7 @@ async def _commands(
 
     agents = Agents(agent_entries(settings), storage, recorder)
     await agents.load()
-    limits = task_limits(settings)
-    task_admin = TaskAdmin(storage, limits.retention_ms, queues=limits.queues)
+    task_admin = TaskAdmin(storage, task_limits(settings))
     commands = (
         *AdminCommands(lambda: _vitals(settings), task_admin, Switches(storage)).commands(),
         *AgentCommands(agents).commands(),

@@ -5,8 +5,8 @@ from datetime import datetime
 
 import msgspec
 
-from component.tasks.files import text_of
-from component.tasks.retention import Bounds
+from component.tasks.outputs import text_of
+from component.tasks.protocol import Bounds
 from xep.fluux_agent.task import Task
 
 _LONGEST_TEXT = 2000

@@ -30,8 +30,7 @@ from component.skills.sources import SkillSource
 from component.storage import Storage
 from component.storage.forgetting import Forget
 from component.storage.shared import Reload
-from component.tasks.protocol import Notice
-from component.tasks.retention import DeletedTask
+from component.tasks.protocol import DeletedTask, Notice
 from xep.jid import JID
 
 F = TypeVar("F", bound="Feature")

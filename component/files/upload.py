@@ -20,7 +20,7 @@ from component.sandbox.http_gate import (
     HttpRequest,
 )
 from component.skills.outputs import File, Link
-from component.tasks.by_reference import CannotShare
+from component.tasks.protocol import CannotShare
 from xep.binding import Payload
 from xep.disco import InfoQuery, ItemsQuery
 from xep.http_upload import MAX_FILE_SIZE, NAMESPACE, Slot, SlotRequest

@@ -28,14 +28,12 @@ from component.audit.protocol import Recorder
 from component.budget.book import BudgetBook
 from component.budget.protocol import Spender, TurnBudget
 from component.commands.persona_dialogue import PersonaDialogue
-from component.execution.joint_confirmation import JointConfirmations
-from component.execution.tools import ToolExecutor
 from component.handlers.speech import Speech
 from component.kernel.agent_profiles import AgentProfiles
 from component.kernel.contacts import ContactSubsystem
 from component.kernel.environment import Environment
 from component.kernel.memory import Memories
-from component.kernel.options import agent_entries, budget_limits, make_flows
+from component.kernel.options import agent_entries, budget_limits
 from component.kernel.stream import StreamSubsystem
 from component.kernel.tasks import TaskSubsystem
 from component.memory.facts import Facts
@@ -44,7 +42,9 @@ from component.settings import Settings
 from component.settings.model import DEFAULT_AGENT
 from component.skills.model_answers import ModelQuestion
 from component.storage import Storage, StorageError
-from component.tasks.protocol import Call
+from component.tasks.request import Request
+from component.tools.joint_confirmation import JointConfirmations
+from component.tools.tools import ToolExecutor
 from xep.jid import JID
 
 _log = structlog.get_logger("component.app")
@@ -93,12 +93,11 @@ def agent_ports(
     """Return what the agents of a service use of its other subsystems."""
     settings, view = environment.settings, environment.catalog.view
     recorder = environment.monitoring.recorder
-    flows = make_flows(settings)
     timeout_s = settings.loop.tool_timeout_s
 
     return AgentPorts(
         tools=ToolExecutor(
-            *(tasks.executor, tasks.service, view, flows, recorder),
+            *(tasks.service, view, tasks.gate, recorder),
             JointConfirmations(tasks.approvers, tasks.service),
             timeout_s,
         ),
@@ -215,16 +214,16 @@ class AgentSubsystem:
             with anyio.CancelScope(shield=True):
                 await self.profiles.aclose()
 
-    async def ask_model(self, call: Call, task: str, question: ModelQuestion) -> str:
+    async def ask_model(self, request: Request, task: str, question: ModelQuestion) -> str:
         """Ask the model of the agent that runs a skill. Raises ModelFailed, StorageError."""
-        context = call.caller_context
-        agent = context.agent or call.target.local or DEFAULT_AGENT
+        context = request.caller_context
+        agent = context.agent or request.target.local or DEFAULT_AGENT
         agents = [agent]
         while "/" in agents[-1]:
             agents.append(agents[-1].rpartition("/")[0])
         budget = context.budget or TurnBudget(context.trace or task)
         spender = Spender(
-            tuple(agents), call.principal, budget.task, budget.payer, budget.limit_usd
+            tuple(agents), request.principal, budget.task, budget.payer, budget.limit_usd
         )
         return await self._skill_model.ask(spender, question)
 

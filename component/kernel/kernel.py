@@ -87,10 +87,10 @@ class Kernel:
             admins=environment.catalog.admins, agent_at=self.stream.addresses.agent_at
         )
         modules = ModuleFunctions(environment.settings, environment.storage, self.messages)
-        self.tasks = TaskSubsystem(environment, self.stream, self.contacts, modules.provide)
+        self.tasks = TaskSubsystem(
+            *(environment, self.stream, self.contacts, modules.provide), lambda: self.agents
+        )
         self.agents = self._make_agents()
-        if self.agents is not None:
-            self.tasks.service.ask_model = self.agents.ask_model
         self.work = WorkSubsystem(environment, self.stream, self.tasks, self.agents)
 
     @property

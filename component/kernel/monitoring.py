@@ -14,12 +14,12 @@ from anyio.abc import TaskStatus
 from component.audit.protocol import NoRecord, Recorder
 from component.audit.record import Audit, AuditOptions
 from component.audit.refusals import Refusals
-from component.execution.notes import RecordedNotes
 from component.kernel.options import SOFTWARE
 from component.metrics.counters import Counters, Usage
 from component.metrics.traces import NoTracer, Span, Tracer, make_tracer
 from component.settings import Settings
 from component.storage import Storage
+from component.tasks.records import TaskRecords
 
 _log = structlog.get_logger("component.policy")
 
@@ -44,7 +44,7 @@ class Monitoring:
         refusals: records refusals, many of one kind as one.
         counters: counts and durations, for metrics.
         full: returns why new work could not be recorded, and must not be accepted; None if it can.
-        notes: receives the outcomes of requests to execute a skill.
+        tasks: records the outcomes of requests to execute a skill, and of tasks.
     """
 
     def __init__(self, audit: Audit | None = None, tracer: Tracer | None = None) -> None:
@@ -52,7 +52,7 @@ class Monitoring:
         self.recorder: Recorder = NoRecord() if audit is None else audit
         self.refusals = Refusals(self.recorder)
         self.counters = Counters()
-        self.notes = RecordedNotes(self.recorder, self.refusals, self.counters)
+        self.tasks = TaskRecords(self.recorder, self.refusals, self.counters)
         self._tracer = tracer or NoTracer()
         self._logged: set[str] = set()
         self.full: Callable[[], str | None] = _never_full if audit is None else audit.full

@@ -22,9 +22,7 @@ from component.settings.model import DEFAULT_AGENT
 from component.skills import Registry, Skill
 from component.skills.builtin import builtin_skills
 from component.skills.loading import add_modules
-from component.tasks.admit import TaskLimits
-from component.tasks.queues import QueueLimits
-from component.tasks.retention import Bounds
+from component.tasks.protocol import Bounds, QueueLimits, TaskLimits
 from xep.binding.json_bounds import MOST_DEPTH, MOST_VALUES
 from xep.jid import JID, learn_spelling
 from xep.result_sets import page_room

@@ -1,20 +1,17 @@
 """Requests to run skills: their admission, their execution, and the tasks that they become.
 
 It owns the task service, the executor, the messages about tasks and the switch that pauses new
-work. Other subsystems run skills through `executor`, answer questions through `service`, and ask
+work. Other subsystems run skills through `service`, answer questions through `service`, and ask
 `pause_gate` before they accept new work.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from component.commands.pause_gate import PauseGate
-from component.execution import Admission, SkillExecutor
-from component.execution.derived import DerivedCalls
-from component.execution.joint_confirmation import SEVERAL_CALLS
 from component.kernel.contacts import ContactSubsystem
 from component.kernel.environment import Environment
 from component.kernel.files import FileSubsystem
@@ -22,15 +19,23 @@ from component.kernel.options import make_flows, task_limits
 from component.kernel.stream import StreamSubsystem
 from component.skills import Context, Skill
 from component.skills.granting import CapabilityCheck
+from component.skills.model_answers import ModelQuestion
 from component.skills.threads import Threads
+from component.storage.notifications import Notification
 from component.storage.switches import PAUSED, Switches
 from component.task_messages.events import TaskNews
 from component.task_messages.questions import Questions
 from component.tasks.admin import TaskAdmin
-from component.tasks.approvers import Approvers
-from component.tasks.protocol import Call, Confirmation, Notice, SkillAccess
-from component.tasks.service import TaskService
+from component.tasks.confirmation import Approvers
+from component.tasks.gate import Gate
+from component.tasks.protocol import DeletedTask, Notice, SkillAccess, no_model
+from component.tasks.request import Request
+from component.tasks.service import Clocks, TaskService
+from component.tools.joint_confirmation import SEVERAL_CALLS
 from xep.jid import JID
+
+if TYPE_CHECKING:
+    from component.kernel.agents import AgentSubsystem
 
 _log = structlog.get_logger("component.app")
 
@@ -46,21 +51,25 @@ class TaskSubsystem:
         stream: sends messages about tasks.
         contacts: who may be asked to confirm, and who may be written to.
         provide: gives the contexts of calls the functions of the service.
+        agents: returns the agents, where there is a model; they are made later.
 
     Attributes:
         limits: the limits of tasks.
         approvers: who has to confirm what.
         questions: puts the questions of tasks into words.
         news: sends messages about tasks.
-        service: the tasks.
+        gate: decides who may use which skill.
+        service: runs skills, and has the tasks.
         task_admin: the tasks of all principals, for admins.
         pause_gate: whether new work is accepted.
         switches: what admins have switched on; in the database.
-        executor: runs skills.
         internal: skills that only the service itself starts, and that nobody sees, by name.
         tool_ended: is called with the id of each task that has ended and was started by a call of
             a model or a trigger; the root connects it.
         task_changed: called with each revision of a task; the root connects it.
+        task_deleted: called with each deleted task that its principal could see; the root connects
+            it.
+        on_set_aside: called with what a person was told about a task that was set aside.
         late_sources: returns the names of sources of skills that are not ready; the root connects
             it.
         held_sources: returns the names of sources of which descriptions wait for an approval; the
@@ -73,10 +82,14 @@ class TaskSubsystem:
         stream: StreamSubsystem,
         contacts: ContactSubsystem,
         provide: Callable[[Skill, Context], None],
+        agents: "Callable[[], AgentSubsystem | None]",
     ) -> None:
         settings, catalog = environment.settings, environment.catalog
         monitoring = environment.monitoring
         self._catalog = catalog
+        self._agents = agents
+        self.on_set_aside: list[Callable[[Notification], Awaitable[None]]] = []
+        self.task_deleted: Callable[[DeletedTask], None] = lambda _task: None
         self.internal: dict[str, Skill] = {SEVERAL_CALLS.name: SEVERAL_CALLS}
         self._retry_after_s = settings.limits.retry_after_s
         self.limits = task_limits(settings)
@@ -93,55 +106,44 @@ class TaskSubsystem:
             since=datetime.now(UTC),
             tool_ended=self._tool_ended,
             task_changed=self._task_changed,
+            task_deleted=self._task_deleted,
         )
         self._capabilities = CapabilityCheck(monitoring.recorder)
         self.approvers = Approvers(
             catalog.policy.asking, contacts.persons, settings.policy.confirm_expires_s
         )
+        self.gate = Gate(catalog.view, make_flows(settings), monitoring.recorder)
+        self.pause_gate = PauseGate(
+            catalog.admins, self._retry_after_s, monitoring.full, monitoring.refused
+        )
+        limits = settings.limits
         self.service = TaskService(
             environment.storage,
             SkillAccess(
                 find=self._find_skill,
+                gate=self.gate,
                 may_use=self._may_use,
+                approvers=self.approvers,
+                threads=Threads(limits.threads_total, limits.threads_per_principal),
                 names=lambda: (*catalog.registry.names(), *self.internal),
                 late=lambda: (*self.late_sources(), *self.held_sources()),
-                approvers=self._find_approvers,
+                let_in=self.pause_gate.check,
+                agent_at=stream.addresses.agent_at,
                 check=self._check_capabilities,
                 provide=provide,
                 share=FileSubsystem(settings, stream).share,
-                asker_of_child=DerivedCalls(make_flows(settings), monitoring.recorder).asker,
+                ask_model=self._ask_model,
+                noticed=self._set_aside,
             ),
-            Threads(settings.limits.threads_total, settings.limits.threads_per_principal),
             self.limits,
             self.news,
-            patience_s=_PATIENCE_S,
-            recorder=monitoring.recorder,
+            records=monitoring.tasks,
+            clocks=Clocks(patience_s=_PATIENCE_S),
         )
         self.task_admin = TaskAdmin(
-            environment.storage,
-            self.limits.retention_ms,
-            self.service.cancel,
-            self._requeued,
-            self.limits.queues,
+            environment.storage, self.limits, self.service.cancel, self._requeued
         )
         self.switches = Switches(environment.storage)
-        self.pause_gate = PauseGate(
-            catalog.admins, self._retry_after_s, monitoring.full, monitoring.refused
-        )
-        self.executor = SkillExecutor(
-            Admission(
-                catalog.view,
-                self.service,
-                self.approvers,
-                self.pause_gate.check,
-                notes=monitoring.notes,
-            ),
-            self.service,
-            self.news.released,
-            agent_at=stream.addresses.agent_at,
-            notes=monitoring.notes,
-            capabilities=self._capabilities,
-        )
 
     async def reload_switches(self, _names: Collection[str] | None) -> None:
         """Read the switches again, which another instance may have changed. Raises StorageError."""
@@ -157,11 +159,21 @@ class TaskSubsystem:
             return self._catalog.policy.admits(principal)
         return self._catalog.may_use(principal, skill)
 
-    def _check_capabilities(self, call: Call, task: str) -> None:
-        context = call.caller_context
+    def _check_capabilities(self, request: Request, skill: Skill, task: str) -> None:
+        context = request.caller_context
         self._capabilities.check(
-            call.skill, str(call.principal), agent=context.agent, trace=context.trace, task=task
+            skill, str(request.principal), agent=context.agent, trace=context.trace, task=task
         )
+
+    async def _ask_model(self, request: Request, task: str, question: ModelQuestion) -> str:
+        agents = self._agents()
+        if agents is None:
+            return await no_model(request, task, question)
+        return await agents.ask_model(request, task, question)
+
+    async def _set_aside(self, notice: Notification) -> None:
+        for noticed in self.on_set_aside:
+            await noticed(notice)
 
     def _tool_ended(self, task: str) -> None:
         self.tool_ended(task)  # looked up at each call, because it is set after the agents are made
@@ -169,10 +181,8 @@ class TaskSubsystem:
     def _task_changed(self, notice: Notice) -> None:
         self.task_changed(notice)  # looked up at each call, because the root sets it
 
-    async def _find_approvers(self, call: Call) -> Confirmation | None:
-        return await self.approvers.find(
-            call.principal, call.requester, call.target, call.skill, call.caller_context.asker
-        )
+    def _task_deleted(self, task: DeletedTask) -> None:
+        self.task_deleted(task)
 
     def _requeued(self, task: str) -> None:
         self.news.released(task)  # no request of its own waits for an answer

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import structlog
 
 from component.kernel.environment import Environment
-from component.kernel.options import make_flows
 from component.kernel.stream import StreamSubsystem
 from component.kernel.tasks import TaskSubsystem
 from component.memory.lines import SessionKey
@@ -77,13 +76,7 @@ class WorkSubsystem:
             goal = goal_skill(lambda: conversations, address_of)
             tasks.internal[goal.name] = goal
         self.starter = TaskStarter(
-            environment.storage,
-            _Rights(environment, tasks),
-            tasks.executor,
-            tasks.service,
-            goal,
-            make_flows(environment.settings),
-            address_of,
+            environment.storage, _Rights(environment, tasks), tasks.service, goal, address_of
         )
         self.starter.late_sources = lambda: tasks.late_sources()  # noqa: PLW0108 - connected later
         self.results = Results(
@@ -99,7 +92,7 @@ class WorkSubsystem:
         self._agent_at = stream.addresses.agent_at
         self._find = environment.catalog.registry.get
         if agents is not None:
-            tasks.service.noticed = self._noticed
+            tasks.on_set_aside.append(self._noticed)
 
     async def told(self, notification: Notification, work: Work, trigger: Trigger) -> None:
         """Add the result of a skill that a person is notified of to the conversation. That of a

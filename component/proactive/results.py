@@ -15,7 +15,7 @@ from component.proactive.started import Started
 from component.proactive.work import Trigger, Work, title_of
 from component.storage.errors import StorageError
 from component.storage.storage import Storage
-from component.tasks.files import text_of
+from component.tasks.outputs import text_of
 from component.tasks.service import TaskService
 from xep.fluux_agent.task import Task
 from xep.jid import JID

@@ -7,18 +7,15 @@ from typing import Final, Protocol
 import msgspec
 import structlog
 
-from component.execution.executor import SkillExecutor
-from component.execution.request import SkillRequest
-from component.policy.flows import Flows
 from component.proactive import started
-from component.proactive.goals import Goal, goal_of
+from component.proactive.goals import goal_of
 from component.proactive.started import Started
 from component.proactive.work import Trigger, Work, taints_of
 from component.skills import Skill, View
 from component.storage.storage import Storage
-from component.tasks.protocol import Asker, Call, CallerContext
+from component.tasks.gate import ITS_PARAMETERS
+from component.tasks.request import CallerContext, Request
 from component.tasks.service import TaskService
-from component.tasks.skill_call import SkillCall
 from xep.fluux_agent.execute import Accepted, Result
 from xep.jid import JID
 from xep.stanza_error import StanzaError
@@ -30,7 +27,6 @@ _NO_SKILL: Final = "There is no skill called {skill} that {principal} may use."
 _LATE: Final = "There is no skill called {skill} yet. Sources are not ready: {sources}."
 _NO_MODEL: Final = "A goal needs a language model, and none is set up: add [llm] to the settings."
 _MOST_NAMED: Final = 5
-_REFUSED: Final = "{skill} must not be used with data that strangers wrote."
 
 
 class Rights(Protocol):
@@ -55,10 +51,8 @@ class TaskStarter:
     Args:
         storage: has the table `started_work`.
         rights: who may do what.
-        executor: runs skills, after the checks of every request.
-        tasks: the durable work, for goals.
+        tasks: runs skills, after the checks of every request.
         goal: the skill that runs a goal; None where no model is set up.
-        flows: what data of strangers may reach.
         address_of: the address of an agent by its name.
 
     Attributes:
@@ -71,18 +65,14 @@ class TaskStarter:
         self,
         storage: Storage,
         rights: Rights,
-        executor: SkillExecutor,
         tasks: TaskService,
         goal: Skill | None,
-        flows: Flows,
         address_of: Callable[[str], JID],
     ) -> None:
         self._storage = storage
         self._rights = rights
-        self._executor = executor
         self._tasks = tasks
         self._goal = goal
-        self._flows = flows
         self._address_of = address_of
         self.recorded: Callable[[], None] = lambda: None
         self.late_sources: Callable[[], Sequence[str]] = tuple
@@ -137,81 +127,45 @@ class TaskStarter:
         if skill is None:
             text = _NO_SKILL.format(skill=name, principal=work.principal)
             raise StanzaError("item-not-found", text)
-        request = self._request(trigger, work, name, work.params, self._asker(trigger, work, skill))
-        answer = self._executor.execute(request)
-        return await answer if isinstance(answer, Awaitable) else answer
+        # What a model has asked for after reading strangers may be theirs, parameters included. A
+        # skill that only reads gets parameters without their data: those are the person's own.
+        strangers = work.filled or bool(work.taints) or not skill.annotations.read_only
+        chosen = ITS_PARAMETERS if strangers else ()
+        return await self._execute(self._request(trigger, work, name, work.params, chosen))
 
     async def _run_goal(self, trigger: Trigger, work: Work, skill: Skill) -> Accepted | Result:
-        params = {"goal": goal_of(trigger, work)}
-        raw = msgspec.Raw(msgspec.json.encode(params))
-        request = self._request(trigger, work, skill.name, raw, "caller")
-        key = request.compute_key()
-        found = await self._tasks.repeated(key)
-        if found is not None:
-            return found
-        self._rights.let_in(work.principal)
-        return await self._tasks.execute(
-            Call(
-                principal=request.principal,
-                requester=request.requester,
-                target=request.target,
-                skill=skill,
-                arguments=_arguments(skill, params["goal"]),
-                request=request.call,
-                key=key,
-                origin=request.origin,
-                caller_context=request.caller_context or CallerContext(work.agent),
-            )
-        )
+        raw = msgspec.Raw(msgspec.json.encode({"goal": goal_of(trigger, work)}))
+        return await self._execute(self._request(trigger, work, skill.name, raw), skill)
+
+    async def _execute(self, request: Request, internal: Skill | None = None) -> Accepted | Result:
+        answer = self._tasks.execute(request, internal=internal)
+        return await answer if isinstance(answer, Awaitable) else answer
 
     def _request(
-        self, trigger: Trigger, work: Work, skill: str, params: msgspec.Raw, asker: Asker
-    ) -> SkillRequest:
+        self,
+        trigger: Trigger,
+        work: Work,
+        skill: str,
+        params: msgspec.Raw,
+        chosen: tuple[str, ...] = (),
+    ) -> Request:
         name = msgspec.json.encode((trigger.source, trigger.name, trigger.key)).decode()
-        return SkillRequest(
-            work.principal.bare,
-            work.principal.bare,
-            self._address_of(work.agent),
-            SkillCall(skill=skill, mode="async", priority=work.priority, json=params),
+        return Request(
+            skill=skill,
+            requester=work.principal.bare,
+            principal=work.principal.bare,
+            target=self._address_of(work.agent),
+            json=params,
+            mode="async",
+            priority=work.priority,
             session=f"trigger {name}",
             origin="trigger",
             caller_context=CallerContext(
                 work.agent,
-                asker,
-                taints_of(trigger, work),
+                taints=taints_of(trigger, work),
                 trace=f"{trigger.source} {trigger.name}",
+                chosen=chosen,
                 limits=work.limits,
                 unrequested=True,
             ),
         )
-
-    def _asker(self, trigger: Trigger, work: Work, skill: Skill) -> Asker:
-        """The kind of requester: `misled model` if strangers caused a call that a person would be
-        asked about if a model made it after reading their text.
-
-        A skill that only reads gets parameters without their data: those are the person's own.
-
-        Raises StanzaError if such data must not reach the skill, or if the agent whose model asked
-        for this work must not use it.
-        """
-        refusal = work.limits.refusal(skill.name, skill.capabilities)
-        if refusal is not None:
-            raise StanzaError("not-allowed", refusal)
-        notes = skill.annotations
-        # What a model has asked for after reading strangers may be theirs, parameters included.
-        strangers = work.filled or bool(work.taints) or not notes.read_only
-        decision = self._flows.decide(
-            taints_of(trigger, work),
-            skill.capabilities,
-            read_only=notes.read_only,
-            open_world=notes.open_world,
-            chosen=lambda: ("its parameters",) if strangers else (),
-        )
-        if decision.verdict == "refuse":
-            raise StanzaError("not-allowed", _REFUSED.format(skill=skill.name))
-        return "misled model" if decision.verdict == "confirm" else "caller"
-
-
-def _arguments(skill: Skill, goal: Goal) -> msgspec.Struct:
-    arguments: msgspec.Struct = skill.inputs.type(goal=goal)
-    return arguments

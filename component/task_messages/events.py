@@ -17,8 +17,8 @@ from component.messages.messenger import Messenger, TooBigError
 from component.messages.outbound import OutboundMessage, Text, conversation_with
 from component.task_messages import sentences
 from component.task_messages.questions import Questions
-from component.tasks.protocol import Notice, Question
-from component.tasks.waiting import waiting_text
+from component.tasks.protocol import DeletedTask, Notice, Question
+from component.tasks.resume import waiting_text
 from xep.fluux_agent.task import Input, Task
 from xep.jid import JID
 
@@ -64,6 +64,7 @@ class TaskNews:
         tool_ended: called with the id of a task that continued a model's call or was started by a
             trigger, when the task has ended.
         task_changed: called with each revision of a task, such as for the node of tasks.
+        task_deleted: called with each deleted task that its principal could see.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class TaskNews:
         since: datetime | None = None,
         tool_ended: Callable[[str], None] = lambda _: None,
         task_changed: Callable[[Notice], None] = lambda _: None,
+        task_deleted: Callable[[DeletedTask], None] = lambda _: None,
     ) -> None:
         self._messenger = messenger
         self._connected = connected
@@ -85,6 +87,7 @@ class TaskNews:
         self._since = since
         self._tool_ended = tool_ended
         self._task_changed = task_changed
+        self.deleted = task_deleted
         self._held: dict[str, _Held] = {}  # oldest first
         self._waiting = 0
         self._released: list[str] = []

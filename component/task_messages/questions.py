@@ -29,9 +29,9 @@ from component.task_messages.value_rendering import (
     shown_parameters,
     visible,
 )
-from component.tasks.answers import only_value, schema_of
 from component.tasks.confirmation import parameters_of
 from component.tasks.protocol import Question
+from component.tasks.questions import only_value, schema_of
 from xep.binding import Payload
 from xep.binding.escaping import without_forbidden
 from xep.fluux_agent.confirm import Action as AskedAction

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from component.tasks.files import text_of
+from component.tasks.outputs import text_of
 from xep.binding.escaping import without_forbidden
 from xep.fluux_agent.errors import Denied
 from xep.fluux_agent.execute import Result

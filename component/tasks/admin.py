@@ -5,38 +5,24 @@ the counts on every change (`component.storage.triggers`), so no operation here 
 there are more tasks.
 """
 
-import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Final, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from component.storage.database import Database, Value
-from component.tasks import instances, queries
-from component.tasks.journal import (
-    Journal,
-    children_in,
-    copy_results,
-    has_unfinished_steps,
-    read_journal,
-)
-from component.tasks.queues import QueueLimits, QueueLine, lines_of
-from component.tasks.request import request_of
-from component.tasks.rows import Row, decoded, event_of, is_done, load, put
-from component.tasks.states import TERMINAL
+from component.storage.database import Database
+from component.storage.storage import Storage
+from component.tasks import changes, journal, leases, queries, rows
+from component.tasks.changes import Transaction
+from component.tasks.journal import Journal
+from component.tasks.leases import QueueLine, lines_of
+from component.tasks.protocol import TaskLimits
+from component.tasks.rows import TERMINAL, Row
 from xep.binding import read
 from xep.fluux_agent.errors import OutcomeUnknown, Timeout
 from xep.fluux_agent.execute import State
 from xep.fluux_agent.task import Cancel, Failure, Task
 from xep.jid import JID
 from xep.stanza_error import StanzaError
-
-T = TypeVar("T")
-
-_LISTED: Final = ", ".join(
-    "NULL" if name in ("result", "failure") else name for name in Row.__struct_fields__
-)
 
 
 class RefusedError(Exception):
@@ -72,48 +58,35 @@ class Held(msgspec.Struct, frozen=True):
     target: str
 
 
-class Store(Protocol):
-    """Reads and writes rows; `component.storage.Storage` implements it. Both raise StorageError."""
-
-    async def read(self, op: Callable[[Database], T]) -> T:
-        """Return the value of an operation that reads."""
-
-    async def write(self, op: Callable[[Database], T]) -> T:
-        """Return the value of an operation that writes, after the commit."""
-
-
 class TaskAdmin:
     """Manages all tasks. Every method raises StorageError if the database refuses.
 
     Args:
-        store: reads and writes the rows.
-        retention_ms: milliseconds for which a task is retained after its end.
-        cancel: cancels a task of a principal at an agent's address, as `Tasks.cancel` does;
+        storage: reads and writes the rows.
+        limits: the limits of durable work.
+        cancel: cancels a task of a principal at an agent's address, as `TaskService.cancel` does;
             without it the rows are changed here, for use when no process runs the tasks.
         requeued: called with the id of a task that was queued; without it the task waits until
             an instance claims it.
-        queues: the limits of named queues.
     """
 
     def __init__(
         self,
-        store: Store,
-        retention_ms: int,
+        storage: Storage,
+        limits: TaskLimits,
         cancel: Callable[[JID, JID, Cancel], Awaitable[Task]] | None = None,
         requeued: Callable[[str], None] = lambda _: None,
-        queues: Mapping[str, QueueLimits] = MappingProxyType({}),
     ) -> None:
-        self._store = store
-        self._retention_ms = retention_ms
+        self._storage = storage
+        self._limits = limits
         self._cancel = cancel
         self._requeued = requeued
-        self._queues = queues
 
     async def list_all(
         self, state: State | None, principal: str | None, limit: int
     ) -> Sequence[Held]:
         """Return the tasks that match the filters, the newest first, at most `limit`."""
-        return await self._store.read(lambda db: list_rows(db, state, principal, limit))
+        return await self._storage.read(lambda db: list_rows(db, state, principal, limit))
 
     async def show(self, task: str) -> Held | None:
         """Return one task; None if it does not exist."""
@@ -122,7 +95,7 @@ class TaskAdmin:
             row = _seen(database, task)
             return None if row is None else _held(row, queries.whole_task(database, row))
 
-        return await self._store.read(op)
+        return await self._storage.read(op)
 
     async def cancel(self, task: str) -> Held | None:
         """Cancel a task, and return its state after that; None if it does not exist."""
@@ -137,20 +110,20 @@ class TaskAdmin:
                 )
             except StanzaError:
                 return None  # deleted in the meantime
-        retention_ms = self._retention_ms
 
         def op(database: Database) -> Held | None:
-            row = _seen(database, task)
+            tx = Transaction(database, self._limits)
+            row = _seen(tx, task)
             if row is None:
                 return None
-            if row.owner is not None and database.dialect == "sqlite":
+            if row.owner is not None and tx.dialect == "sqlite":
                 # Only the process that holds the directory's lock can write here, so that owner is
                 # dead.
-                instances.release(database, row, retention_ms=retention_ms)
-            instances.cancel_row(database, row, retention_ms=retention_ms)
-            return _held(row, queries.whole_task(database, row))
+                changes.release(tx, row)
+            tx.publish(*changes.cancel(tx, row))
+            return _held(row, queries.whole_task(tx, row))
 
-        return await self._store.write(op)
+        return await self._storage.write(op)
 
     async def retry(self, task: str, *, force: bool = False) -> Held | None:
         """Retry a failed task, or one whose result reports an error: start a new task from its
@@ -164,14 +137,15 @@ class TaskAdmin:
         Raises RefusedError if the task or a child task has not ended, if a retry could repeat an
         effect, or if the task completed without an error.
         """
-        fresh, retention_ms = secrets.token_hex(16), self._retention_ms
 
         def op(database: Database) -> Held | None:
-            row = _seen(database, task)
+            tx = Transaction(database, self._limits)
+            row = _seen(tx, task)
             if row is None:
                 return None
-            made = _retry(database, row, fresh, retention_ms, force=force)
-            return _held(made, queries.whole_task(database, made))
+            made = _retry(tx, row, force=force)
+            leases.wake_one(tx)
+            return _held(made, queries.whole_task(tx, made))
 
         return await self._queue(op)
 
@@ -187,27 +161,25 @@ class TaskAdmin:
             if row.set_aside is None:
                 raise RefusedError(f"Task {task} is not set aside: it is {row.state}.")
             row.set_aside, row.attempts = None, 0
-            database.execute(
-                "UPDATE tasks SET set_aside = NULL, attempts = 0 WHERE id = ?", (row.id,)
-            )
-            instances.wake_one(database)
+            rows.update(database, row)
+            leases.wake_one(database)
             return _held(row, queries.whole_task(database, row))
 
         return await self._queue(op)
 
     async def _queue(self, op: Callable[[Database], Held | None]) -> Held | None:
-        held = await self._store.write(op)
+        held = await self._storage.write(op)
         if held is not None and held.task.id is not None:
             self._requeued(held.task.id)
         return held
 
     async def queues(self) -> Sequence[QueueLine]:
         """Return the named queues: their limits, and how many of their tasks run and wait."""
-        return await self._store.read(lambda database: lines_of(database, self._queues))
+        return await self._storage.read(lambda database: lines_of(database, self._limits.queues))
 
     async def counts(self) -> Counts:
         """Return how many tasks there are."""
-        return await self._store.read(count)
+        return await self._storage.read(count)
 
 
 def list_rows(
@@ -217,22 +189,16 @@ def list_rows(
 
     Each combination of filters has an index in this order.
     """
-    meant: list[str] = ["visible = 1"]
-    values: list[Value] = []
+    meant = rows.Filter(["visible = 1"])
     for column, value in (("state", state), ("principal", principal)):
         if value is not None:
-            meant.append(f"{column} = ?")
-            values.append(value)
-    found = database.execute(
-        f"SELECT {_LISTED} FROM tasks WHERE {' AND '.join(meant)}"  # noqa: S608 - constant columns
-        f" ORDER BY created DESC, id LIMIT {limit:d}",
-        values,
-    ).fetchall()
-    return [_listed(Row(*row)) for row in found]
+            meant.add(f"{column} = ?", value)
+    found = rows.listed(database, meant, "created DESC, id", limit)
+    return [_held(row, rows.event_of(row, rows.decoded(row.progress))) for row in found]
 
 
 def _seen(database: Database, task: str) -> Row | None:
-    row = load(database, task)
+    row = rows.load(database, task)
     return row if row is not None and row.visible else None
 
 
@@ -240,53 +206,32 @@ def _held(row: Row, task: Task) -> Held:
     return Held(task, row.principal, row.requester, row.target)
 
 
-def _listed(row: Row) -> Held:
-    progress = decoded(row.progress)
-    task = event_of(
-        row,
-        state=row.state,
-        revision=row.revision,
-        at=row.updated,
-        retain=row.shown_until,
-        detail=progress,
-    )
-    return _held(row, task)
-
-
-def _retry(
-    database: Database,
-    row: Row,
-    task: str,
-    retention_ms: int,
-    *,
-    force: bool,
-    parent: str | None = None,
-) -> Row:
+def _retry(tx: Transaction, row: Row, *, force: bool, parent: str | None = None) -> Row:
     """Create a new task that retries one that failed. Raises RefusedError."""
     if row.state not in TERMINAL:
         raise RefusedError(f"Task {row.id} has not ended: it is {row.state}. Cancel it first.")
-    if is_done(row):
+    if rows.is_done(row):
         raise RefusedError(f"Task {row.id} is completed: there is nothing to retry.")
     failure = None if row.failure is None else read(row.failure, Failure)
     repeatable = failure is not None and failure.repeatable
     unknown = failure is not None and any(
         isinstance(one, OutcomeUnknown | Timeout) for one in failure.conditions
     )
-    journal = read_journal(database, row.id)
-    if not (repeatable or force) and (unknown or has_unfinished_steps(journal)):
+    recorded = journal.read_journal(tx, row.id)
+    if not (repeatable or force) and (unknown or journal.has_unfinished_steps(recorded)):
         raise RefusedError(
             f"It is not known whether task {row.id} had an effect in a step that was interrupted or"
             " failed, and a retry would run that step again. Find out first, or use force to "
             "retry it anyway."
         )
-    children = _retry_children(database, journal, task, retention_ms, force=force)
-    # The new task has neither the deadline nor the request id of the old one.
-    request = request_of(row)
-    asked = msgspec.structs.replace(request.asked.without_params(), deadline=None)
+    task = leases.new_instance()
+    children = _retry_children(tx, recorded, task, force=force)
+    # The new task has neither the deadline nor the name of the old request.
+    request = msgspec.structs.replace(rows.request_of(row), deadline=None, name=None)
     made = msgspec.structs.replace(
         row,
         id=task,
-        request=msgspec.structs.replace(request, call=asked, execute="", id=None).encoded(),
+        request=msgspec.json.encode(request).decode(),
         state="accepted",
         revision=0,
         owner=None,
@@ -297,10 +242,10 @@ def _retry(
         untold=None,
         due=None,
         deadline=None,
-        created=database.now,
-        updated=database.now,
-        retain_until=database.steady + retention_ms,
-        promised=database.now + retention_ms,
+        created=tx.now,
+        updated=tx.now,
+        retain_until=tx.steady + tx.limits.retention_ms,
+        promised=tx.now + tx.limits.retention_ms,
         origin=row.origin or row.id,
         attempts=0,
         set_aside=None,
@@ -310,14 +255,13 @@ def _retry(
         children=len(children),
         tries=0,
     )
-    put(database, made)
-    copy_results(database, journal, task, made.token, children)
-    instances.wake_one(database)
+    rows.put(tx, made)
+    journal.copy_results(tx, recorded, (made.id, made.token), children)
     return made
 
 
 def _retry_children(
-    database: Database, journal: Journal, parent: str, retention_ms: int, *, force: bool
+    tx: Transaction, recorded: Journal, parent: str, *, force: bool
 ) -> dict[str, str | None]:
     """Retry the child tasks in the journal of a failed task for `parent`, the task that retries it.
 
@@ -326,14 +270,16 @@ def _retry_children(
     already handled, become children of `parent`. Raises RefusedError.
     """
     retried: dict[str, str | None] = {}
-    started, settled = children_in(journal)
+    started, settled = journal.children_in(recorded)
     for task in sorted(started):
-        child = load(database, task)
-        if task in settled or (child is not None and is_done(child)):
-            database.execute("UPDATE tasks SET parent = ? WHERE id = ?", (parent, task))
+        child = rows.load(tx, task)
+        if child is not None and (task in settled or rows.is_done(child)):
+            child.parent = parent
+            rows.update(tx, child)
         elif child is not None:
-            retried[task] = fresh = secrets.token_hex(16)
-            _retry(database, child, fresh, retention_ms, force=force, parent=parent)
+            retried[task] = _retry(tx, child, force=force, parent=parent).id
+        elif task in settled:
+            continue
         elif force:
             retried[task] = None
         else:
@@ -346,12 +292,9 @@ def _retry_children(
 
 def count(database: Database) -> Counts:
     """Return how many tasks there are."""
-    found = database.execute(
-        "SELECT state, owned, sum(n) FROM task_counts GROUP BY state, owned"
-    ).fetchall()
     states: dict[str, int] = {}
     queued = owned = 0
-    for state, has_owner, number in found:
+    for state, has_owner, number in rows.counts(database):
         states[state.replace("-", "_")] = states.get(state.replace("-", "_"), 0) + number
         owned += number if has_owner else 0
         queued += number if not has_owner and state in ("accepted", "running") else 0

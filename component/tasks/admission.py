@@ -1,236 +1,507 @@
-"""Admits calls: each is answered with its result, or with the task that it became."""
+"""Admission: checks every request in one order (RPL-001), and starts what passes.
+
+An IQ, a form, a model's call and a trigger take the same way. `Admission._admit` is the table of
+the specification, from its second row on; the router checks the first, whether the sender is
+admitted at all. It is a generator that yields what it has to wait for, so a request for which
+nothing waits is served without a task of the event loop: a skill that never waits and may run twice
+runs at once, without a record on disk. Everything else becomes a run, and a task if it takes long.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from time import perf_counter
+from typing import Any, Final, TypeAlias, TypeVar
 
 import anyio
+import anyio.lowlevel
+import msgspec
 
-from component.tasks import admit, idempotency, instances
-from component.tasks.admit import TaskLimits
-from component.tasks.execution import Execution
-from component.tasks.idempotency import ReplayRecord
-from component.tasks.pacing import Pacer
-from component.tasks.protocol import Call
-from component.tasks.replay_cache import Flight, ReplayCache
-from component.tasks.request_keys import RequestKey
+from component.skills import CapabilityMissing, InvalidParam, Skill, SkillFailed
+from component.skills.calling import call_inline
+from component.skills.context import Context
+from component.skills.inputs import Arguments
+from component.storage.database import Database
+from component.tasks import changes, leases, replay, rows
+from component.tasks.changes import Transaction
+from component.tasks.confirmation import UNKNOWN, action_of, check_size
+from component.tasks.gate import arguments_of, completed
+from component.tasks.outputs import error_of, result_of
+from component.tasks.records import TaskRecords
+from component.tasks.replay import Flight, NewRecord, ReplayCache, ReplayRecord, copy_error
+from component.tasks.request import (
+    THE_CALLER,
+    CallerContext,
+    Confirmation,
+    OnResult,
+    Request,
+    RequestKey,
+    key_in_memory,
+    key_of,
+)
 from component.tasks.resume import ask_before
-from component.tasks.rows import Row, milliseconds, put
-from component.tasks.states import TERMINAL
-from component.tasks.store import TaskStore, Transaction
+from component.tasks.rows import TERMINAL, Row
+from component.tasks.run import Admitted, AlreadyError, Run
 from component.tasks.worker import Worker
-from component.tasks.writer import AlreadyError
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Accepted, Result
+from xep.fluux_agent.identifiers import check_identifier
+from xep.stanza_error import StanzaError
+
+T = TypeVar("T")
+
+Answer: TypeAlias = Result | Accepted
+Waits: TypeAlias = Generator[Awaitable[Any], Any, T]
+"""Yields what it waits for, and gets the result; it returns a T."""
+
+ANSWERS: Final = (Result, Accepted)
+SMALL: Final = 8192
+"""Data of at most this size, in bytes, is processed without waiting for a turn."""
 
 
-class TaskAdmission:
-    """Admits calls, and answers repetitions of earlier ones.
+class Admission:
+    """Admits requests, and answers repetitions of earlier ones.
 
     Args:
-        store: runs transactions on the rows.
-        limits: the limits of durable work.
-        worker: runs tasks on this instance.
+        worker: runs skills on this instance.
         cache: the answers in memory, and the requests in progress.
+        records: records the outcomes of requests, except those of models.
+        accepted: called with the id of each task whose request is answered with `<accepted/>`.
+        now: returns the time, for deadlines.
+
+    Attributes:
+        any_records: whether there may be replay records on disk.
     """
 
     def __init__(
-        self, store: TaskStore, limits: TaskLimits, worker: Worker, cache: ReplayCache
+        self,
+        worker: Worker,
+        cache: ReplayCache,
+        records: TaskRecords,
+        accepted: Callable[[str], None],
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._store = store
-        self._limits = limits
+        engine = worker.engine
         self._worker = worker
+        self._store, self._limits, self._skills = engine.store, engine.limits, engine.skills
+        self._gate, self._approvers = engine.skills.gate, engine.skills.approvers
         self._cache = cache
+        self._records = records
+        self._accepted = accepted
+        self._now = now
         self._pacer = Pacer()
-        self._any_records = True
-        """Whether there may be replay records on disk."""
+        self.any_records = True
 
-    def know_records(self, there_are: bool) -> None:
-        """Record whether there are replay records on disk."""
-        self._any_records = there_are
+    def execute(
+        self, request: Request, on_result: OnResult | None = None, internal: Skill | None = None
+    ) -> Answer | Awaitable[Answer]:
+        """Serve a request, at once if nothing about it waits.
+
+        `on_result` is called when the skill has run on this instance, before the request is
+        answered, and never for a repetition. `internal` is the skill, if it is one of the service
+        itself, which nobody sees.
+
+        Raises the StanzaErrors of the specification's error table; the awaitable may raise them
+        too.
+        """
+        steps = self._admit(request, on_result, internal)
+        try:
+            first = next(steps)
+        except StopIteration as ended:
+            answer: Answer = ended.value
+            return answer
+        return _wait(steps, first)
+
+    def _admit(
+        self, request: Request, on_result: OnResult | None, internal: Skill | None
+    ) -> Waits[Answer]:
+        # Row 2, else `malformed`: identifiers (COM-017); the decoder has checked the rest.
+        if request.name is not None:
+            check_identifier("execute", "request", request.name)
+        if request.context is not None:
+            check_identifier("execute", "context", request.context)
+        for earlier in request.earlier:
+            check_identifier("earlier", "task", earlier)
+
+        # Row 3, else `unknown-skill`, or why the agent whose model asks must not use the skill.
+        if internal is None:
+            skill = self._visible(request)
+            request = self._gate.passed(request, skill)
+        else:
+            skill = internal
+        may_ask = request.confirmation is not None or self._approvers.needed(request, skill)
+
+        # Row 4: a repetition gets the recorded answer, or `conflict`.
+        at_once = skill.at_once and not may_ask and request.mode != "async"
+        # Then the key includes the content, and no record on disk has this content.
+        volatile = at_once and not request.is_named
+        key = yield from self._paced(request, key_in_memory if volatile else key_of)
+        flight: Flight | None = None
+        if volatile and not (skill.complete or request.earlier or request.size >= SMALL):
+            known = self._cache.get(key)  # nothing else waits, so none of these are in progress
+        else:
+            known, flight = yield from self._enter(key, on_disk=not volatile)
+        if known is not None:
+            return known
+        try:
+            request, arguments = yield from self._check(request, skill, may_ask=may_ask)
+            asks = request.confirmation is not None or request.undecided
+            admitted = Admitted(request, skill, arguments, key, flight, on_result)
+            if skill.at_once and not asks and request.mode != "async":
+                return self._run_at_once(admitted)
+            answer: Answer = yield self._serve(admitted)
+            return answer
+        except BaseException:
+            # Repetitions try again themselves; a run that has started lands the flight later.
+            if flight is not None and not self._worker.serves(flight):
+                flight.land(None)
+            raise
+
+    def _visible(self, request: Request) -> Skill:
+        try:
+            return self._gate.visible(request)
+        except StanzaError:
+            self._records.refused(request, "unknown or hidden skill")
+            raise
+
+    def _check(
+        self, request: Request, skill: Skill, *, may_ask: bool
+    ) -> Waits[tuple[Request, Arguments]]:
+        # Row 5, else `delegation-unavailable`: the limits of a delegation are not enforced yet.
+        if request.delegation is not None:
+            raise errors.delegation_unavailable()
+
+        # Row 6, else `unknown-task`.
+        if request.earlier and not (yield self._store.read(lambda db: _all_theirs(db, request))):
+            raise errors.unknown_task()
+
+        # Row 7, else `mode-unavailable`: a skill with a queue has to wait for its turn.
+        if request.mode == "inline" and skill.queue is not None:
+            raise errors.mode_unavailable("inline")
+
+        # Row 8, else `deadline-expired`.
+        if request.deadline is not None and request.deadline <= self._now():
+            raise errors.deadline_expired()
+
+        # Row 9, else `invalid-param` or `malformed`.
+        try:
+            arguments = yield from self._paced(request, lambda one: arguments_of(one, skill))
+            if skill.complete is not None:
+                arguments = yield completed(request, skill, arguments)
+        except InvalidParam as error:
+            raise error_of(skill, error) from error
+
+        # Row 10, else `confirmation-unavailable`.
+        if may_ask:
+            request = yield from self._confirmed(request, skill, arguments)
+
+        # Row 11, else `retry`. The limit of open tasks is checked when a new one is committed.
+        self._skills.let_in(request.principal)
+        return request, arguments
+
+    def _confirmed(self, request: Request, skill: Skill, arguments: Arguments) -> Waits[Request]:
+        """Return the request with the confirmation that is needed, if one is."""
+        needed = request.confirmation
+        if needed is None:
+            try:
+                found = self._approvers.at_once(request, skill)
+                if found is UNKNOWN and (request.origin != "iq" or request.mode == "inline"):
+                    found = yield self._approvers.find(request, skill)
+                if isinstance(found, Confirmation) and request.mode == "inline":
+                    raise errors.confirmation_unavailable()
+            except StanzaError:
+                self._records.refused(request, "no one can confirm it")
+                raise
+            if found is None:
+                return request
+            check_size(request.size)
+            if found is UNKNOWN:
+                action_of(skill, arguments)  # refuse now a request that no one can confirm
+                return msgspec.structs.replace(request, undecided=True)
+            assert isinstance(found, Confirmation)
+            needed = found
+        return msgspec.structs.replace(request, confirmation=needed)
+
+    def _paced(self, request: Request, work: Callable[[Request], T]) -> Waits[T]:
+        """Do work on the parameters of a request; large ones wait for a turn."""
+        if request.size < SMALL:
+            return work(request)
+        yield self._pacer.enter(str(request.principal))
+        try:
+            return work(request)
+        finally:
+            self._pacer.leave()
 
     # Repetitions.
 
-    async def repeated(self, key: RequestKey) -> Result | Accepted | None:
-        """See `component.tasks.service.TaskService`."""
+    async def repeated(self, request: Request) -> Answer | None:
+        """Return the recorded answer to a request; None if it is new.
+
+        Waits for the first request, if that is still in progress. Raises StanzaError: the recorded
+        error, `conflict`, `busy`, or `outcome-unknown`.
+        """
+        known, flight = await _all_of(self._enter(key_of(request)))
+        if flight is not None:
+            flight.land(None)
+        return known
+
+    def _enter(
+        self, key: RequestKey, *, on_disk: bool = True
+    ) -> Waits[tuple[Answer | None, Flight | None]]:
+        """Return the answer to a repetition, from memory or disk; or the flight of a new request,
+        for which repetitions wait from now on.
+
+        Raises StanzaError: the recorded error, `conflict`, `busy`, or `outcome-unknown`.
+        """
         while True:
             remembered = self._cache.get(key)
             if remembered is not None:
-                return remembered
+                return remembered, None
             flight = self._cache.flight(key)
-            if flight is not None and (answer := await flight.wait()) is not None:
-                return idempotency.return_or_raise(answer)
-            if not self._any_records:
-                return None
-            found = await self._store.read(lambda db: idempotency.find(db, key.text))
+            if flight is None:
+                break
+            answer = yield flight.wait()
+            if answer is not None:
+                return replay.return_or_raise(answer), None
+        flight = self._cache.begin(key)
+        if not (on_disk and self.any_records):
+            return None, flight
+        try:
+            found = yield self._store.read(lambda db: replay.find(db, key.text))
             if found is None:
-                return None
-            if found.answer is not None:
-                idempotency.check_same_content(found.digest, key.digest)
-                answer = idempotency.decode_answer(found.answer)
-                self._cache.put(key, answer, found.left_ms / 1000)
-                return idempotency.return_or_raise(answer)
-            if not self._cache.knows(key):
-                return await self._recorded(found, key)
-            # The first request started while this one searched the disk.
+                return None, flight
+            answered = yield self._recorded(found, key)
+        except BaseException:
+            flight.land(None)
+            raise
+        flight.land(None)
+        return answered, None
 
-    async def _recorded(self, found: ReplayRecord, key: RequestKey) -> Result | Accepted:
+    async def _recorded(self, found: ReplayRecord, key: RequestKey) -> Answer:
         """Return the answer to a repetition whose replay record was found on disk.
 
         Raises StanzaError: the recorded error, `conflict`, `busy`, or `outcome-unknown`.
         """
-        idempotency.check_same_content(found.digest, key.digest)
+        replay.check_same_content(found.digest, key.digest)
         if found.answer is not None:
-            return idempotency.return_or_raise(idempotency.decode_answer(found.answer))
-        if self._worker.owns(found.owner) or found.alive:
-            if found.task is None and self._worker.owns(found.owner):
-                # Its execution has ended without an answer, or there would be a flight.
+            answer = replay.decode_answer(found.answer)
+            self._cache.put(key, answer, found.left_ms / 1000)
+            return replay.return_or_raise(answer)
+        mine = found.owner == self._store.instance
+        if mine or found.alive:
+            if found.task is None and mine:
+                # Its run has ended without an answer, or there would be a flight.
                 raise errors.outcome_unknown()
             raise errors.busy(self._limits.retry_after_s)
         if found.task is None:
             raise errors.outcome_unknown()
         return await self._announce(found.task)
 
-    async def _announce(self, task: str) -> Result | Accepted:
+    async def _announce(self, task: str) -> Answer:
         """Answer with a task of a dead instance that had not answered with it yet."""
 
         def op(tx: Transaction) -> str | Accepted:
-            row = admit.the_row(tx, task)
-            ended = idempotency.answer_of(tx, task)
+            row = rows.load_or_raise(tx, task)
+            ended = replay.answer_of(tx, task)
             if ended is not None:
                 return ended  # it has ended since the record was read
-            accepted = admit.accepted_as(row, "accepted", self._limits)
-            idempotency.accept_record(tx, task, accepted)
-            tx.publish(*admit.reveal(tx, row))
+            accepted = changes.accepted_as(row, "accepted", self._limits)
+            replay.accept_record(tx, task, accepted)
+            tx.publish(*changes.reveal(tx, row))
             return accepted
 
         answered = await self._store.commit(op, tasks=(task,))
         if isinstance(answered, str):
-            return idempotency.return_or_raise(idempotency.decode_answer(answered))
-        execution = self._worker.of(task)
-        if execution is not None and execution.row is not None:
-            execution.row.visible = 1
+            return replay.return_or_raise(replay.decode_answer(answered))
+        run = self._worker.of(task)
+        if run is not None and run.row is not None:
+            run.row.visible = 1
         return answered
 
     # New work.
 
-    async def execute(self, call: Call) -> Result | Accepted:
-        """See `component.tasks.service.TaskService`. The caller has already looked for a repetition
-        on disk.
-        """
-        self._any_records = True
-        while True:
-            flight = self._cache.flight(call.key)
-            if flight is None:
-                break
-            answer = await flight.wait()
-            if answer is not None:
-                return idempotency.return_or_raise(answer)
-        remembered = self._cache.get(call.key)
-        if remembered is not None:
-            return remembered
+    def _caller_context(self, request: Request) -> CallerContext:
+        """Return the context of a request; a caller asks the agent at the address that it uses."""
+        known = request.caller_context
+        return (
+            CallerContext(self._skills.agent_at(request.target)) if known is THE_CALLER else known
+        )
+
+    def _run_at_once(self, admitted: Admitted) -> Result:
+        request, skill = admitted.request, admitted.skill
+        context = None
+        if skill.wants_context:
+            caller = self._caller_context(request)
+            context = Context(
+                principal=str(request.principal),
+                sender=str(request.requester),
+                skill=skill.name,
+                agent=caller.agent,
+                taints=caller.taints,
+                limits=caller.limits,
+                trace=caller.trace,
+            )
+        began = perf_counter()
+        try:
+            if skill.capabilities:
+                caller = self._caller_context(request)
+                request = msgspec.structs.replace(request, caller_context=caller)
+                self._skills.check(request, skill, "")
+            made = call_inline(skill, admitted.arguments, context)
+        except (InvalidParam, SkillFailed, CapabilityMissing) as error:
+            failure = error_of(skill, error)
+            self._remember(admitted, failure)  # an error is an outcome, too (RPL-013)
+            if request.caller_context.asker == "caller":
+                seconds = perf_counter() - began
+                self._records.ran(request.principal, skill.name, "failed", seconds)
+            raise copy_error(failure) from error
+        if admitted.on_result is not None and made.taints is not None:
+            admitted.on_result(skill.taint_of(made))
+        result = result_of(skill, made)
+        self._remember(admitted, result)
+        if request.caller_context.asker == "caller":
+            self._records.ran(request.principal, skill.name, "done", made.duration)
+        return result
+
+    def _remember(self, admitted: Admitted, answer: Result | StanzaError) -> None:
+        if admitted.flight is not None:
+            admitted.flight.land(answer)
+        else:
+            self._cache.put(admitted.key, answer)
+
+    async def _serve(self, admitted: Admitted) -> Answer:
+        """Run a skill within the inline limit or as a task, and record the outcome."""
+        request = admitted.request
+        caller = self._caller_context(request)
+        request = msgspec.structs.replace(request, caller_context=caller)
+        admitted = msgspec.structs.replace(admitted, request=request)
+        if caller.asker == "caller":
+            answer = await self._recorded_answer(admitted)
+        else:
+            answer = await self._answer(admitted)
+        if isinstance(answer, Accepted):
+            self._accepted(answer.task)
+        return answer
+
+    async def _recorded_answer(self, admitted: Admitted) -> Answer:
+        began = perf_counter()
+        outcome, task, detail = "failed", "", ""
+        try:
+            answer = await self._answer(admitted)
+            if isinstance(answer, Accepted):
+                outcome, task = "accepted", answer.task
+            elif not answer.is_error:
+                outcome = "done"
+        except StanzaError as error:
+            detail = error.application[0].xml.local if error.application else error.condition
+            raise
+        finally:
+            self._records.answered(admitted.request, outcome, perf_counter() - began, task, detail)
+        return answer
+
+    async def _answer(self, admitted: Admitted) -> Answer:
+        flight, request, skill = admitted.flight, admitted.request, admitted.skill
+        assert flight is not None, "only what leaves no record has none"
         if self._worker.draining:
             raise errors.busy(self._limits.retry_after_s)
-        flight = self._cache.begin(call.key)
-        try:
-            with self._worker.beginning():
-                found = await self._admit(call, flight)
-        except BaseException:
-            # Repetitions try again themselves; an execution that has started lands the flight
-            # later.
-            if not self._worker.serves(flight):
-                flight.land(None)
-            raise
+        self.any_records = True
+        waits = skill.queue is not None or request.mode == "async"
+        asks = request.confirmation is not None or request.undecided
+        with self._worker.beginning():
+            if waits or asks:
+                found = await self._accept(admitted, flight)
+            else:
+                found = await self._begin(admitted, flight)
         if found is not None:
             flight.land(None)
-            return await self._recorded(found, call.key)
+            return await self._recorded(found, admitted.key)
         if flight.answer is None:
             # The service stops, or has lost the task: a repetition gets the outcome later.
             raise errors.busy(self._limits.retry_after_s)
-        return idempotency.return_or_raise(flight.answer)
+        return replay.return_or_raise(flight.answer)
 
-    async def _admit(self, call: Call, flight: Flight) -> ReplayRecord | None:
-        """Start a call and wait until its flight has landed; or return its existing record."""
-        mode = call.request.mode
-        queued = call.skill.queue is not None
-        if queued or call.confirmation is not None or call.undecided or mode == "async":
-            return await self._accept(call, flight)
-        if not call.skill.annotations.repeatable:
-            found = await self._store.commit(lambda tx: self._record(tx, call, flight))
+    async def _begin(self, admitted: Admitted, flight: Flight) -> ReplayRecord | None:
+        """Start a run and wait until its flight has landed; or return its existing record."""
+        if not admitted.repeatable:
+            found = await self._store.commit(lambda tx: self._record(tx, admitted, flight))
             if found is not None:
                 return found
-        return await self._answer(self._worker.execute(call, flight=flight), flight)
+        return await self._until_answered(self._worker.execute(admitted), flight)
 
-    def _record(self, tx: Transaction, call: Call, flight: Flight) -> ReplayRecord | None:
+    def _record(self, tx: Transaction, admitted: Admitted, flight: Flight) -> ReplayRecord | None:
+        principal = str(admitted.request.principal)
         flight.recorded = flight.expires(tx.steady)
-        found = idempotency.record(
-            *(tx, call.key),
-            principal=str(call.principal),
-            expires=flight.recorded,
-            owner=self._worker.instance,
-        )
+        new = NewRecord(principal=principal, owner=tx.instance, expires=flight.recorded)
+        found = replay.record(tx, admitted.key, new)
         if found is None:
-            self._store.records.check(tx, str(call.principal))
-            admit.refuse_crowd(tx, str(call.principal), self._limits)
+            self._store.records.check(tx, principal)
+            rows.check_quota(tx, principal, self._limits)
         return found
 
-    async def _answer(self, execution: Execution, flight: Flight) -> ReplayRecord | None:
-        """Wait for the end of an execution; turn it into a task when its IQ cannot wait
-        any longer.
-        """
-        mode, deadline = execution.call.request.mode, execution.call.request.deadline
+    async def _until_answered(self, run: Run, flight: Flight) -> ReplayRecord | None:
+        """Wait for the end of a run; turn it into a task when its IQ cannot wait any longer."""
+        mode, deadline = run.request.mode, run.request.deadline
         limit = self._limits.inline_s
         left = None
         if deadline is not None:
-            due = milliseconds(deadline)
+            due = rows.milliseconds(deadline)
             left = (due - await self._store.read(lambda db: db.settled)) / 1000
         with anyio.move_on_after(limit if left is None else min(limit, max(0.0, left))):
             await flight.wait()
         if flight.landed:
             return None
-        if left is not None and left <= limit and execution.row is None:
-            execution.stop("deadline")
+        if left is not None and left <= limit and run.row is None:
+            run.stop("deadline")
         elif mode == "inline":
-            execution.stop("limit")
+            run.stop("limit")
         else:
             try:
-                if await execution.announce():
+                if await run.announce():
                     return None
             except AlreadyError as already:
                 return already.found
         await flight.wait()
         return None
 
-    async def _accept(self, call: Call, flight: Flight) -> ReplayRecord | None:
-        """Accept a call as a task, and start it if a slot is free and no confirmation is needed."""
-        task, principal = instances.new_instance(), str(call.principal)
-        async with self._pacer.turn(principal, call.request.size):
-            request = admit.request_row(call, self._limits)
-        asks = call.confirmation is not None
-        direct = not asks and call.skill.queue is None
+    async def _accept(self, admitted: Admitted, flight: Flight) -> ReplayRecord | None:
+        """Accept a request as a task, and start it if a slot is free and no confirmation is
+        needed.
+        """
+        request, skill = admitted.request, admitted.skill
+        task, principal = leases.new_instance(), str(request.principal)
+        async with self._pacer.turn(request):
+            stored = changes.stored_request(request, admitted.arguments, self._limits)
+        asks = request.confirmation is not None
+        direct = not asks and skill.queue is None
         slot = self._worker.try_slot(principal) if direct else None
-        atomic = not (call.skill.durable or call.skill.annotations.repeatable)
-        question_id = instances.new_instance()
 
         def op(tx: Transaction) -> tuple[Row, Accepted]:
-            admit.refuse_crowd(tx, principal, self._limits, request)
-            row = admit.new_row(tx, task, call, request, self._limits, visible=True)
-            if slot is not None and not call.undecided:
-                owner = self._worker.instance
-                tx.publish(admit.begin(tx, row, owner, atomic=atomic, new=True))
+            rows.check_quota(tx, principal, self._limits, stored)
+            row = changes.new_row(tx, task, request, skill, stored)
+            row.visible = 1
+            if slot is not None and not request.undecided:
+                begun = changes.begin(tx, row, tx.instance, atomic=admitted.atomic, new=True)
+                tx.publish(begun)
             else:
                 if slot is not None:
-                    row.owner, row.token = self._worker.instance, 1
-                put(tx, row)
+                    row.owner, row.token = tx.instance, 1
+                rows.put(tx, row)
             if asks:
-                tx.publish(ask_before(tx, row, call, question_id))
+                tx.publish(ask_before(tx, row, admitted))
             if row.state in TERMINAL:
                 raise errors.deadline_expired()
-            accepted = admit.accepted_as(row, row.state, self._limits)
-            found = idempotency.record(
-                *(tx, call.key),
+            accepted = changes.accepted_as(row, row.state, self._limits)
+            new = NewRecord(
                 principal=principal,
+                owner=tx.instance,
                 expires=flight.expires(tx.steady),
-                owner=self._worker.instance,
                 task=task,
                 answer=accepted,
             )
+            found = replay.record(tx, admitted.key, new)
             if found is not None:
                 raise AlreadyError(found)
             self._store.records.check(tx, principal)
@@ -247,10 +518,106 @@ class TaskAdmission:
                 return error.found
             raise
         flight.land(accepted)
-        if slot is not None and call.undecided:
+        if slot is not None and request.undecided:
             self._worker.take_up_soon(row, slot)
         elif slot is not None:
-            self._worker.execute(call, row=row, slot=slot)
+            self._worker.execute(msgspec.structs.replace(admitted, flight=None), row, slot)
         elif not asks:
             self._worker.wake(principal)
         return None
+
+
+def _all_theirs(database: Database, request: Request) -> bool:
+    """Return whether all earlier tasks are tasks of the principal (EXE-001)."""
+    who, at = request.principal, request.target
+    tasks = dict.fromkeys(request.earlier)
+    return all(rows.find(database, who, at, task) is not None for task in tasks)
+
+
+async def _wait(steps: Waits[T], waiting: Awaitable[Any]) -> T:
+    """Wait for what the steps yield until they return."""
+    while True:
+        try:
+            try:
+                value = await waiting
+            except BaseException as error:  # noqa: BLE001 - raised again by the steps
+                waiting = steps.throw(error)
+            else:
+                waiting = steps.send(value)
+        except StopIteration as ended:
+            result: T = ended.value
+            return result
+
+
+async def _all_of(steps: Waits[T]) -> T:
+    try:
+        first = next(steps)
+    except StopIteration as ended:
+        result: T = ended.value
+        return result
+    return await _wait(steps, first)
+
+
+class Pacer:
+    """Gives turns to the principals in rotation; the work of a turn does not wait.
+
+    It limits work that blocks the event loop for a millisecond or more to one piece in each
+    iteration. Otherwise sixty-four requests of 200 KB that arrive together would all be decoded,
+    compared and encoded in one iteration, during which nothing else is served. A worker thread
+    would not help, because the work holds the interpreter's lock.
+    """
+
+    def __init__(self) -> None:
+        self._busy = False
+        self._waiting: OrderedDict[str, deque[anyio.Event]] = OrderedDict()
+
+    async def enter(self, principal: str) -> None:
+        """Wait for a turn."""
+        if not self._busy:
+            self._busy = True
+            try:
+                await anyio.lowlevel.checkpoint()
+            except BaseException:
+                self.leave()
+                raise
+            return
+        mine = anyio.Event()
+        self._waiting.setdefault(principal, deque()).append(mine)
+        try:
+            await mine.wait()
+        except BaseException:
+            if mine.is_set():
+                self.leave()
+            else:
+                self._remove(principal, mine)
+            raise
+
+    def leave(self) -> None:
+        """End a turn. The next one begins in the next iteration of the event loop."""
+        if not self._waiting:
+            self._busy = False
+            return
+        principal, events = next(iter(self._waiting.items()))
+        events.popleft().set()
+        if events:
+            self._waiting.move_to_end(principal)
+        else:
+            del self._waiting[principal]
+
+    def _remove(self, principal: str, event: anyio.Event) -> None:
+        events = self._waiting[principal]
+        events.remove(event)
+        if not events:
+            del self._waiting[principal]
+
+    @asynccontextmanager
+    async def turn(self, request: Request) -> AsyncIterator[None]:
+        """Wait for a turn to process the parameters of a request; small ones do not wait."""
+        if request.size < SMALL:
+            yield
+            return
+        await self.enter(str(request.principal))
+        try:
+            yield
+        finally:
+            self.leave()

@@ -3,16 +3,23 @@
 Everything here is computed from the message alone, without rows or a clock.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from enum import Enum
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 import msgspec
 
+from component.policy import Asking
+from component.policy.persons import Persons
 from component.skills.inputs import Arguments
 from component.skills.skill import Skill
+from component.tasks.request import Confirmation, Request
 from xep.binding.conversion import format_datetime
 from xep.characters import forbidden
 from xep.fluux_agent import errors
@@ -21,44 +28,45 @@ from xep.hashes import Hash
 from xep.jid import JID
 
 ALGORITHM: Final = "sha-256"
+
 MOST_BYTES: Final = 16_384
 """The maximum size of the parameters as JSON: a person cannot review more."""
+
 MOST_LINES: Final = 100
 """The maximum number of lines of the texts in the parameters."""
+
 _LARGEST: Final = 2**53 - 1
 """Up to here every JSON reader sees the same integer (RFC 7493 §2.2)."""
 
 
 def confirm_for(
-    agent: JID,
-    task: str,
-    principal: JID,
+    request: Request,
     skill: Skill,
     arguments: Arguments,
     *,
-    id: str,  # noqa: A002 - the attribute's own name
+    task: str,
+    question: str,
     expires: datetime,
-    risk: Literal["low", "medium", "high"],
 ) -> Confirm:
-    """Return the confirmation request for running `skill` with `arguments` for `principal`.
+    """Return the message that asks for the confirmation of a request to run `skill`.
 
-    `agent` is the address that asks, `id` is new for every question, `expires` is an aware
-    datetime.
+    `question` is the id of the question, new for every one; `expires` is an aware datetime.
 
     Raises StanzaError: `invalid-param` (CNF-019), or `too-big` if the parameters are too large to
     show to a person (CNF-051).
     """
     action = action_of(skill, arguments)
     _refuse_unless_showable(parameters_of(action))
+    needed = request.confirmation
     confirm = Confirm(
-        id=id,
+        id=question,
         task=task,
-        principal=principal.bare,
+        principal=request.principal.bare,
         action=action,
-        risk=Risk(level=risk),
+        risk=Risk(level="medium" if needed is None else needed.risk),
         expires=expires,
     )
-    digest = Hash(algo=ALGORITHM, digest=digest_of(agent, confirm))
+    digest = Hash(algo=ALGORITHM, digest=digest_of(request.target, confirm))
     return msgspec.structs.replace(confirm, hash=digest)
 
 
@@ -118,16 +126,14 @@ def digest_of(agent: JID, confirm: Confirm) -> bytes:
     return hashlib.sha256(rfc8785.dumps(covered)).digest()
 
 
-def covers(
-    agent: JID, confirm: Confirm, principal: JID, skill: Skill, arguments: Arguments
-) -> bool:
+def covers(confirm: Confirm, request: Request, skill: Skill, arguments: Arguments) -> bool:
     """Return whether the action that would run now is exactly the one confirmed (CNF-040,
     CNF-041).
     """
     now = msgspec.structs.replace(
-        confirm, principal=principal.bare, action=action_of(skill, arguments)
+        confirm, principal=request.principal.bare, action=action_of(skill, arguments)
     )
-    return confirm.hash is not None and digest_of(agent, now) == confirm.hash.digest
+    return confirm.hash is not None and digest_of(request.target, now) == confirm.hash.digest
 
 
 def parameters_of(action: Action) -> dict[str, Any]:
@@ -205,3 +211,106 @@ def _number(text: str) -> int | float:
 
 def _no_number(text: str) -> float:
     raise ValueError(f"{text} is not JSON")
+
+
+_MOST_REMEMBERED: Final = 4096
+
+
+class Unknown(Enum):
+    """The confirmers are not known yet."""
+
+    UNKNOWN = "unknown"
+
+
+UNKNOWN: Final = Unknown.UNKNOWN
+
+
+class Approvers:
+    """Decides who has to confirm that a skill runs.
+
+    Args:
+        asking: gives the policy's confirmation rule for a skill by its name.
+        persons: tells which addresses are persons.
+        expires_s: seconds until a confirmation expires.
+    """
+
+    def __init__(
+        self, asking: Callable[[str], Asking], persons: Persons, expires_s: float = 86400.0
+    ) -> None:
+        self._asking = asking
+        self._is_person = persons.is_person
+        self._known = persons.known
+        self._expires_s = expires_s
+        self._always = lru_cache(_MOST_REMEMBERED)(lambda name: asking(name).when == "always")
+
+    def needed(self, request: Request, skill: Skill) -> bool:
+        """Return whether a confirmation may be needed before this skill runs. Never waits.
+
+        What the principal has approved needs only the confirmation of other approvers.
+        """
+        asker = request.caller_context.asker
+        if asker == "approved":
+            return bool(self._asking(skill.name).approvers)
+        always = self._always
+        return skill.annotations.destructive or asker == "misled model" or always(skill.name)
+
+    def at_once(self, request: Request, skill: Skill) -> Confirmation | Unknown | None:
+        """Return the result of `find` if it is known without waiting, else UNKNOWN.
+
+        Raises StanzaError, as `find` does. Never waits.
+        """
+        if not self.needed(request, skill):
+            return None
+        said = self._asking(skill.name)
+        never = self._is_never_asked(request, said)
+        person = None
+        if never or not said.approvers:
+            person = self._known(request.principal, request.requester)
+        if never and person is not False:
+            return UNKNOWN if person is None else None
+        if said.approvers:
+            return self._confirmation(skill, said.approvers)
+        if person is None:
+            return UNKNOWN
+        if person:
+            return self._confirmation(skill, (request.principal.bare,))
+        raise errors.confirmation_unavailable()
+
+    async def find(self, request: Request, skill: Skill) -> Confirmation | None:
+        """Return who has to confirm that `skill` runs for a request; None if nobody has to.
+
+        The rule `never` applies to a principal's own requests, not to those of a model (CNF-001).
+
+        Raises StanzaError: `confirmation-unavailable`, if a confirmation is needed and nobody can
+        give it (CNF-005).
+        """
+        if not self.needed(request, skill):
+            return None
+        said = self._asking(skill.name)
+        who = (request.principal, request.requester, request.target)
+        person: bool | None = None
+        if self._is_never_asked(request, said):
+            person = await self._is_person(*who)
+            if person:
+                return None
+        if said.approvers:
+            return self._confirmation(skill, said.approvers)
+        if person is None:
+            person = await self._is_person(*who)
+        if person:
+            return self._confirmation(skill, (request.principal.bare,))
+        raise errors.confirmation_unavailable()
+
+    @staticmethod
+    def _is_never_asked(request: Request, said: Asking) -> bool:
+        return said.when == "never" and request.caller_context.asker == "caller"
+
+    def _confirmation(self, skill: Skill, asked: tuple[JID, ...]) -> Confirmation:
+        return Confirmation(asked=asked, risk=risk_of(skill), expires_s=self._expires_s)
+
+
+def risk_of(skill: Skill) -> Literal["low", "medium", "high"]:
+    """Return the risk of a skill, derived from its author's annotations."""
+    if skill.annotations.destructive:
+        return "high"
+    return "low" if skill.annotations.read_only else "medium"

@@ -20,21 +20,42 @@ import msgspec
 from component.skills.durable import ChildResult
 from component.skills.errors import Denied, SkillError, StepFailed, UsageError
 from component.storage.database import Database
-from component.tasks.files import text_of
-from component.tasks.rows import Row, load
-from component.tasks.states import TERMINAL
+from component.storage.schema import Table
+from component.tasks.outputs import text_of
+from component.tasks.rows import TERMINAL, Row, load
 from xep.binding import read
 from xep.fluux_agent.execute import Result
 from xep.fluux_agent.task import Failure
+
+TABLES: Final = (
+    Table(
+        name="journal",
+        columns="""
+            task TEXT NOT NULL REFERENCES tasks ON DELETE CASCADE,
+            step TEXT {C} NOT NULL,
+            token INTEGER NOT NULL,
+            done INTEGER NOT NULL,
+            result TEXT,
+            input TEXT,
+            PRIMARY KEY (task, step)
+        """,
+        kept="part of a task",
+    ),
+)
+
 
 T = TypeVar("T")
 
 ATOMIC: Final = ""
 """The only step of a skill that has no steps of its own and must not run twice."""
+
 MOST_QUESTIONS: Final = 100
 """The maximum number of questions that one task asks."""
+
 _QUESTION: Final = "?"
+
 _START: Final = "~start "
+
 _WAIT: Final = "~wait"
 
 
@@ -65,7 +86,6 @@ class Steps:
     Args:
         origin: the id of the task that the idempotency keys are derived from: the task's own, or
             that of the task that it retries.
-        journal: the records of earlier executions.
 
     Attributes:
         done: how steps ended, by identity.
@@ -74,11 +94,11 @@ class Steps:
             they began.
     """
 
-    def __init__(self, origin: str, journal: Journal | None) -> None:
+    def __init__(self, origin: str) -> None:
         self._origin = origin
         self._uses: Counter[str] = Counter()
         self._explicit: set[str] = set()
-        self.done: dict[str, Recorded] = {} if journal is None else journal.done
+        self.done: dict[str, Recorded] = {}
         self.under_way: set[str] = set()
         self.unbegun: list[str] = []
 
@@ -299,9 +319,13 @@ def children_in(journal: Journal) -> tuple[set[str], set[str]]:
 
 
 def copy_results(
-    database: Database, journal: Journal, target: str, token: int, retried: Mapping[str, str | None]
+    database: Database,
+    journal: Journal,
+    target: tuple[str, int],
+    retried: Mapping[str, str | None],
 ) -> None:
-    """Give the task `target` the steps of a journal that returned a value, for a retry.
+    """Give the task `target`, an id and a token, the steps of a journal that returned a value, for
+    a retry.
 
     Steps that failed run again, questions that were declined are asked again, and children that
     failed are waited for again. `retried` has the ids of new child tasks by those they replace;
@@ -315,7 +339,7 @@ def copy_results(
             made = retried[child]
             kept = None if made is None else Recorded(succeeded(made), recorded.input)
         if kept is not None:
-            end_step(database, target, token, step, kept)
+            end_step(database, *target, step, kept)
 
 
 def _is_kept(recorded: Recorded) -> bool:

@@ -9,8 +9,8 @@ import anyio
 import structlog
 
 from component.storage.errors import StorageError
-from component.tasks import instances, questions
-from component.tasks.store import TaskStore, Transaction
+from component.tasks import leases, replay, rows
+from component.tasks.changes import TaskStore, Transaction, release_all
 
 _log = structlog.get_logger("component.tasks")
 
@@ -21,38 +21,30 @@ class Membership:
     On SQLite only one process uses a data directory; then only `join` is used.
 
     Args:
-        store: reads and writes rows.
-        place: identifies the data directory, if the process that used it before is certainly dead.
-        retention_ms: milliseconds for which a task is retained after its end.
+        store: reads and writes rows, and has the name of this instance.
         queued: called when there are tasks to claim.
         overdue: called when a timer has passed that another instance may not handle.
         evicted: called after the work of a dead instance was released.
         watch: finds dead instances.
 
     Attributes:
-        instance: the name of this instance; it takes a new one after it was evicted.
         channel: notifications on it wake only this instance.
     """
 
     def __init__(
         self,
         store: TaskStore,
-        place: Callable[[], str | None],
-        retention_ms: int,
         queued: Callable[[], None],
         overdue: Callable[[], None],
         evicted: Callable[[], None],
-        watch: instances.Watch | None = None,
+        watch: leases.Watch | None = None,
     ) -> None:
-        self.instance = instances.new_instance()
-        self.channel = f"tasks_{instances.new_instance()}"
+        self.channel = f"tasks_{leases.new_instance()}"
         self._store = store
-        self._place = place
-        self._retention_ms = retention_ms
         self._queued = queued
         self._overdue = overdue
         self._evicted = evicted
-        self._watch = watch or instances.Watch()
+        self._watch = watch or leases.Watch()
 
     def join(self, tx: Transaction) -> bool:
         """Join the others, and release the tasks of dead instances; return whether there can be
@@ -60,22 +52,21 @@ class Membership:
         """
         shared = tx.dialect == "postgresql"
         if shared:
-            instances.join(tx, self.instance, self._place(), self.channel)
-        questions.adopt(tx)
-        tx.publish(*instances.orphans(tx, retention_ms=self._retention_ms))
+            leases.join(tx, tx.instance, self._store.storage.place, self.channel)
+        for owner in rows.lost_owners(tx):  # they left, or ran on SQLite
+            tx.publish(*release_all(tx, owner))
         return shared
 
     def leave(self, tx: Transaction) -> None:
         """Leave the others, and release the tasks of this instance."""
-        instances.leave(tx, self.instance)
-        changes = instances.take_from(tx, self.instance, retention_ms=self._retention_ms)
-        tx.publish(*changes)
-        instances.wake_one(tx)
+        leases.leave(tx, tx.instance)
+        tx.publish(*release_all(tx, tx.instance))
+        leases.wake_one(tx)
 
     async def run(self) -> None:
         """Send heartbeats until cancelled."""
         while True:
-            await anyio.sleep(instances.HEARTBEAT_S)
+            await anyio.sleep(leases.HEARTBEAT_S)
             try:
                 await self.beat()
             except StorageError as error:
@@ -84,8 +75,8 @@ class Membership:
 
     async def beat(self) -> None:
         """Send one heartbeat, and evict dead instances. Raises StorageError."""
-        me = self.instance
-        heartbeat = await self._store.commit(lambda tx: instances.beat(tx, me))
+        me = self._store.instance
+        heartbeat = await self._store.commit(lambda tx: leases.beat(tx, me))
         if heartbeat is None:
             await self._rejoin()
             return
@@ -98,23 +89,32 @@ class Membership:
                 _log.warning("took over the tasks of a dead instance", instance=other)
                 self._evicted()
 
-    def _evict(self, other: str, count: int, tx: Transaction) -> bool:
-        changes = instances.evict(tx, other, count, retention_ms=self._retention_ms)
-        if changes is None:
+    @staticmethod
+    def _evict(other: str, count: int, tx: Transaction) -> bool:
+        """Release the work of a dead instance; return False if it has sent a heartbeat, or is
+        already evicted.
+        """
+        if not leases.delete_dead(tx, other, count):
             return False
-        tx.publish(*changes)
-        instances.wake_one(tx, but=self.instance)
+        tx.publish(*release_all(tx, other))
+        leases.wake_one(tx, but=tx.instance)
         return True
 
     async def _rejoin(self) -> None:
-        before, new = self.instance, instances.new_instance()
+        before, new = self._store.instance, leases.new_instance()
         _log.warning(
             "other instances have taken over the tasks of this one; it joins again under a new name"
         )
         # Before the write: later work has the new name, earlier work is included in the write.
-        self.instance = new
-        place = self._place()
-        await self._store.commit(
-            lambda tx: instances.rejoin(tx, before, new, place, self.channel), keep_trying=True
-        )
+        self._store.instance = new
+        place = self._store.storage.place
+
+        def op(tx: Transaction) -> None:
+            # Tasks that others have taken over have another owner or none; their runs notice it by
+            # the token.
+            leases.join(tx, new, place, self.channel)
+            rows.rename_owner(tx, before, new)
+            replay.rename_owner(tx, before, new)
+
+        await self._store.commit(op, keep_trying=True)
         self._queued()

@@ -2,7 +2,13 @@
 artifacts that it publishes while it runs (specification, "Artifacts Before the End").
 """
 
-from collections.abc import Iterable, Sequence
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 import structlog
@@ -17,13 +23,136 @@ from component.skills.errors import (
     SkillTimeout,
     SkillUnavailable,
 )
-from component.skills.outputs import Part, SkillResult
+from component.skills.outputs import File, Link, Part, SkillResult
 from component.skills.skill import Skill
-from component.tasks.files import shared
+from component.tasks.protocol import CannotShare, Share
+from xep import file_sharing
 from xep.binding import encode
+from xep.file_sharing import FileSharing, Sources, UrlData
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Output, Result, Usage
+from xep.hashes import Hash
 from xep.stanza_error import StanzaError
+
+_SCHEME = "data:"
+
+_BASE64 = ";base64"
+
+
+def shared(part: File | Link) -> FileSharing:
+    """Return the reference to a file or a link."""
+    hashes: tuple[Hash, ...] = ()
+    if isinstance(part, Link):
+        url, size = part.url, part.size
+        if part.sha256 is not None:
+            hashes = (Hash(algo="sha-256", digest=part.sha256),)
+    else:
+        encoded = base64.b64encode(part.data).decode()
+        url, size = f"{_SCHEME}{part.media_type}{_BASE64},{encoded}", len(part.data)
+    return FileSharing(
+        disposition="inline" if (part.media_type or "").startswith("image/") else "attachment",
+        file=file_sharing.File(
+            media_type=part.media_type, name=part.name, size=size, hashes=hashes
+        ),
+        sources=Sources(urls=(UrlData(target=url),)),
+    )
+
+
+def part_of(file: FileSharing) -> File | Link | None:
+    """Return the file or the link of a reference; None if it has no URL that can be read."""
+    about = file.file
+    for url in file.sources.urls:
+        if not url.target.startswith(_SCHEME):
+            sha256 = next((one.digest for one in about.hashes if one.algo == "sha-256"), None)
+            return Link(url.target, about.media_type, about.name, about.size, sha256)
+        head, _, body = url.target.removeprefix(_SCHEME).partition(",")
+        try:
+            data = base64.b64decode(body, validate=True) if head.endswith(_BASE64) else None
+        except binascii.Error:
+            continue
+        kind = about.media_type or head.removesuffix(_BASE64) or "text/plain"
+        return File(unquote_to_bytes(body) if data is None else data, kind, about.name)
+    return None
+
+
+def text_of(output: Output) -> str:
+    """Return an artifact for people: its text, or the name of its file with a URL that they can
+    open, if there is one.
+    """
+    if output.file is None:
+        return output.text
+    label, part = output.file.file.name or output.name, part_of(output.file)
+    if isinstance(part, File):
+        return f"{label}: {part.media_type}, {len(part.data):,} bytes"
+    urls = [url.target for url in output.file.sources.urls if not url.target.startswith(_SCHEME)]
+    return "\n".join((f"{label}:", *urls))
+
+
+_PER_PART: Final = 512
+"""Approximate bytes of a part beside its content."""
+
+_EXTENSIONS: Final = {"text/plain": "txt", "application/json": "json", "text/markdown": "md"}
+
+
+async def fitting(made: SkillResult, most_bytes: int, share: Share) -> SkillResult:
+    """Return a result whose parts fit into `most_bytes`, the largest ones by reference if needed.
+
+    Raises CannotShare.
+    """
+    if 4 * least_size(made) + _PER_PART * len(made.outputs) <= most_bytes:
+        return made
+    parts = list(made.outputs)
+    sizes = [_size(part) for part in parts]
+    while sum(sizes) > most_bytes:
+        index = max(range(len(parts)), key=sizes.__getitem__)
+        part = parts[index]
+        if isinstance(part, Link) or sizes[index] <= 2 * _PER_PART:
+            raise CannotShare("it has too many parts")
+        link = await share(_file_of(part, index))
+        parts[index] = msgspec.structs.replace(link, name=part.name)
+        sizes[index] = _size(parts[index])
+    return msgspec.structs.replace(made, outputs=tuple(parts))
+
+
+def least_size(made: SkillResult) -> int:
+    """Return a lower bound for the size of a result in a stanza, in bytes. It is computed from
+    lengths alone.
+    """
+    return sum(map(_length, made.outputs))
+
+
+def _length(part: Part) -> int:
+    match part:
+        case skill_outputs.Output():
+            return len(part.text)
+        case File():
+            return len(part.data)
+        case _:
+            return len(part.url)
+
+
+def _size(part: Part) -> int:
+    """Return the approximate size of a part in a stanza, in bytes."""
+    match part:
+        case skill_outputs.Output():
+            return _PER_PART + len(part.text.encode(errors="surrogatepass"))
+        case File():
+            return _PER_PART + len(part.data) * 4 // 3
+        case _:
+            return _PER_PART + len(part.url)
+
+
+def _file_of(part: skill_outputs.Output | File, index: int) -> File:
+    if isinstance(part, File):
+        return part
+    kind = part.media_type.partition(";")[0].strip().lower()
+    name = part.name or ("output" if index == 0 else f"output-{index + 1}")
+    if "." not in name:
+        name = f"{name}.{_EXTENSIONS.get(kind, 'txt')}"
+    return File(
+        part.text.encode(), f"{kind}; charset=utf-8" if kind.startswith("text/") else kind, name
+    )
+
 
 _log = structlog.get_logger("component.tasks")
 
@@ -124,17 +253,14 @@ class Parts:
     """The artifact parts of one task, including those of its earlier executions.
 
     Args:
-        recorded: the parts on disk, in order.
         most_bytes: the maximum size of their texts together.
     """
 
-    def __init__(self, recorded: Iterable[Output], most_bytes: int) -> None:
+    def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
         self._bytes = 0
         self._artifacts: dict[str, _Artifact] = {}
         self._shown: list[Output] = []
-        for part in recorded:
-            self.shown(part)
 
     @property
     def all(self) -> Sequence[Output]:

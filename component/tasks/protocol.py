@@ -1,162 +1,193 @@
-"""The interface of the durable work: requests to it, and notices from it. No rows, no engine.
+"""The interface of the durable work: its limits, what it uses, and notices from it.
 
 Importing this module is cheap: the engine is loaded when it is first needed.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from component.budget.protocol import TurnBudget
 from component.messages.delivery import Delivery
-from component.policy.flows import AgentLimits
-from component.policy.taint import Taint
 from component.skills.context import Context
-from component.skills.inputs import Arguments
 from component.skills.model_answers import ModelFailed, ModelQuestion
+from component.skills.outputs import File, Link
 from component.skills.skill import Skill
-from component.tasks.by_reference import Share, nowhere
-from component.tasks.request_keys import RequestKey
-from component.tasks.skill_call import SkillCall
+from component.tasks.request import Origin, Request
 from xep.data_forms import Form
 from xep.fluux_agent.confirm import Confirm
 from xep.fluux_agent.task import Input, Task
 from xep.jid import JID
+from xep.result_sets import PAGE_ROOM
 
-Origin = Literal["iq", "message", "command", "tool", "child", "trigger"]
-"""The source of a call: an execute IQ, a chat message, an ad-hoc command, a model's tool call, the
-execution of another task, or a trigger such as a schedule (`component.proactive`).
-"""
-
-Asker = Literal["caller", "model", "misled model", "approved"]
-"""Who wants to run a skill: the caller of an execute request, a model on behalf of its principal,
-or a model that has read text of strangers, which may have misled it. `approved`: a model, and its
-principal has already confirmed exactly this call, together with others.
-"""
+if TYPE_CHECKING:
+    from component.skills.threads import Threads
+    from component.storage.notifications import Notification
+    from component.tasks.confirmation import Approvers
+    from component.tasks.gate import Gate
 
 
-OnResult: TypeAlias = Callable[[Taint | None], None]
-"""Receives the source of the texts in a result, if the result names one."""
+class Certainty(msgspec.Struct, frozen=True, kw_only=True):
+    """When an answer in words is certainly meant for a question.
 
-
-class CallerContext(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Which agent runs a skill, and for whom: the caller of a request, or a model of that agent.
-
-    The model has read texts of the sources in `taints`. `timeout_s` limits the execution, in
-    seconds, if it is less than the time-out of the skill. `trace` links the audit events of one
-    turn. `operator` is the operator who started the turn, if it was not started by the principal.
-    `budget` pays for what the skill asks of a model; None: the task has a budget of its own.
-    `chosen` names the parameters that the model has chosen after reading strangers. `limits`
-    are those of the agent, for calls of its model. `unrequested` says that the principal has not
-    asked for it: a schedule, an event or an operator has started it.
+    Another question that was closed less than `closed_ms` ago, without the person's own answer,
+    makes it uncertain. Words that name nothing count for a question that was asked at least
+    `stands_ms` ago.
     """
 
-    agent: str
-    asker: Asker = "caller"
-    taints: tuple[Taint, ...] = ()
-    timeout_s: float | None = None
-    trace: str = ""
-    operator: str = ""
-    budget: TurnBudget | None = None
-    chosen: tuple[str, ...] = ()
-    limits: AgentLimits = AgentLimits()
-    unrequested: bool = False
+    stands_ms: int = 3_000
+    closed_ms: int = 60_000
 
 
-class Confirmation(msgspec.Struct, frozen=True):
-    """A confirmation that is needed before the work begins.
-
-    Any one of the bare JIDs `asked` can answer; it expires `expires_s` seconds after admission.
+class QueueLimits(msgspec.Struct, frozen=True):
+    """The limits of one queue: tasks that run at once, and tasks that start in a minute; None: no
+    limit.
     """
 
-    asked: tuple[JID, ...]
-    risk: Literal["low", "medium", "high"] = "medium"
-    expires_s: float = 86400.0
+    running: int
+    per_minute: float | None = None
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """A request to run a skill that has passed every check except those for repetition and
-    capacity.
-
-    `principal` is the bare JID of `requester`, which is full; `target` is the component's address
-    that received it. `request` is the request itself, `arguments` are its parameters as the skill
-    takes them. `key` identifies repetitions. `lang` is the language of the request. `undecided`
-    says that it is determined only after the request is accepted whether, and by whom, it has to be
-    confirmed. `on_result` is called when the skill has run on this instance, before the request is
-    answered, and never for a repetition.
+class Bounds(msgspec.Struct, frozen=True):
+    """The maximum number of ended tasks that are retained for one principal, and their maximum
+    size.
     """
 
-    principal: JID
-    requester: JID
-    target: JID
-    skill: Skill
-    arguments: Arguments
-    request: SkillCall
-    key: RequestKey
-    origin: Origin = "iq"
-    lang: str | None = None
-    caller_context: CallerContext = CallerContext("")
-    confirmation: Confirmation | None = None
-    undecided: bool = False
-    on_result: OnResult | None = None
+    tasks: int = 1_000
+    bytes: int = 16_000_000
+
+    @property
+    def most_tasks(self) -> int:
+        """The maximum that ever exists: up to a tenth more exist until the excess is noticed."""
+        return self.tasks + self.tasks // 10 + 1
+
+    def exceeded(self, tasks: int, size: int) -> bool:
+        """Return whether this exceeds the limits."""
+        return tasks > self.tasks or size > self.bytes
 
 
-AskModel: TypeAlias = Callable[[Call, str, ModelQuestion], Awaitable[str]]
-"""Asks a model for a call, whose task has this id, and returns an answer that its check accepts.
-Raises ModelFailed.
+DEFAULT_BOUNDS: Final = Bounds()
+
+
+class TaskLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """The limits of durable work, in seconds, counts, and bytes of XML.
+
+    `replay_s` is for how long a repetition is known, `retention_s` how long a task is kept after
+    its end. `tasks_per_principal` may be open at a time, `running_per_principal` of them run at a
+    time here, `running_total` of all. A result of more than `result_bytes` is too big. A task whose
+    execution has ended with its process `max_attempts` times in a row is set aside. `queues` are
+    the bounds of named queues. Requests of open tasks of a principal have at most `open_bytes`
+    together, and `kept` bounds what is kept of its ended ones; it has at most
+    `records_per_principal` replay records. At most `held_per_person` notifications of one agent are
+    held for a person. `certainty` is what an answer in
+    words is held against. The entries of a page have at most `page_room` bytes.
+    """
+
+    inline_s: float = 10.0
+    replay_s: float = 86400.0
+    retention_s: float = 7 * 86400.0
+    tasks_per_principal: int = 100
+    running_total: int = 64
+    running_per_principal: int = 16
+    ask_expires_s: float = 86400.0
+    certainty: Certainty = Certainty()
+    poll_after_s: int = 5
+    retry_after_s: int = 5
+    drain_s: float = 10.0
+    result_bytes: int = 200_000
+    max_attempts: int = 3
+    queues: Mapping[str, QueueLimits] = {}
+    open_bytes: int = 16_000_000
+    records_per_principal: int = 20_000
+    kept: Bounds = DEFAULT_BOUNDS
+    held_per_person: int = 500
+    page_room: int = PAGE_ROOM
+
+    @property
+    def retention_ms(self) -> int:
+        """The retention of an ended task, in milliseconds."""
+        return round(self.retention_s * 1000)
+
+    @property
+    def replay_ms(self) -> int:
+        """The time for which a repetition is recognised, in milliseconds."""
+        return round(self.replay_s * 1000)
+
+
+class CannotShare(Exception):  # noqa: N818 - the name says what happened
+    """A file cannot be given by reference; the text says why, as the end of a sentence."""
+
+
+Share: TypeAlias = Callable[[File], Awaitable[Link]]
+"""Puts a file where others can get it. Raises CannotShare."""
+
+
+async def nowhere(_file: File) -> Link:
+    """Share nothing: there is no place for files."""
+    raise CannotShare("this agent has no place for files")
+
+
+AskModel: TypeAlias = Callable[[Request, str, ModelQuestion], Awaitable[str]]
+"""Asks a model for the skill that a request runs, as the task with this id, and returns an answer
+that its check accepts. Raises ModelFailed.
 """
 
 
-async def no_model(_call: Call, _task: str, _question: ModelQuestion) -> str:
+async def no_model(_request: Request, _task: str, _question: ModelQuestion) -> str:
     """Ask no model, where none is set up."""
     raise ModelFailed("refused", "No language model is set up.")
 
 
-async def _no_approvers(_: Call) -> Confirmation | None:
-    return None
-
-
-def _provide_nothing(_skill: Skill, _context: Context) -> None:
-    """Give a skill no functions of the service."""
-
-
-def _asker_of_child(parent: Call, _skill: Skill) -> Asker:
-    """A child is asked about as a call of a model: its principal has not written it."""
-    asker = parent.caller_context.asker
-    return "misled model" if asker == "misled model" else "model"
-
-
 class SkillAccess(msgspec.Struct, frozen=True, kw_only=True):
-    """The skills of this instance, and the check whether a principal may execute them.
+    """The skills of this instance, who may use them, and what they use of the service.
 
     Attributes:
         find: returns a skill by its name, for any principal; None if it does not exist.
+        gate: decides who may use which skill.
         may_use: returns whether a principal may execute a skill now.
+        approvers: determines who has to confirm a request.
+        threads: runs plain skills.
         names: returns the names of all skills that this instance has; None for any.
         late: returns the names of sources of skills that are not ready yet, or of which
             descriptions wait for an approval: a task whose skill does not exist waits for them.
-        approvers: returns who has to confirm a call that is `undecided`; None if nobody has to.
-            Raises StanzaError if nobody can.
-        check: called before each run of a call, with the id of its task. Raises CapabilityMissing
+        let_in: raises StanzaError if new requests of a principal are rejected now.
+        agent_at: returns the name of the agent at an address of this service.
+        check: called before each run of a skill, with the id of its task. Raises CapabilityMissing
             if the skill lacks a capability.
-        provide: gives the context of each call the functions of the service that its skill
-            declares.
-        asker_of_child: returns who asks for a skill that a call starts. Raises SkillError if that
-            call must not start it.
+        provide: gives the context of each run the functions of the service that its skill declares.
         share: puts a file of a result that does not fit into a stanza where others can get it.
+        ask_model: asks a model for a skill.
+        noticed: is called with what a person was told about a task that was set aside. Raises
+            StorageError.
     """
 
     find: Callable[[str], Skill | None]
+    gate: Gate
     may_use: Callable[[JID, Skill], bool]
+    approvers: Approvers
+    threads: Threads
     names: Callable[[], Sequence[str] | None] = lambda: None
     late: Callable[[], Sequence[str]] = tuple
-    approvers: Callable[[Call], Awaitable[Confirmation | None]] = _no_approvers
-    check: Callable[[Call, str], None] = lambda _call, _task: None
-    provide: Callable[[Skill, Context], None] = _provide_nothing
-    asker_of_child: Callable[[Call, Skill], Asker] = _asker_of_child
+    let_in: Callable[[JID], None] = lambda _: None
+    agent_at: Callable[[JID], str] = lambda at: at.local or "assistant"
+    check: Callable[[Request, Skill, str], None] = lambda _request, _skill, _task: None
+    provide: Callable[[Skill, Context], None] = lambda _skill, _context: None
     share: Share = nowhere
+    ask_model: AskModel = no_model
+    noticed: Callable[[Notification], Awaitable[None]] | None = None
+
+
+class DeletedTask(msgspec.Struct, frozen=True):
+    """A task that its principal could see and that was deleted: its id, the bare JID of the
+    principal, and the address at which it was accepted.
+    """
+
+    id: str
+    principal: str
+    target: str
 
 
 Shown = Literal["waiting", "shown", "withheld", "returned"]
@@ -239,6 +270,12 @@ class Listener(Protocol):
         A message that must be sent (a final event, a question) and was not written is sent again
         later.
         """
+
+    def released(self, task: str) -> None:
+        """Note that the request of a task was answered with it: its messages may be sent."""
+
+    def deleted(self, task: DeletedTask) -> None:
+        """Note that a task that its principal could see was deleted."""
 
     async def handled(self) -> bool:
         """Wait until the server has handled everything written so far; return False if the

@@ -2,33 +2,31 @@
 
 Every function takes the `Database` of one storage operation. `who` is the principal, a bare JID,
 and `at` the component's address that it asks: only tasks that it started at that address are found.
-A task of somebody else, one that never existed and one no longer retained are one query of `find`
-without a row, so neither the answer nor its timing distinguishes them (TSK-010, TSK-011).
+A task of somebody else, one that never existed and one no longer retained are one query
+(`component.tasks.rows.find`) without a row, so neither the answer nor its timing distinguishes them
+(TSK-010, TSK-011).
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
-from component.storage.database import Database, Value
-from component.tasks.request import request_of
-from component.tasks.retention import DEFAULT_BOUNDS, Bounds, kept_of
-from component.tasks.rows import COLUMNS, Row, decoded, event_of, milliseconds, moment
-from component.tasks.states import TERMINAL
+from component.storage.database import Database
+from component.tasks import question_rows, rows
+from component.tasks.protocol import TaskLimits
+from component.tasks.rows import TERMINAL, Row
 from xep.binding import ContentError, Payload, encode, read
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm
-from xep.fluux_agent.execute import Output, Result, State
+from xep.fluux_agent.execute import Output, Result
 from xep.fluux_agent.task import Events, Failure, Gap, Input, Progress, Task, Tasks
 from xep.jid import JID
 from xep.result_sets import PAGE_ROOM, First, ResultSet, page_bounds
 from xep.stanza_error import StanzaError
 
-# Not written as a list: SQLite builds an index for a list as soon as one row is compared with it.
-# That takes 50 µs, which would distinguish a task that is no longer retained from one that never
-# existed (TSK-011).
+E = TypeVar("E")
 P = TypeVar("P", bound=Payload)
 
 MOST: Final = 50
@@ -82,11 +80,13 @@ def number(key: str) -> int:
     return min(int(key), FAR)
 
 
-def fill(rows: Iterable[tuple[Any, ...]], made: Callable[..., P], room: int = PAGE_ROOM) -> list[P]:
-    """Entries made of one row each, until they take `room` bytes; one at least if there is one."""
+def fill(found: Iterable[E], made: Callable[[E], P], room: int = PAGE_ROOM) -> list[P]:
+    """Return entries made of one element each, until they take `room` bytes; one at least if there
+    is one.
+    """
     page: list[P] = []
-    for row in rows:
-        entry = made(*row)
+    for element in found:
+        entry = made(element)
         room -= len(encode(entry).encode())
         if room < 0 and page:
             break
@@ -104,64 +104,25 @@ def described(keys: list[str], start: int | None, count: int | None) -> ResultSe
     return ResultSet(first=First(key=keys[0], index=start), last=keys[-1], count=count)
 
 
-_OPEN: Final = " AND ".join(f"state <> '{state}'" for state in sorted(TERMINAL))
-_THEIRS: Final = (
-    f"principal = ? AND target = ? AND visible = 1 AND (({_OPEN}) OR retain_until >= ?)"
-)
-_LISTED: Final = ", ".join(
-    "NULL" if name in ("result", "failure") else name for name in Row.__struct_fields__
-)
-
-
-def find(database: Database, who: JID, at: JID, task: str, *, lock: bool = False) -> Row | None:
-    """Return the row of a task of this principal at this address; None if it is not visible.
-
-    With `lock` nobody else changes it before the end of the transaction.
-    """
-    locked = " FOR NO KEY UPDATE" if lock and database.dialect == "postgresql" else ""
-    found = database.execute(
-        f"SELECT {COLUMNS} FROM tasks WHERE id = ? AND {_THEIRS}{locked}",  # noqa: S608
-        (task, *_theirs(database, who, at)),
-    ).fetchone()
-    return None if found is None else Row(*found)
-
-
-def get(database: Database, who: JID, at: JID, task: str) -> Task | None:
-    """Return the whole task (TSK-007)."""
-    row = find(database, who, at, task)
-    return None if row is None else whole_task(database, row)
-
-
 def whole_task(database: Database, row: Row) -> Task:
-    """Return the whole task of a row: before its end the artifacts so far, afterwards its
+    """Return the whole task of a row (TSK-007): before its end the artifacts so far, afterwards its
     outcome.
     """
+    asked = question_rows.open_of(database, row.id) if row.state == "input-required" else None
     return _task(
         row,
         outputs=() if row.state in TERMINAL else _artifacts(database, row.id),
-        question=_question(database, row.id) if row.state == "input-required" else None,
+        question=None if asked is None else asked.content,
     )
 
 
-def earlier(database: Database, who: JID, at: JID, tasks: Sequence[str]) -> bool:
-    """Return whether all of these are tasks of the principal (EXE-001)."""
-    return all(find(database, who, at, task) is not None for task in dict.fromkeys(tasks))
-
-
-def list_(
-    database: Database,
-    who: JID,
-    at: JID,
-    query: Tasks,
-    bounds: Bounds = DEFAULT_BOUNDS,
-    room: int = PAGE_ROOM,
-) -> Tasks:
+def list_(database: Database, who: JID, at: JID, query: Tasks, limits: TaskLimits) -> Tasks:
     """Return one page of the tasks that match the filters of `query`, the newest first.
 
     A key is the position of a task, not the task itself: paging continues there even if that task
     has been deleted. An index leads to the page, so the cost does not depend on the number of
     tasks. The tasks are not counted, so only a page that contains all of them has a count. The
-    number of retained ended tasks is counted up to the limit in `bounds`.
+    number of retained ended tasks is counted up to its limit.
 
     Raises:
         StanzaError: `malformed`; the request describes no page. `feature-not-implemented`; the page
@@ -173,14 +134,14 @@ def list_(
             "feature-not-implemented",
             "set: <index/> is not supported; use <after/> or <before/>",
         )
-    ended, ended_bytes = kept_of(database, str(who), bounds.most_tasks)
-    found = _listed(database, who, at, query, asked)
-    page = fill(found[: asked.size], lambda *columns: _task(Row(*columns)), room)
+    ended, ended_bytes = rows.kept_of(database, str(who), limits.kept.most_tasks)
+    found = _listed(database, rows.theirs(database, who, at), query, asked)
+    page = fill(found[: asked.size], _task, limits.page_room)
     everything = asked.after is None and asked.before is None and len(page) == len(found)
     from_start = asked.after is None and (everything or not asked.backwards)
     if asked.backwards:
         page.reverse()
-    keys = [f"{milliseconds(task.created)}-{task.id}" for task in page if task.created]
+    keys = [f"{rows.milliseconds(task.created)}-{task.id}" for task in page if task.created]
     return Tasks(
         ended=ended,
         ended_bytes=ended_bytes,
@@ -192,60 +153,39 @@ def list_(
     )
 
 
-def _listed(
-    database: Database, who: JID, at: JID, query: Tasks, asked: Window
-) -> list[tuple[Any, ...]]:
+def _listed(database: Database, meant: rows.Filter, query: Tasks, asked: Window) -> list[Row]:
     """Return the rows of a page, in the requested order, and the one after them."""
-    meant, values = [_THEIRS], _theirs(database, who, at)
     for condition, value in (("state = ?", query.state), ("context = ?", query.context)):
         if value is not None:
-            meant.append(condition)
-            values.append(value)
+            meant.add(condition, value)
     if asked.after is not None:
-        meant.append("created <= ? AND (created < ? OR id > ?)")
-        values += _place(asked.after)
+        meant.add("created <= ? AND (created < ? OR id > ?)", *_place(asked.after))
     if asked.before is not None:
-        meant.append("created >= ? AND (created > ? OR id < ?)")
-        values += _place(asked.before)
-    if query.since is not None:
-        meant.append("updated >= ?")
-        values.append(milliseconds(query.since))
+        meant.add("created >= ? AND (created > ? OR id < ?)", *_place(asked.before))
     tail = ", id DESC" if asked.backwards else " DESC, id"
-    found: list[tuple[Any, ...]] = []
-    for conditions, order, more in _parts(query, backwards=asked.backwards):
-        found += database.execute(
-            f"SELECT {_LISTED} FROM tasks WHERE {' AND '.join((*meant, *conditions))}"  # noqa: S608
-            # Not a parameter: PostgreSQL would make a new plan for each value.
-            f" ORDER BY {order}{tail} LIMIT {asked.size + 1 - len(found)}",
-            (*values, *more),
-        ).fetchall()
-        if len(found) > asked.size:
+    most = asked.size + 1
+    if query.since is None:
+        return rows.listed(database, meant, f"created{tail}", most)
+    # Tasks that changed since a time are those created since, found by the index of the list, and
+    # those created earlier that changed since: few, as they were in progress then. The second part
+    # uses the index of changes; an expression keeps the database from using the other index.
+    since = rows.milliseconds(query.since)
+    meant.add("updated >= ?", since)
+    parts = [("created >= ?", "created"), ("created + 0 < ?", "created + 0")]
+    found: list[Row] = []
+    for condition, order in reversed(parts) if asked.backwards else parts:
+        part = rows.Filter([*meant.conditions, condition], [*meant.values, since])
+        found += rows.listed(database, part, order + tail, most - len(found))
+        if len(found) == most:
             break
     return found
-
-
-_Part: TypeAlias = tuple[tuple[str, ...], str, tuple[Value, ...]]
-
-
-def _parts(query: Tasks, *, backwards: bool) -> Sequence[_Part]:
-    """Return the parts of a list in their order: a condition, a sort expression, and parameters.
-
-    Tasks that changed since a time are those created since, found by the index of the list, and
-    those created earlier that changed since: few, as they were in progress then. The second part
-    uses the index of changes; an expression keeps the database from using the other index.
-    """
-    if query.since is None:
-        return [((), "created", ())]
-    since = (milliseconds(query.since),)
-    newer: _Part = (("created >= ?",), "created", since)
-    older: _Part = (("created + 0 < ?",), "created + 0", since)
-    return [older, newer] if backwards else [newer, older]
 
 
 def events(
     database: Database, who: JID, at: JID, query: Events, room: int = PAGE_ROOM
 ) -> Events | None:
-    """One page of the events of a task after the revision `query.since`; None: no such task.
+    """Return one page of the events of a task after the revision `query.since`; None: there is no
+    such task.
 
     The page with the first event lists the gaps. Events that are dropped between two pages are in
     neither; the missing revisions show it, because revisions are the keys.
@@ -256,34 +196,22 @@ def events(
     asked = window(query.page)
     after = 0 if asked.after is None else number(asked.after)
     before = FAR if asked.before is None else number(asked.before)
-    row = find(database, who, at, query.id)
+    row = rows.find(database, who, at, query.id)
     if row is None:
         return None
     since = max(0, min(query.since, row.revision))
-    kept = [
-        revision
-        for (revision,) in database.execute(
-            "SELECT revision FROM events WHERE task = ? AND revision > ? ORDER BY revision",
-            (row.id, since),
-        ).fetchall()
-    ]
+    kept = rows.event_revisions(database, row.id, since)
     gaps = _gaps(since, kept, row.revision)
     here = [revision for revision in kept if after < revision < before][asked.skip :]
     here = here[-asked.size :] if asked.backwards and asked.size else here[: asked.size]
     first = here[:1] == kept[:1]
     room -= sum(len(encode(gap)) for gap in gaps) if first else 0
-    rows = database.execute(
-        "SELECT revision, state, at, retain, detail FROM events WHERE task = ?"  # noqa: S608
-        f" AND revision BETWEEN ? AND ? ORDER BY revision {'DESC' if asked.backwards else ''}",
-        (row.id, here[0], here[-1]) if here else (row.id, 1, 0),
-    )
+    edges = (here[0], here[-1]) if here else (1, 0)
 
-    def told(revision: int, state: State, at: int, retain: int, detail: str | None) -> Task:
-        return event_of(
-            row, state=state, revision=revision, at=at, retain=retain, detail=decoded(detail)
-        )
+    def told(event: rows.Event) -> Task:
+        return rows.event_of(event.of(row), rows.decoded(event.detail))
 
-    page = fill(iter(rows.fetchone, None), told, room)
+    page = fill(rows.events_of(database, row.id, *edges, backwards=asked.backwards), told, room)
     if asked.backwards:
         page.reverse()
     shown = [task.revision for task in page]
@@ -295,14 +223,10 @@ def events(
         tasks=tuple(page),
         page=described(
             [str(revision) for revision in shown],
-            kept.index(shown[0]) if shown else 0,
+            kept.index(shown[0] or 0) if shown else 0,
             len(kept),
         ),
     )
-
-
-def _theirs(database: Database, who: JID, at: JID) -> list[Value]:
-    return [str(who), str(at), database.steady]
 
 
 def _place(key: str) -> tuple[int, int, str]:
@@ -329,18 +253,18 @@ def _task(
     question: Input | Confirm | None = None,
 ) -> Task:
     """Return the task of a row. A result or failure that the row lacks is left out."""
-    request = request_of(row)
+    request = rows.request_of(row)
     return Task(
         id=row.id,
         skill=row.skill,
         state=row.state,
         revision=row.revision,
-        created=moment(row.created),
-        updated=moment(row.updated),
-        retain_until=moment(row.shown_until),
-        deadline=None if row.deadline is None else moment(row.deadline),
+        created=rows.moment(row.created),
+        updated=rows.moment(row.updated),
+        retain_until=rows.moment(row.shown_until),
+        deadline=None if row.deadline is None else rows.moment(row.deadline),
         poll_after=None if row.state in TERMINAL else request.poll_after,
-        request=request.id,
+        request=request.name,
         context=row.context,
         thread=request.thread or None,
         progress=None if row.progress is None else read(row.progress, Progress),
@@ -352,26 +276,10 @@ def _task(
     )
 
 
-def _question(database: Database, task: str) -> Input | Confirm | None:
-    """Return the question that the task waits for; `inputs.question` is its XML."""
-    found = database.execute(
-        "SELECT question FROM inputs WHERE task = ? AND state = 'open'"
-        " ORDER BY revision DESC LIMIT 1",
-        (task,),
-    ).fetchone()
-    question = None if found is None else decoded(found[0])
-    return question if isinstance(question, Input | Confirm) else None
-
-
 def _artifacts(database: Database, task: str) -> tuple[Output, ...]:
-    """Return the artifacts so far, each with all its parts joined (ART-003).
-    `parts.output` is XML.
-    """
+    """Return the artifacts so far, each with all its parts joined (ART-003)."""
     joined: dict[str, list[Output]] = {}
-    for (output,) in database.execute(
-        "SELECT output FROM parts WHERE task = ? ORDER BY name, part", (task,)
-    ).fetchall():
-        part = read(output, Output)
+    for part in rows.parts_of(database, task):
         joined.setdefault(part.name, []).append(part)
     return tuple(
         Output(

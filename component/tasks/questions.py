@@ -1,137 +1,201 @@
-"""Questions as rows: asked, listed, and expired.
+"""Asks questions, judges decisions and answers, and lets questions expire."""
 
-All functions run inside a storage operation, take its `Database`, and never wait. The revision, the
-event and the question are one commit, so an open question survives a crash of the process
-(CNF-043).
-"""
-
-from collections.abc import Iterable, Sequence
-from hashlib import sha256
-from typing import Final, Literal
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from component.storage.database import Database
-from component.tasks import recent
-from component.tasks.answers import input_for
-from component.tasks.journal import nothing_ran
-from component.tasks.protocol import Question
-from component.tasks.request import question_of, thread_of
-from component.tasks.rows import (
-    Change,
-    Row,
-    change,
-    is_late,
-    milliseconds,
-    moment,
-    next_due,
-    steady,
-)
-from xep.binding import encode, read
+from component.skills.errors import DeclarationError
+from component.skills.form_fields import Property
+from component.skills.forms import InvalidForm, form_of, values_of
+from component.skills.schema_properties import properties_of
+from component.skills.validation import SchemaValidator
+from component.tasks import question_rows, rows
+from component.tasks.changes import KEEP, Change, Transaction, change
+from component.tasks.journal import Recorded, end_step, nothing_ran
+from component.tasks.queries import whole_task
+from component.tasks.question_rows import InputRow, InWords
+from component.tasks.rows import TERMINAL, Row
+from xep.binding.escaping import without_forbidden
+from xep.data_forms import FORM_TYPE, Form
 from xep.fluux_agent import errors
-from xep.fluux_agent.confirm import Confirm
-from xep.fluux_agent.task import Failure, Input
-from xep.jid import JID
-
-QuestionKind = Literal["confirm", "input"]
-
-
-class InputRow(msgspec.Struct):
-    """The row of a question. `answered_at` is in milliseconds since 1970, UTC; `expires` and
-    `asked_at` are times of the steady clock.
-
-    `step` is the step that asked ('' before the work begins), `question` is the XML, `hash` its
-    digest in hex. `answer` is the answer that counted: `approve`, `deny`, or the JSON of an answer.
-    """
-
-    id: str
-    task: str
-    step: str
-    kind: QuestionKind
-    question: str
-    hash: str | None
-    revision: int
-    expires: int
-    state: Literal["open", "answered", "expired", "withdrawn"]
-    answer: str | None
-    answered_by: str | None
-    answered_at: int | None
-    asked_at: int | None
-
-    @property
-    def content(self) -> Confirm | Input:
-        """Return the decoded question."""
-        return asked_in(self.question)
-
-    def lapsed(self, steady: int) -> bool:
-        """Return whether the question has expired at this time of the steady clock."""
-        return self.state == "expired" or steady >= self.expires
-
-
-AT: Final = "(t.target = ? OR substr(t.target, 1, CAST(? AS INTEGER)) = ?)"
-"""Restricts the tasks `t` to one agent: people answer its bare address, whichever of its addresses
-received the request. `at_values` returns the parameters.
-"""
-INPUT_COLUMNS: Final = ", ".join(InputRow.__struct_fields__)
-_SHOWN: Final = (
-    "(SELECT MIN(r.shown) FROM recent_questions r WHERE r.input = i.id AND r.jid = a.jid)"
+from xep.fluux_agent.confirm import Confirm, Decision
+from xep.fluux_agent.execute import State
+from xep.fluux_agent.task import (
+    NAMESPACE,
+    Failure,
+    FailureText,
+    Input,
+    InputAnswer,
+    InputSchema,
+    Question,
+    Task,
 )
-"""Whether the person `a` has got the message of the question `i`; NULL if that is not recorded."""
+from xep.jid import JID
+from xep.stanza_error import StanzaError
+
+Schema: TypeAlias = Mapping[str, Any]
+
+_LARGEST: Final = 2**53
 
 
-def at_values(at: JID) -> tuple[str, int, str]:
-    """Return the parameters of `AT`."""
-    bare = str(at.bare)
-    return bare, len(bare) + 1, f"{bare}/"
+class Reply(msgspec.Struct, frozen=True):
+    """An answer: its values; or None if the person declined, with the `reason`."""
+
+    values: dict[str, Any] | None
+    reason: str = ""
+
+    def encoded(self) -> str:
+        """Return the JSON to store as the result of the step that asked; equal for equal
+        content.
+        """
+        kept = {"declined": self.reason} if self.values is None else {"value": self.values}
+        return msgspec.json.encode(kept, order="deterministic").decode()
 
 
-def ask_confirmation(
-    database: Database, row: Row, confirm: Confirm, asked: Iterable[JID], *, step: str = ""
-) -> Change:
-    """Ask `asked` for a confirmation, which any one of them can answer: the task waits for it.
-
-    `confirm` comes from `confirm_for`. It replaces an open question of the task (CNF-016). If the
-    deadline has passed the change is the failure of the task instead, and nobody is asked. Raises
-    TransitionError.
-    """
-    assert confirm.expires is not None, "a confirmation needs a time at which it expires"
-    assert confirm.hash is not None, "a confirmation needs a digest"
-    expires = steady(database, milliseconds(confirm.expires))
-    made = _wait(database, row, confirm, expires)
-    if made.row.state == "input-required":
-        digest = confirm.hash.digest.hex()
-        people = _insert(database, made.row, confirm, step, expires, asked, digest)
-        return _with_question(made, confirm, people)
-    return made
-
-
-def ask_input(
-    database: Database,
-    row: Row,
-    step: str,
+def input_for(
     text: str,
     schema: msgspec.Raw,
     *,
     id: str,  # noqa: A002 - the attribute's own name
-    expires: int,
+    revision: int,
+    expires: datetime,
+    lang: str | None = "en",
+) -> Input:
+    """Return the question `text`, whose answer must match `schema`, a JSON Schema of type
+    object.
+    """
+    return Input(
+        id=id,
+        revision=revision,
+        expires=expires,
+        questions=(Question(text=text, lang=lang),),
+        schema=InputSchema(json=schema),
+        form=form_of(schema, NAMESPACE, title=text),
+    )
+
+
+def schema_of(question: Input) -> dict[str, Any]:
+    """Return the JSON Schema that an answer must match."""
+    return msgspec.json.decode(question.schema.json, type=dict[str, Any])
+
+
+def read_answer(schema: Schema, answer: InputAnswer) -> Reply:
+    """Decode an answer. `check` validates it.
+
+    Raises StanzaError: `malformed`, or `invalid-param` for a field whose value has the wrong type.
+    """
+    if answer.form is not None and answer.params is None:
+        return _read_form(schema, answer.form)
+    if answer.params is None or answer.form is not None:
+        raise errors.malformed("An answer contains either <params/> or a form.")
+    try:
+        values = msgspec.json.decode(answer.params.json)  # its size was checked when it was read
+    except (ValueError, RecursionError) as error:
+        raise errors.malformed(f"The JSON of the answer cannot be read: {error}") from error
+    if not isinstance(values, dict):
+        raise errors.malformed("The answer is not a JSON object.")
+    return Reply(_plain(values))
+
+
+def only_value(question: Input) -> Property | None:
+    """Return the property that a text answers: the only required one, else the only one that there
+    is; None if there are several.
+    """
+    properties = properties_of(schema_of(question))
+    needed = [each for each in properties if each.required]
+    able = needed or [each for each in properties if is_sayable(each)]
+    return able[0] if len(able) == 1 and is_sayable(able[0]) else None
+
+
+def is_yes_or_no(question: Input) -> bool:
+    """Return whether yes and no answer the question: it has exactly one property, a boolean."""
+    declared = only_value(question)
+    return declared is not None and declared.kind == "boolean"
+
+
+def is_sayable(declared: Property) -> bool:
+    """Return whether the value of a property can be given in words."""
+    return declared.kind not in ("json", "lines")
+
+
+def check(schema: Schema, values: Mapping[str, Any]) -> None:
+    """Validate the values against the schema (JSON Schema 2020-12).
+
+    Raises StanzaError: `invalid-param`, which names the property.
+    """
+    try:
+        wrong = SchemaValidator(schema).mismatch(dict(values))
+    except DeclarationError as error:
+        raise errors.invalid_param("answer", f"cannot be validated: {error}") from None
+    if wrong is not None:
+        raise errors.invalid_param(wrong.member or "answer", wrong.reason)
+
+
+def _read_form(schema: Schema, form: Form) -> Reply:
+    if form.type == "cancel":
+        return Reply(None)
+    if form.type != "submit":
+        raise errors.malformed('The form of an answer has type "submit" or "cancel".')
+    try:
+        values = msgspec.json.decode(values_of(form, schema, NAMESPACE))
+    except InvalidForm as error:
+        name, reason = next(iter(error.reasons.items()))
+        if name == FORM_TYPE:
+            raise errors.malformed(str(error)) from None
+        raise errors.invalid_param(name, reason) from None
+    return Reply(_plain(values))
+
+
+def _plain(value: Any) -> Any:
+    """Normalise JSON: 1.0 and 1 become the same number."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < _LARGEST:
+        return int(value)
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return value
+
+
+def ask_confirmation(tx: Transaction, row: Row, confirm: Confirm, asked: Iterable[JID]) -> Change:
+    """Ask `asked` for a confirmation, which any one of them can answer: the task waits for it.
+
+    `confirm` comes from `confirm_for`. If the deadline has passed the change is the failure of the
+    task instead, and nobody is asked. Raises TransitionError.
+    """
+    return _ask(tx, row, confirm, "", asked)
+
+
+def ask_input(
+    tx: Transaction, row: Row, ids: tuple[str, str], text: str, schema: msgspec.Raw, expires: int
 ) -> Change:
     """Ask the principal a question of the skill: the task waits for the answer (INP-001).
 
-    `schema` is a JSON Schema of type object. `id` is new for every question (INP-003), `expires`
-    comes from `lapses`. The answer becomes the result of `step`, as the JSON of a `Reply`.
-    Otherwise like `ask_confirmation`.
+    `ids` are the step, whose result the answer becomes as the JSON of a `Reply`, and an id that is
+    new for every question (INP-003). `schema` is a JSON Schema of type object, and `expires` comes
+    from `lapses`. Otherwise like `ask_confirmation`.
     """
-    put = input_for(text, schema, id=id, revision=row.revision + 1, expires=moment(expires))
-    until = steady(database, expires)
-    made = _wait(database, row, put, until)
-    if made.row.state == "input-required":
-        principal = JID.parse(row.principal)
-        people = _insert(database, made.row, put, step, until, (principal,), None)
-        return _with_question(made, put, people)
-    return made
+    step, id_ = ids
+    put = input_for(text, schema, id=id_, revision=row.revision + 1, expires=rows.moment(expires))
+    return _ask(tx, row, put, step, (JID.parse(row.principal),))
 
 
-def lapse(database: Database, row: Row, *, retention_ms: int) -> Change | None:
+def _ask(
+    tx: Transaction, row: Row, content: Confirm | Input, step: str, asked: Iterable[JID]
+) -> Change:
+    """Set the task to `input-required`; its run ends here and only rows remain."""
+    assert content.expires is not None, "a question needs a time at which it expires"
+    due = rows.next_due(tx, row, rows.steady(tx, rows.milliseconds(content.expires)))
+    made = change(tx, row, "input-required", content, owner=None, due=due)
+    if made.row.state != "input-required":
+        return made
+    question = question_rows.insert(tx, made.row, content, step, asked)
+    return msgspec.structs.replace(made, question=question)
+
+
+def lapse(tx: Transaction, row: Row) -> Change | None:
     """Fail a task whose open question has expired; return None if none has.
 
     The error is `confirmation-expired` or `input-expired`, never a denial (CNF-038, CNF-039,
@@ -140,176 +204,164 @@ def lapse(database: Database, row: Row, *, retention_ms: int) -> Change | None:
     """
     if row.state != "input-required":
         return None
-    found = open_of(database, row.id)
-    late = is_late(database, row)
-    if found is None or not (late or found.lapsed(database.steady)):
+    found = question_rows.open_of(tx, row.id)
+    late = rows.is_late(tx, row)
+    if found is None or not (late or found.lapsed(tx.steady)):
         return None
-    recent.close(database, row.id, "expired")
+    question_rows.close(tx, row.id, "expired")
     error = errors.confirmation_expired() if found.kind == "confirm" else errors.input_expired()
     if late:
         error = errors.deadline_expired()
-    failure = Failure.of(error, repeatable=nothing_ran(database, row.id))
-    made = change(database, row, "failed", failure, retention_ms=retention_ms)
-    return msgspec.structs.replace(made, question=question_with(database, made.row))
+    failure = Failure.of(error, repeatable=nothing_ran(tx, row.id))
+    made = change(tx, row, "failed", failure)
+    return msgspec.structs.replace(made, question=question_rows.question_with(tx, made.row))
 
 
-def open_of(database: Database, task: str) -> InputRow | None:
-    """Return the open question of a task."""
-    found = database.execute(
-        f"SELECT {INPUT_COLUMNS} FROM inputs WHERE task = ? AND state = 'open'",  # noqa: S608
-        (task,),
-    ).fetchone()
-    return None if found is None else InputRow(*found)
+# Decisions and answers. The task's row is locked: of several answers, from any person and any
+# client, the first one that is committed counts.
+
+_SOME: Final = "und"
+"""The language tag of a text in an unknown language (RFC 5646 §4.1); a text always has a tag."""
 
 
-def asked_in(text: str) -> Confirm | Input:
-    """Decode a question that a row stores as XML."""
-    found = read(text, Confirm, Input)
-    assert isinstance(found, Confirm | Input)
-    return found
+class Judgement(msgspec.Struct, frozen=True):
+    """The outcome of a decision or an answer.
 
-
-def approved_of(database: Database, task: str) -> Confirm | None:
-    """Return the last approved confirmation of a task; None if there is none."""
-    found = database.execute(
-        "SELECT question FROM inputs WHERE task = ? AND kind = 'confirm' AND state = 'answered'"
-        " AND answer = 'approve' ORDER BY revision DESC LIMIT 1",
-        (task,),
-    ).fetchone()
-    content = None if found is None else asked_in(found[0])
-    return content if isinstance(content, Confirm) else None
-
-
-def input_row(database: Database, id_: str) -> InputRow | None:
-    """Return a question by its identifier, regardless of who was asked."""
-    found = database.execute(
-        f"SELECT {INPUT_COLUMNS} FROM inputs WHERE id = ?",  # noqa: S608 - constant columns
-        (id_,),
-    ).fetchone()
-    return None if found is None else InputRow(*found)
-
-
-def asked_of(database: Database, id_: str) -> tuple[JID, ...]:
-    """Return the bare JIDs that were asked, in a fixed order."""
-    found = database.execute("SELECT jid FROM asked WHERE input = ? ORDER BY jid", (id_,))
-    return tuple([JID.parse(jid) for (jid,) in found.fetchall()])
-
-
-def question_with(database: Database, row: Row) -> Question | None:
-    """Return the question that belongs to the current revision of a task: the open one, or the one
-    whose expiry made the task fail; None if there is neither.
+    `error` is the reason for a refusal; `change` is committed with it and must be published even if
+    there is an error, such as the expiry of the question. `task` is the task after an answer that
+    is not refused. A `change` to running with an owner must be executed. `uncertain` says that
+    nothing was judged, because the answer may be meant for another question.
     """
-    state = {"input-required": "open", "failed": "expired"}.get(row.state)
-    found = database.execute(
-        f"SELECT {INPUT_COLUMNS} FROM inputs WHERE task = ? AND state = ?"  # noqa: S608 - constant columns
-        " ORDER BY revision DESC LIMIT 1",
-        (row.id, state),
-    ).fetchone()
-    if found is None:
-        return None
-    put = InputRow(*found)
-    asked = asked_of(database, put.id)
-    lapsed = put.state == "expired"
-    return question_of(row, put.content, put.revision, asked, row.updated, lapsed=lapsed)
+
+    error: StanzaError | None = None
+    change: Change | None = None
+    task: Task | None = None
+    uncertain: bool = False
 
 
-def open_questions(database: Database, who: JID, at: JID) -> Sequence[Question]:
-    """Return the open questions of the address `at` to `who`, the newest first."""
-    tasks = ", ".join(f"t.{name}" for name in Row.__struct_fields__)
-    found = database.execute(
-        f"SELECT i.id, i.question, i.revision, {_SHOWN}, {tasks} FROM asked a"  # noqa: S608
-        " JOIN inputs i ON i.id = a.input JOIN tasks t ON t.id = i.task"
-        " WHERE a.jid = ? AND a.open = 1 AND i.state = 'open' AND i.expires > ?"
-        " AND t.state = 'input-required'"
-        f" AND {AT} ORDER BY t.updated DESC, i.id",
-        (str(who.bare), database.steady, *at_values(at)),
-    ).fetchall()
-    open_: list[Question] = []
-    for id_, question, revision, shown, *columns in found:
-        row = Row(*columns)
-        asked = asked_of(database, id_)
-        one = question_of(row, asked_in(question), revision, asked, row.updated)
-        open_.append(msgspec.structs.replace(one, shown=shown or "shown"))
-    return open_
+class Answerer(msgspec.Struct, frozen=True):
+    """The bare JID `who` that answers, and the component's address `at` that it answers to.
 
-
-def adopt(database: Database) -> None:
-    """Add the open questions that were asked by an older release to the recent ones.
-
-    They count as asked now.
+    `lang` is the language of a reason. `words` is given for an answer that does not contain the
+    identifier of its question: it must certainly be meant for this question (CNF-044, CNF-045).
     """
-    tasks = ", ".join(f"t.{name}" for name in Row.__struct_fields__)
-    found = database.execute(
-        f"SELECT i.id, i.expires, {tasks} FROM inputs i JOIN tasks t ON t.id = i.task"  # noqa: S608 - constant columns
-        " WHERE i.state = 'open' AND NOT EXISTS"
-        " (SELECT 1 FROM recent_questions r WHERE r.input = i.id)"
-    ).fetchall()
-    for id_, expires, *columns in found:
-        row = Row(*columns)
-        people = [str(one) for one in asked_of(database, id_)]
-        agent = str(JID.parse(row.target).bare)
-        recent.asked(database, id_, people, agent, thread_of(row), expires)
-        if row.untold is None:
-            recent.written(database, id_, ())
+
+    who: JID
+    at: JID
+    lang: str | None = None
+    words: InWords | None = None
+
+    def is_certain(self, tx: Transaction, put: InputRow, *, stands: bool) -> bool:
+        """Return whether the answer is certainly meant for a question."""
+        return self.words is None or question_rows.is_certain(tx, self.words, put.id, stands=stands)
 
 
-def was_asked(database: Database, who: JID, at: JID, name: str) -> bool:
-    """Return whether `who` was asked a question that is closed; `name` is its id or thread."""
-    for column, value in (("thread", _thread_key(at, name)), ("input", name)):
-        found = database.execute(
-            "SELECT 1 FROM asked a JOIN inputs i ON i.id = a.input JOIN tasks t ON t.id = i.task"  # noqa: S608 - constant text
-            f" WHERE a.jid = ? AND a.{column} = ? AND (i.state <> 'open' OR i.expires <= ?)"
-            f" AND t.retain_until >= ? AND {AT} LIMIT 1",
-            (str(who.bare), value, database.steady, database.steady, *at_values(at)),
-        ).fetchone()
-        if found is not None:
-            return True
-    return False
+def decide(tx: Transaction, by: Answerer, decision: Decision) -> Judgement:
+    """Judge a decision, in the order of the specification (CNF-032).
+
+    An approved task is queued: before it runs, the principal's permission is checked again
+    (CNF-042). Raises the errors of the storage; nothing is committed then.
+    """
+    task = question_rows.confirmation_to(tx, by.who, by.at, decision.id)
+    row = None if task is None else rows.load(tx, task)
+    # Read after the task is locked: it may just have been decided.
+    put = None if row is None else question_rows.input_row(tx, decision.id)
+    if row is None or put is None:
+        return Judgement(errors.unknown_confirmation())
+    if decision.hash is not None and not _is_of(decision, put):
+        return Judgement(errors.conflict("The digest does not match the question."))
+    if put.state == "answered":
+        if put.answer == decision.value:
+            return Judgement()
+        return Judgement(errors.conflict("The question has already been decided differently."))
+    refused = _closed(tx, row, put)
+    if refused is not None:
+        return refused
+    if decision.value == "approve" and not by.is_certain(tx, put, stands=True):
+        return Judgement(uncertain=True)
+    question_rows.store_answer(tx, put, decision.value, by.who)
+    if decision.value == "approve":
+        return Judgement(change=_go_on(tx, row, None))
+    failure = Failure.of(errors.denied(), repeatable=nothing_ran(tx, row.id))
+    if decision.reason is not None and decision.reason.strip():
+        reason = without_forbidden(decision.reason.strip())
+        text = FailureText(text=reason, lang=by.lang or _SOME)
+        failure = msgspec.structs.replace(failure, texts=(text,))
+    return Judgement(change=change(tx, row, "failed", failure))
 
 
-def _thread_key(at: JID, thread: str) -> str:
-    """Return a key for a thread of messages with the address `at`, short enough for an index."""
-    return sha256(f"{at.bare}\n{thread}".encode()).hexdigest()[:32]
+def answer(tx: Transaction, by: Answerer, given: InputAnswer, owner: str | None) -> Judgement:
+    """Judge an answer, in the order of the specification (INP-010).
+
+    An answer that counts becomes the result of the step that asked, as the JSON of a `Reply`.
+    `owner` is the instance that has a slot to run the task at once; with None the task is queued.
+    """
+    row = rows.find(tx, by.who, by.at, given.task, lock=True)
+    if row is None:
+        return Judgement(errors.unknown_task())
+    put = question_rows.input_row(tx, given.input)
+    if put is None or put.task != row.id or put.kind != "input":
+        return Judgement(errors.unknown_input())
+    question = put.content
+    assert isinstance(question, Input)
+    if put.state == "answered":
+        if _is_same(put, question, given):
+            return Judgement(task=whole_task(tx, row))
+        return Judgement(errors.conflict("The question has already been answered differently."))
+    if given.revision != put.revision:
+        return Judgement(errors.conflict("The revision does not match the question."))
+    refused = _closed(tx, row, put)
+    if refused is not None:
+        return refused
+    try:
+        schema = schema_of(question)
+        reply = read_answer(schema, given)
+        if reply.values is not None:
+            check(schema, reply.values)
+    except StanzaError as error:
+        return Judgement(error)
+    if not by.is_certain(tx, put, stands=is_yes_or_no(question)):
+        return Judgement(uncertain=True)
+    made = _go_on(tx, row, owner)
+    if made.row.state not in TERMINAL:
+        question_rows.store_answer(tx, put, reply.encoded(), by.who)
+        end_step(tx, row.id, row.token, put.step, Recorded(reply.encoded()))
+    return Judgement(change=made, task=whole_task(tx, made.row))
 
 
-def _wait(database: Database, row: Row, detail: Confirm | Input, expires: int) -> Change:
-    """Set the task to `input-required`; its execution ends here and only rows remain."""
-    due = next_due(database, row, expires)
-    return change(database, row, "input-required", detail, owner=None, due=due, untold=True)
+def _is_of(decision: Decision, put: InputRow) -> bool:
+    """Return whether the digest of a decision matches the question."""
+    question = put.content
+    assert isinstance(question, Confirm)
+    return decision.hash is not None and decision.hash == question.hash
 
 
-def _with_question(made: Change, content: Confirm | Input, asked: Iterable[JID]) -> Change:
-    row = made.row
-    put = question_of(row, content, row.revision, asked, row.updated)
-    return msgspec.structs.replace(made, question=put)
+def _is_same(put: InputRow, question: Input, given: InputAnswer) -> bool:
+    """Return whether an answer equals the one that counted: question, revision, and values."""
+    if given.revision != put.revision or put.answer is None:
+        return False
+    try:
+        reply = read_answer(schema_of(question), given)
+    except StanzaError:
+        return False
+    return reply.encoded() == put.answer
 
 
-def _insert(
-    database: Database,
-    row: Row,
-    question: Confirm | Input,
-    step: str,
-    expires: int,
-    asked: Iterable[JID],
-    digest: str | None,
-) -> tuple[JID, ...]:
-    """Insert the row of a question; return the bare JIDs that are asked, in a fixed order."""
-    recent.close(database, row.id, "withdrawn")
-    kind: QuestionKind = "confirm" if isinstance(question, Confirm) else "input"
-    database.execute(
-        f"INSERT INTO inputs ({INPUT_COLUMNS})"  # noqa: S608 - constant columns
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'open', NULL, NULL, NULL, ?)",
-        (
-            *(question.id, row.id, step, kind, encode(question), digest, row.revision, expires),
-            database.steady,
-        ),
-    )
-    people = sorted({str(one.bare) for one in asked})
-    agent, thread = JID.parse(row.target).bare, thread_of(row)
-    for jid in people:
-        database.execute(
-            "INSERT INTO asked (input, jid, thread) VALUES (?, ?, ?)",
-            (question.id, jid, _thread_key(agent, thread)),
-        )
-    recent.asked(database, question.id, people, str(agent), thread, expires)
-    return tuple([JID.parse(jid) for jid in people])
+def _closed(tx: Transaction, row: Row, put: InputRow) -> Judgement | None:
+    """Return why a question no longer accepts an answer; None if it does."""
+    if put.lapsed(tx.steady):
+        # Whichever runs first notices the expiry: the timer, or the late answer.
+        made = lapse(tx, row) if put.state == "open" else None
+        return Judgement(errors.expired(), made)
+    if put.state != "open" or row.state != "input-required":
+        return Judgement(errors.conflict("The task no longer waits for this question."))
+    return None
+
+
+def _go_on(tx: Transaction, row: Row, owner: str | None) -> Change:
+    """Continue a task that has its answer: run it at once, or queue it."""
+    if row.queue is not None:  # its queue may be full; claiming checks that
+        owner = None
+    to: State = "accepted" if owner is None else "running"
+    owner = KEEP if owner is None else owner
+    return change(tx, row, to, owner=owner, due=rows.next_due(tx, row))

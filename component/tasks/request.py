@@ -1,116 +1,331 @@
-"""The request of a task as its row stores it, and the notice that a change of the task makes."""
+"""A request to run a skill: one struct from the wire to its row, and how a repetition is recognised.
 
-from collections.abc import Iterable
-from typing import Literal
+An execute element, a form, a model's call, a trigger and the start of a child task become a
+`Request` at once. `component.tasks.admission` checks it, and the row of a task stores it.
+
+A caller can name its request with the attribute `request` (specification, "The Same Request
+Again"). Then the name is the key, and the same name with other content is a conflict. Without a
+name there is only the id of the IQ, which many clients count from 1 after each login. Such a key
+therefore includes the content, and is valid for a minute.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from component.tasks.followed import Followed, followed
-from component.tasks.protocol import Notice, Question
-from component.tasks.rows import Change, Row, moment
-from component.tasks.skill_call import SkillCall, call_of
-from component.tasks.states import TERMINAL
-from xep.binding import read
-from xep.fluux_agent.confirm import Confirm
+from component.budget.protocol import TurnBudget
+from component.policy.flows import AgentLimits
+from component.policy.taint import Taint
+from component.skills.params import TextParam
+from xep.fluux_agent.delegation import Delegation
 from xep.fluux_agent.execute import Execute
-from xep.fluux_agent.task import Input
 from xep.jid import JID
 
+Mode: TypeAlias = Literal["auto", "inline", "async"]
+Priority: TypeAlias = Literal["low", "normal", "high"]
 
-class Request(Followed, frozen=True, kw_only=True, omit_defaults=True):
-    """The request of a task: the JSON of `tasks.request`. Columns of the row hold what is searched
-    for.
+Origin = Literal["iq", "message", "command", "tool", "child", "trigger"]
+"""The source of a request: an execute IQ, a chat message, an ad-hoc command, a model's tool call,
+the run of another task, or a trigger such as a schedule.
+"""
 
-    `call` is the request without its parameters; a row of an earlier release has the XML of the
-    `Execute` element instead, in `execute`. `arguments` is the JSON of the parameters as the skill
-    takes them. `id` is the caller's own name for the request. `poll_after` is the number of
-    seconds that `<accepted/>` suggested to wait before polling. `confirmers` are the bare JIDs that
-    had to be asked before it began, with the `risk` that was named and the seconds they had;
-    `undecided` says that the confirmers are not known yet. A new field needs a default, so that
-    rows of earlier releases can be read.
+Asker = Literal["caller", "model", "misled model", "approved"]
+"""Who wants to run a skill: the caller of an execute request, a model on behalf of its principal,
+or a model that has read text of strangers, which may have misled it. `approved`: a model, and its
+principal has already confirmed exactly this call, together with others.
+"""
+
+OnResult: TypeAlias = Callable[[Taint | None], None]
+"""Receives the source of the texts in a result, if the result names one."""
+
+
+class CallerContext(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Which agent runs a skill, and for whom: the caller of a request, or a model of that agent.
+
+    The model has read texts of the sources in `taints`. `timeout_s` limits the run, in seconds, if
+    it is less than the time-out of the skill. `trace` links the audit events of one turn.
+    `operator` is the operator who started the turn, if it was not started by the principal.
+    `budget` pays for what the skill asks of a model; None: the task has a budget of its own.
+    `chosen` names the parameters that the authors of these texts may have chosen, and `reserved`
+    those with a value that must be the principal's own and is not. `limits` are those of the agent,
+    for calls of its model. `unrequested` says that the principal has not asked for it: a schedule,
+    an event or an operator has started it.
     """
 
-    arguments: msgspec.Raw
-    call: SkillCall | None = None
-    execute: str = ""
-    id: str | None = None
-    poll_after: int | None = None
-    confirmers: tuple[str, ...] = ()
+    agent: str
+    asker: Asker = "caller"
+    taints: tuple[Taint, ...] = ()
+    timeout_s: float | None = None
+    trace: str = ""
+    operator: str = ""
+    budget: TurnBudget | None = None
+    chosen: tuple[str, ...] = ()
+    limits: AgentLimits = AgentLimits()
+    unrequested: bool = False
+    reserved: tuple[str, ...] = ()
+
+
+THE_CALLER: Final = CallerContext("")
+"""The context of a request of a caller for itself, to the agent at the address that it used."""
+
+
+class Confirmation(msgspec.Struct, frozen=True):
+    """A confirmation that is needed before the work begins.
+
+    Any one of the bare JIDs `asked` can answer; it expires `expires_s` seconds after admission.
+    """
+
+    asked: tuple[JID, ...]
     risk: Literal["low", "medium", "high"] = "medium"
-    confirm_s: float = 86400.0
+    expires_s: float = 86400.0
+
+
+NO_JSON: Final = msgspec.Raw()
+"""No parameters as JSON."""
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A request to run a skill. Its JSON is stored in the row of the task that it becomes.
+
+    `principal` is the bare JID of `requester`, which is full; `target` is the component's address
+    that received it. `params` are the parameters given as text, in order, and `json` is a JSON
+    object of others; the request of a task has all of them in `json`, as the skill takes them.
+    `mode` is `inline` for a result in the answer, `async` for a task, `auto` for either. `name` is
+    the caller's own id (the attribute `request`), which identifies repetitions; without one the id
+    of the IQ, `stanza_id`, does for a while. `session` names a request that has no IQ of its own:
+    the session of a command (FAC-006), or a turn and the number of a model's call in it. The result
+    is useless after `deadline`. `priority` orders the caller's waiting tasks. `context` groups
+    tasks, `earlier` are the ids of some of them, `thread` is the thread of messages about the work.
+    `delegation` is present when an agent asks on behalf of somebody else. `lang` is the language of
+    the request. `confirmation` is one that is needed before it begins; `undecided` says that it is
+    determined only after the request is accepted whether one is. `poll_after` is the number of
+    seconds that `<accepted/>` suggested to wait before polling.
+    """
+
+    skill: str
+    principal: JID
+    requester: JID
+    target: JID
+    params: tuple[TextParam, ...] = ()
+    json: msgspec.Raw = NO_JSON
+    mode: Mode = "auto"
+    name: str | None = None
+    stanza_id: str = ""
+    session: str | None = None
+    deadline: datetime | None = None
+    priority: Priority = "normal"
+    context: str | None = None
+    thread: str | None = None
+    earlier: tuple[str, ...] = ()
+    delegation: Delegation | None = None
+    origin: Origin = "iq"
+    lang: str | None = None
+    caller_context: CallerContext = THE_CALLER
+    confirmation: Confirmation | None = None
     undecided: bool = False
+    poll_after: int | None = None
 
     @property
-    def asked(self) -> SkillCall:
-        """The request. Raises xep.binding.BindingError if a row of an earlier release is broken."""
-        return self.call or call_of(read(self.execute, Execute))
+    def size(self) -> int:
+        """The approximate size of the parameters in bytes."""
+        return len(self.json) + sum([len(param.name) + len(param.text) for param in self.params])
 
-    def encoded(self) -> str:
-        """Return the JSON to store."""
-        return msgspec.json.encode(self).decode()
+    @property
+    def is_named(self) -> bool:
+        """Whether a name identifies repetitions, and not only the id of its IQ."""
+        return self.name is not None or self.session is not None
+
+    @property
+    def conversational(self) -> bool:
+        """Whether a person follows it in a conversation (specification, "Events")."""
+        return bool(self.thread) or self.origin != "iq"
+
+    def texts(self) -> dict[str, list[str]]:
+        """Return the texts given for each parameter name, in order."""
+        texts: dict[str, list[str]] = {}
+        for param in self.params:
+            texts.setdefault(param.name, []).append(param.text)
+        return texts
+
+    def stored(self, arguments: object, poll_after: int) -> Request:
+        """Return the request as a row stores it: all parameters are in `json`."""
+        json = msgspec.Raw(msgspec.json.encode(arguments))
+        return msgspec.structs.replace(
+            self, params=(), json=json, stanza_id="", session=None, poll_after=poll_after
+        )
 
 
-def request_of(row: Row) -> Request:
-    """Return the request of a task.
-
-    Raises:
-        msgspec.DecodeError: the row contains something else.
-    """
-    return msgspec.json.decode(row.request, type=Request)
-
-
-def thread_of(row: Row) -> str:
-    """Return the thread of a task: the one that the request named, or else its id."""
-    return request_of(row).thread or row.id
-
-
-def question_of(
-    row: Row,
-    content: Confirm | Input,
-    revision: int,
-    asked: Iterable[JID],
-    put_at: int,
+def request_from(
+    execute: Execute,
     *,
-    lapsed: bool = False,
-) -> Question:
-    """Return a question of a task, which its change `revision` asked the bare JIDs `asked`.
+    requester: JID,
+    principal: JID,
+    target: JID,
+    stanza_id: str = "",
+    lang: str | None = None,
+) -> Request:
+    """Return the request that an execute element in an IQ makes."""
+    given = execute.json_params
+    return Request(
+        skill=execute.skill,
+        principal=principal,
+        requester=requester,
+        target=target,
+        params=tuple([TextParam(param.name, param.text) for param in execute.params]),
+        json=NO_JSON if given is None else given.json,
+        mode=execute.mode,
+        name=execute.request,
+        deadline=execute.deadline,
+        priority=execute.priority,
+        context=execute.context,
+        thread=execute.thread,
+        earlier=tuple([earlier.task for earlier in execute.earlier]),
+        delegation=execute.delegation,
+        stanza_id=stanza_id,
+        lang=lang,
+    )
 
-    `put_at` is in milliseconds since 1970, UTC.
+
+# Repetitions.
+
+UNNAMED_WINDOW_S: Final = 60.0
+"""Seconds for which a repetition of a request without a name is recognised (RPL-006)."""
+_LARGEST_EXACT: Final = 2**53
+_SESSION: Final = "session "
+"""An identifier of a caller never contains a space, so it cannot equal one of a session."""
+
+_Content: TypeAlias = tuple[object, ...]
+
+
+class RequestKey(msgspec.Struct, frozen=True):
+    """The key of a request.
+
+    `id` identifies repetitions: 64 hex digits; or, for a request without a record on disk, the
+    content that they would be a digest of. `digest` is a digest of the content, as 64 hex digits;
+    without a name the content is part of the key, and there is nothing to compare. `named` says
+    whether the caller named the request; `size` is the approximate size in bytes of an `id` that is
+    not a digest.
     """
-    request = followed(row.request)
-    return Question(
-        id=content.id,
-        task=row.id,
-        revision=revision,
-        agent=JID.parse(row.target),
-        principal=JID.parse(row.principal),
-        requester=JID.parse(row.requester),
-        asked=tuple(asked),
-        thread=request.thread or row.id,
-        content=content,
-        conversational=request.conversational,
-        put_at=moment(put_at),
-        lapsed=lapsed,
-        lang=request.lang,
-        operator=request.caller_context.operator,
-        chosen=request.caller_context.chosen,
-    )
+
+    id: str | _Content
+    digest: str
+    named: bool = True
+    size: int = 0
+
+    @property
+    def text(self) -> str:
+        """The key on disk."""
+        assert isinstance(self.id, str), "a request that has no record on disk"
+        return self.id
 
 
-def notice_of(change: Change) -> Notice:
-    """Return the notice of a committed change, for the listener."""
-    row = change.row
-    request = followed(row.request)
-    return Notice(
-        task=change.event,
-        agent=JID.parse(row.target),
-        principal=JID.parse(row.principal),
-        requester=JID.parse(row.requester),
-        thread=request.thread or row.id,
-        conversational=request.conversational,
-        final=row.state in TERMINAL,
-        question=change.question,
-        lang=request.lang,
-        origin=request.origin,
-        unrequested=request.caller_context.unrequested,
+NO_KEY: Final = RequestKey("", "")
+"""The key of work that cannot be repeated by a request, such as a child task."""
+
+
+def key_of(request: Request) -> RequestKey:
+    """Return the key that identifies repetitions of a request, on disk too (RPL-005, RPL-006).
+
+    It hashes the whole content. The resource of the requester is ignored for a named request.
+    """
+    if request.session is not None:
+        name = session_key(request.requester, request.target, request.session)
+    elif request.name is not None:
+        name = _name_digest(request.requester, request.target, request.name)
+    else:
+        parts = ("iq", str(request.requester), str(request.target), request.stanza_id)
+        digest = hashlib.sha256(_encode(parts))
+        digest.update(_content(request))
+        text = digest.hexdigest()
+        return RequestKey(text, text, named=False)
+    return RequestKey(name, digest_of(request))
+
+
+def key_in_memory(request: Request) -> RequestKey:
+    """Return the key of a request without a name that leaves no record on disk.
+
+    Every short request has one, so this avoids hashing: with at most one parameter as text, two
+    requests have the same content exactly if these fields are equal.
+    """
+    if request.json or len(request.params) > 1:
+        return key_of(request)
+    content = (
+        *(request.requester, request.target, request.stanza_id, request.skill, request.params),
+        *(request.mode, request.priority, request.context, request.thread, request.earlier),
+        *(request.deadline, request.delegation),
     )
+    return RequestKey(content, "", False, request.size)
+
+
+def session_key(requester: JID, target: JID, session: str) -> str:
+    """Return the text of the key of a request in a session."""
+    return _name_digest(requester, target, _SESSION + session)
+
+
+def _name_digest(requester: JID, target: JID, name: str) -> str:
+    parts = ("request", str(requester.bare), str(target), name)
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
+
+
+def digest_of(request: Request) -> str:
+    """Return a digest of the content of a request, as 64 hex digits: equal for equal content only.
+
+    The specification ("The Same Request Again") says what counts: not the order of parameters with
+    different names, white space, or the formatting of JSON.
+    """
+    return hashlib.sha256(_content(request)).hexdigest()
+
+
+def _content(request: Request) -> bytes:
+    delegation = request.delegation
+    parts = (
+        request.skill,
+        request.mode,
+        request.priority,
+        request.context,
+        request.thread,
+        request.earlier,
+        None if request.deadline is None else repr(request.deadline.timestamp()),
+        request.texts(),
+        delegation
+        and (
+            str(delegation.origin),
+            delegation.max_hops,
+            None if delegation.budget_usd is None else str(delegation.budget_usd.normalize()),
+            delegation.budget_tokens,
+            delegation.trace,
+            [str(via) for via in delegation.via],
+        ),
+    )
+    content = _encode(parts)
+    if request.json:
+        content += _canonical(bytes(request.json))
+    return content
+
+
+def _canonical(json: bytes) -> bytes:
+    """Return the same bytes for all encodings of a JSON value, except for numbers that are not
+    exact.
+
+    Members are sorted, and a float that is an integer is written as one. RFC 8785 would give the
+    same result in a hundred times the time, and only this process reads these digests.
+    """
+    try:
+        return b"json " + _encode(_decode(json))
+    except (ValueError, RecursionError):
+        return b"text " + json  # refused later; until then it equals only itself
+
+
+def _float(text: str) -> float:
+    """Parse a number: 1.0 and 1e0 are the number 1 (specification, "The Same Request Again")."""
+    value = float(text)
+    return int(value) if value.is_integer() and abs(value) < _LARGEST_EXACT else value
+
+
+_encode: Final = msgspec.json.Encoder(order="deterministic").encode
+_decode: Final = msgspec.json.Decoder(float_hook=_float).decode

@@ -1,6 +1,6 @@
 """Resumes a waiting task: decides whether it may run, and from where."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -8,179 +8,195 @@ import msgspec
 import structlog
 
 from component.skills.errors import printable
-from component.skills.skill import Skill
-from component.storage.database import Database
 from component.storage.notifications import Notification, record
-from component.tasks import admit, instances
-from component.tasks.admit import TaskLimits
+from component.tasks import changes, journal, leases, question_rows, rows
+from component.tasks.changes import Change, Transaction, change
 from component.tasks.confirmation import confirm_for, covers, lapses
-from component.tasks.idempotency import end
-from component.tasks.journal import ATOMIC, Journal, StepId, begin_step, read_journal
-from component.tasks.protocol import Call, Confirmation
-from component.tasks.questions import approved_of, ask_confirmation
-from component.tasks.request import request_of
-from component.tasks.request_keys import NO_KEY
-from component.tasks.rows import Change, Row, change, load_owned, moment
-from component.tasks.store import Transaction
-from component.tasks.waiting import waiting_text
+from component.tasks.journal import Journal
+from component.tasks.protocol import SkillAccess
+from component.tasks.questions import ask_confirmation
+from component.tasks.rows import Row
+from component.tasks.run import Admitted
 from xep.binding import encode, read
 from xep.fluux_agent import errors
-from xep.fluux_agent.execute import Output
+from xep.fluux_agent.execute import Output, State
 from xep.fluux_agent.task import Progress
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
-_log = structlog.get_logger("component.tasks")
-
 _LONGEST_TITLE: Final = 200
+_WAITS: Final = "It waits for the skill "
+_MOST_AT_ONCE: Final = 100
+_MOST_NAMED: Final = 5
+
+_log = structlog.get_logger("component.tasks")
 
 
 class Verdict(msgspec.Struct, frozen=True):
     """Whether this release can run a task for its principal.
 
-    `call` is None if its skill no longer exists, or now takes different parameters; `known` says
-    whether this release has the skill.
+    `admitted` is None if its skill no longer exists, or now takes different parameters; `known`
+    says whether this release has the skill. `refusal` says why the task cannot be confirmed, and
+    `decided` that the confirmers were determined just now.
     """
 
-    call: Call | None
+    admitted: Admitted | None
     allowed: bool = True
     refusal: StanzaError | None = None
-    """Why the task cannot be confirmed."""
     decided: bool = False
-    """The confirmers were determined just now."""
     known: bool = True
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the skill may run twice."""
+        return self.admitted is not None and self.admitted.repeatable
+
+
+async def verdict_of(row: Row, skills: SkillAccess) -> Verdict:
+    """Repeat the checks of admission (CNF-042), and determine the confirmers if they are not known
+    yet.
+    """
+    skill = skills.find(row.skill)
+    if skill is None:
+        return Verdict(None, known=False)
+    principal = JID.parse(row.principal)
+    allowed = skills.may_use(principal, skill)
+    try:
+        request = rows.request_of(row)
+        arguments = msgspec.json.decode(request.json or b"{}", type=skill.inputs.type)
+        admitted = Admitted(request, skill, arguments)
+    except Exception:  # noqa: BLE001 - a skill's own types may raise anything
+        _log.exception(
+            "a task contains data that can no longer be read", task=row.id, skill=row.skill
+        )
+        return Verdict(None, allowed=allowed)
+    if not request.undecided:
+        return Verdict(admitted, allowed)
+    try:
+        needed = await skills.approvers.find(request, skill)
+    except StanzaError as error:
+        return Verdict(admitted, refusal=error)
+    request = msgspec.structs.replace(request, undecided=False, confirmation=needed)
+    admitted = msgspec.structs.replace(admitted, request=request)
+    return Verdict(admitted, skills.may_use(principal, skill), decided=True)
 
 
 class Resumed(msgspec.Struct, frozen=True):
-    """The outcome of resuming a task."""
+    """The outcome of resuming a task: its row, and what earlier runs have recorded.
+
+    `unfit` says that this instance cannot run the task, which is left to the others. `notice` is
+    the notification to the principal, if the task was set aside.
+    """
 
     row: Row
     journal: Journal | None = None
     parts: Sequence[Output] = ()
     unfit: bool = False
-    """This instance cannot run the task; it is left to the others."""
     notice: Notification | None = None
-    """The notification to the principal, if the task was set aside."""
 
 
-def verdict_of(
-    row: Row,
-    skill_of: Callable[[str], Skill | None],
-    may_use: Callable[[JID, Skill], bool],
-) -> Verdict:
-    """Repeat the checks of admission (CNF-042)."""
-    skill = skill_of(row.skill)
-    if skill is None:
-        return Verdict(None, known=False)
-    principal = JID.parse(row.principal)
-    try:
-        request = request_of(row)
-        skill_call = request.asked
-        arguments = msgspec.json.decode(request.arguments, type=skill.inputs.type)
-    except Exception:  # noqa: BLE001 - a skill's own types may raise anything
-        _log.exception(
-            "a task contains data that can no longer be read", task=row.id, skill=row.skill
-        )
-        return Verdict(None, allowed=may_use(principal, skill))
-    confirmation = None
-    if request.confirmers:
-        asked = tuple([JID.parse(one) for one in request.confirmers])
-        confirmation = Confirmation(asked, request.risk, request.confirm_s)
-    call = Call(
-        principal=principal,
-        requester=JID.parse(row.requester),
-        target=JID.parse(row.target),
-        skill=skill,
-        arguments=arguments,
-        request=skill_call,
-        key=NO_KEY,
-        origin=request.origin,
-        lang=request.lang,
-        caller_context=request.caller_context,
-        confirmation=confirmation,
-        undecided=request.undecided,
-    )
-    return Verdict(call, may_use(principal, skill))
-
-
-def resume(
-    tx: Transaction,
-    row: Row,
-    verdict: Verdict,
-    owner: str,
-    question_id: str,
-    limits: TaskLimits,
-    *,
-    late: bool = False,
-) -> Resumed:
+def resume(tx: Transaction, row: Row, verdict: Verdict, *, late: bool = False) -> Resumed:
     """Set a claimed task to running, or settle why it cannot run. `late` says that skills may
     still come.
 
     Raises LostError.
     """
-    mine = load_owned(tx, row.id, row.token)
-    # cancelled after it was claimed, when no execution could be stopped
+    mine = rows.load_owned(tx, row.id, row.token)
+    # cancelled after it was claimed, when no run could be stopped
     if mine.state == "cancelling":
-        tx.publish(instances.end_cancelled(tx, mine, retention_ms=limits.retention_ms))
+        tx.publish(changes.end_cancelled(tx, mine))
         return Resumed(mine)
-    journal = read_journal(tx, mine.id)
-    call = verdict.call
+    recorded = journal.read_journal(tx, mine.id)
+    admitted = verdict.admitted
     waits = not verdict.known and (late or tx.dialect == "postgresql")
-    if call is None and (waits or instances.others_alive(tx, owner)):
+    if admitted is None and (waits or leases.others_alive(tx, tx.instance)):
         # Another release may have the skill, or accept these parameters. That instance may be
         # restarting, so the task waits for it even if no other instance runs, as it does in a
         # claim.
-        instances.release(tx, mine, retention_ms=limits.retention_ms, drained=True)
-        instances.wake_one(tx, but=owner)
+        changes.release(tx, mine, drained=True)
+        leases.wake_one(tx, but=tx.instance)
         return Resumed(mine, unfit=True)
-    refusal = _refusal(mine, verdict, journal)
+    refusal = _refusal(mine, verdict, recorded)
     if refusal is not None:
-        fresh = mine.state == "accepted" and not journal.done and not journal.begun
+        fresh = mine.state == "accepted" and not recorded.done and not recorded.begun
         rejected = fresh and (not verdict.allowed or verdict.refusal is not None)
-        tx.publish(
-            end(
-                *(tx, mine, "rejected" if rejected else "failed", refusal),
-                repeatable=fresh or _repeatable(call),
-                retention_ms=limits.retention_ms,
-            )
-        )
+        to: State = "rejected" if rejected else "failed"
+        repeatable = fresh or verdict.repeatable
+        tx.publish(changes.end(tx, mine, to, refusal, repeatable=repeatable))
         return Resumed(mine)
-    assert call is not None
+    assert admitted is not None
     if mine.progress is not None and waiting_text(read(mine.progress, Progress)) is not None:
         mine.progress = None
-        tx.execute("UPDATE tasks SET progress = NULL WHERE id = ?", (mine.id,))
+        rows.update(tx, mine)
     if verdict.decided:
-        mine.request = admit.request_row(call, limits)
-        tx.execute("UPDATE tasks SET request = ? WHERE id = ?", (mine.request, mine.id))
-    if mine.state == "accepted" and not _is_confirmed(tx, mine, call):
-        tx.execute("UPDATE tasks SET version = ? WHERE id = ?", (call.skill.version, mine.id))
-        mine.version = call.skill.version
+        stored = changes.stored_request(admitted.request, admitted.arguments, tx.limits)
+        rows.set_request(tx, mine, stored)
+    if mine.state == "accepted" and not _is_confirmed(tx, mine, admitted):
+        mine.version = admitted.skill.version
+        rows.update(tx, mine)
         try:
-            made = ask_before(tx, mine, call, question_id)
+            made = ask_before(tx, mine, admitted)
         except StanzaError as error:  # the limits of another release allowed the question
-            retention_ms = limits.retention_ms
-            made = end(tx, mine, "failed", error, repeatable=True, retention_ms=retention_ms)
+            made = changes.end(tx, mine, "failed", error, repeatable=True)
         tx.publish(made)
         return Resumed(mine)
-    if mine.attempts >= limits.max_attempts:
-        return Resumed(mine, notice=_set_aside(tx, mine, call, limits))
-    atomic = not (call.skill.durable or call.skill.annotations.repeatable)
+    if mine.attempts >= tx.limits.max_attempts:
+        return Resumed(mine, notice=_set_aside(tx, mine, admitted))
     if mine.state == "accepted":
-        tx.publish(admit.begin(tx, mine, owner, atomic=atomic))
+        tx.publish(changes.begin(tx, mine, tx.instance, atomic=admitted.atomic))
     else:
         mine.attempts += 1
-        tx.execute("UPDATE tasks SET attempts = ? WHERE id = ?", (mine.attempts, mine.id))
-        if atomic:
-            begin_step(tx, mine.id, mine.token, StepId(ATOMIC))
-    found = tx.execute(
-        "SELECT p.output FROM parts p WHERE p.task = ? ORDER BY p.name, p.part", (mine.id,)
-    ).fetchall()
-    parts = [read(text, Output) for (text,) in found]
-    return Resumed(mine, journal=journal, parts=parts)
+        rows.update(tx, mine)
+        if admitted.atomic:
+            journal.begin_step(tx, mine.id, mine.token, journal.StepId(journal.ATOMIC))
+    return Resumed(mine, journal=recorded, parts=rows.parts_of(tx, mine.id))
 
 
-def _set_aside(tx: Transaction, row: Row, call: Call, limits: TaskLimits) -> Notification | None:
-    """Prevent further executions until an operator decides.
+def ask_before(tx: Transaction, row: Row, admitted: Admitted) -> Change:
+    """Ask for the confirmation of a request before it begins. Raises StanzaError: `invalid-param`,
+    `too-big`.
+    """
+    needed = admitted.request.confirmation
+    assert needed is not None
+    expires = rows.moment(lapses(tx.now, needed.expires_s, row.deadline))
+    confirm = confirm_for(
+        *(admitted.request, admitted.skill, admitted.arguments),
+        task=row.id,
+        question=leases.new_instance(),
+        expires=expires,
+    )
+    return ask_confirmation(tx, row, confirm, needed.asked)
+
+
+def _is_confirmed(tx: Transaction, row: Row, admitted: Admitted) -> bool:
+    """Return whether the action that would run is exactly the one approved, if approval was needed
+    (CNF-040, CNF-041).
+    """
+    if admitted.request.confirmation is None:
+        return True
+    approved = question_rows.approved_of(tx, row.id)
+    return approved is not None and covers(
+        approved, admitted.request, admitted.skill, admitted.arguments
+    )
+
+
+def _refusal(row: Row, verdict: Verdict, recorded: Journal) -> StanzaError | None:
+    """Return why a task cannot continue; None if it can."""
+    if recorded.begun and not verdict.repeatable:
+        return errors.outcome_unknown()
+    if not verdict.allowed:
+        return errors.forbidden("The principal may no longer execute this skill.")
+    if verdict.refusal is not None:
+        return verdict.refusal
+    if verdict.admitted is None:
+        return errors.internal()
+    if not row.visible and verdict.admitted.request.mode == "inline":
+        return errors.timed_out(repeatable=verdict.repeatable)
+    return None
+
+
+def _set_aside(tx: Transaction, row: Row, admitted: Admitted) -> Notification | None:
+    """Prevent further runs until an operator decides.
 
     The status of the task gives the reason. Returns the notification to the principal, which is
     sent no matter what started the task; None if the principal is a service.
@@ -194,10 +210,7 @@ def _set_aside(tx: Transaction, row: Row, call: Call, limits: TaskLimits) -> Not
         tx.publish(change(tx, row, "running", Progress(text=why), owner=None))
     else:  # it has no event for that
         row.owner, row.token, row.progress = None, row.token + 1, encode(Progress(text=why))
-        tx.execute(
-            "UPDATE tasks SET owner = NULL, token = ?, set_aside = ?, progress = ? WHERE id = ?",
-            (row.token, why, row.progress, row.id),
-        )
+        rows.update(tx, row)
     _log.error(
         "set a task aside: the process crashed during each of its executions; look for its skill "
         "in the log before the crashes, then run `xmpp-agent tasks release` or `tasks cancel`",
@@ -205,13 +218,14 @@ def _set_aside(tx: Transaction, row: Row, call: Call, limits: TaskLimits) -> Not
         skill=row.skill,
         attempts=row.attempts,
     )
-    if call.principal.local is None:
+    request = admitted.request
+    if request.principal.local is None:
         return None  # a service, which nobody reads
-    name = printable(call.skill.title, _LONGEST_TITLE)
+    name = printable(admitted.skill.title, _LONGEST_TITLE)
     notice = Notification(
         id=sha256(f"{row.id} {row.token}".encode()).hexdigest()[:32],
-        agent=call.target.bare,
-        person=call.principal.bare,
+        agent=request.target.bare,
+        person=request.principal.bare,
         title=name,
         text=(
             f"I could not finish this: {name}. The service crashed {row.attempts} times while it"
@@ -219,50 +233,47 @@ def _set_aside(tx: Transaction, row: Row, call: Call, limits: TaskLimits) -> Not
             f" (task {row.id})."
         ),
     )
-    record(tx, notice, limits.held_per_person)
+    record(tx, notice, tx.limits.held_per_person)
     return notice
 
 
-def _is_confirmed(database: Database, row: Row, call: Call) -> bool:
-    """Return whether the action that would run is exactly the one approved, if approval was needed
-    (CNF-040, CNF-041).
+# Tasks whose skill is not there yet, because its source is late.
+
+
+def waiting_text(progress: Progress | None) -> str | None:
+    """Return the sentence of a progress that says for which skill the task waits; None for any
+    other.
     """
-    if call.confirmation is None:
-        return True
-    approved = approved_of(database, row.id)
-    return approved is not None and covers(
-        call.target, approved, call.principal, call.skill, call.arguments
-    )
+    text = None if progress is None else progress.text
+    return text if text is not None and text.startswith(_WAITS) else None
 
 
-def ask_before(database: Database, row: Row, call: Call, question_id: str) -> Change:
-    """Ask for the confirmation of a call before it begins. Raises StanzaError: `invalid-param`."""
-    assert call.confirmation is not None
-    expires = lapses(database.now, call.confirmation.expires_s, row.deadline)
-    confirm = confirm_for(
-        *(call.target, row.id, call.principal, call.skill, call.arguments),
-        id=question_id,
-        expires=moment(expires),
-        risk=call.confirmation.risk,
-    )
-    return ask_confirmation(database, row, confirm, call.confirmation.asked)
+def report_waiting(
+    tx: Transaction, skills: Sequence[str], late: Sequence[str], told: Collection[str]
+) -> Sequence[str]:
+    """Say of queued tasks that they wait for late sources: in their status, and by an event of
+    those that were running. Return their ids.
 
+    Other instances may have the skills, so nothing is said if there are any.
 
-def _refusal(row: Row, verdict: Verdict, journal: Journal) -> StanzaError | None:
-    """Return why a task cannot continue; None if it can."""
-    call = verdict.call
-    if journal.begun and not _repeatable(call):
-        return errors.outcome_unknown()
-    if not verdict.allowed:
-        return errors.forbidden("The principal may no longer execute this skill.")
-    if verdict.refusal is not None:
-        return verdict.refusal
-    if call is None:
-        return errors.internal()
-    if not row.visible and call.request.mode == "inline":
-        return errors.timed_out(repeatable=_repeatable(call))
-    return None
-
-
-def _repeatable(call: Call | None) -> bool:
-    return call is not None and call.skill.annotations.repeatable
+    Args:
+        tx: the transaction.
+        skills: the names of the skills of this instance.
+        late: the names of the sources that are not ready.
+        told: the ids of tasks of which it was said.
+    """
+    if leases.others_alive(tx, tx.instance):
+        return ()
+    names = ", ".join(late[:_MOST_NAMED])
+    found = rows.queued_without(tx, skills, sorted(told), _MOST_AT_ONCE)
+    for row in found:
+        progress = Progress(
+            text=f"{_WAITS}{row.skill}, which is not available yet (not ready: {names}). It goes on"
+            " by itself."
+        )
+        if row.state == "running":
+            tx.publish(change(tx, row, "running", progress))
+        else:  # it has no event for that
+            row.progress = encode(progress)
+            rows.update(tx, row)
+    return [row.id for row in found]

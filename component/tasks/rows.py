@@ -1,27 +1,207 @@
-"""The row of a task, and the one function that changes it.
+"""The tables `tasks`, `events` and `parts`, and every statement on them."""
 
-Every change is one transaction: the row, its event, and related rows. All functions here run inside
-a storage operation (`Storage.write`), take its `Database`, and never wait.
-
-Payloads are stored as the XML that is sent, so their format is declared once.
-"""
-
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, get_args
+from typing import Final, TypeAlias, get_args
 
 import msgspec
 
-from component.storage import waiters
 from component.storage.database import Database, Dialect, Value
-from component.tasks import recent
-from component.tasks.protocol import Question
-from component.tasks.states import TERMINAL, TRANSITIONS, LostError, TransitionError
+from component.storage.schema import Table
+from component.tasks.protocol import TaskLimits
+from component.tasks.request import Request
 from xep.binding import encode, read
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm
 from xep.fluux_agent.execute import Output, Result, State
 from xep.fluux_agent.task import Failure, Input, Progress, Task
+from xep.jid import JID
+
+Values: TypeAlias = Sequence[Value]
+
+TERMINAL: Final[frozenset[State]] = frozenset(("completed", "failed", "rejected", "cancelled"))
+"""Final states: a task in one of these never changes again (TSK-002)."""
+
+
+class LostError(Exception):
+    """The run no longer owns the task: its lease was taken over, or the task has ended.
+
+    The run that gets this error stops and sends nothing.
+    """
+
+
+# The number of tasks in each state, with and without an owner. On PostgreSQL each connection has
+# its own rows, by the id of its server process, so writers never wait for each other;
+# `component.tasks.admin` adds them up.
+
+_COUNT_SQLITE: Final = """
+INSERT INTO task_counts (shard, state, owned, n)
+VALUES (0, {row}.state, {row}.owner IS NOT NULL, {n})
+ON CONFLICT (shard, state, owned) DO UPDATE SET n = n + excluded.n;
+"""
+
+_OUT: Final = _COUNT_SQLITE.format(row="OLD", n=-1)
+
+_IN: Final = _COUNT_SQLITE.format(row="NEW", n=1)
+
+COUNT_TASKS_SQLITE: Final = (
+    f"CREATE TRIGGER tasks_counted_in AFTER INSERT ON tasks BEGIN {_IN} END",
+    f"""
+    CREATE TRIGGER tasks_counted AFTER UPDATE OF state, owner ON tasks
+    WHEN OLD.state <> NEW.state OR (OLD.owner IS NULL) <> (NEW.owner IS NULL)
+    BEGIN {_OUT} {_IN} END
+    """,
+    f"CREATE TRIGGER tasks_counted_out AFTER DELETE ON tasks BEGIN {_OUT} END",
+)
+
+COUNT_TASKS_POSTGRES: Final = (
+    """
+    CREATE FUNCTION count_tasks() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        IF TG_OP <> 'INSERT' THEN
+            INSERT INTO task_counts AS kept (shard, state, owned, n)
+            VALUES (pg_backend_pid(), OLD.state, (OLD.owner IS NOT NULL)::int, -1)
+            ON CONFLICT (shard, state, owned) DO UPDATE SET n = kept.n - 1;
+        END IF;
+        IF TG_OP <> 'DELETE' THEN
+            INSERT INTO task_counts AS kept (shard, state, owned, n)
+            VALUES (pg_backend_pid(), NEW.state, (NEW.owner IS NOT NULL)::int, 1)
+            ON CONFLICT (shard, state, owned) DO UPDATE SET n = kept.n + 1;
+        END IF;
+        RETURN NULL;
+    END $$
+    """,
+    """
+    CREATE TRIGGER tasks_counted AFTER INSERT OR DELETE ON tasks
+    FOR EACH ROW EXECUTE FUNCTION count_tasks()
+    """,
+    """
+    CREATE TRIGGER tasks_counted_change AFTER UPDATE ON tasks FOR EACH ROW
+    WHEN (OLD.state <> NEW.state OR (OLD.owner IS NULL) <> (NEW.owner IS NULL))
+    EXECUTE FUNCTION count_tasks()
+    """,
+)
+
+TABLES: Final = (
+    Table(
+        name="tasks",
+        columns="""
+            id TEXT PRIMARY KEY,
+            principal TEXT {C} NOT NULL,
+            requester TEXT NOT NULL,
+            target TEXT NOT NULL,
+            skill TEXT NOT NULL,
+            version TEXT NOT NULL,
+            request TEXT NOT NULL,
+            context TEXT,
+            state TEXT NOT NULL,
+            revision INTEGER NOT NULL,
+            priority INTEGER NOT NULL,
+            owner TEXT,
+            token INTEGER NOT NULL,
+            progress TEXT,
+            result TEXT,
+            failure TEXT,
+            visible INTEGER NOT NULL,
+            untold INTEGER,
+            due BIGINT,
+            deadline BIGINT,
+            created BIGINT NOT NULL,
+            updated BIGINT NOT NULL,
+            retain_until BIGINT NOT NULL,
+            bytes BIGINT,
+            origin TEXT,
+            attempts INTEGER NOT NULL DEFAULT 0,
+            set_aside TEXT,
+            parent TEXT,
+            queue TEXT {C},
+            not_before BIGINT,
+            waits INTEGER NOT NULL DEFAULT 0,
+            children INTEGER NOT NULL DEFAULT 0,
+            tries INTEGER NOT NULL DEFAULT 0,
+            promised BIGINT
+        """,
+        indexes={
+            "tasks_queue": "(principal, priority DESC, created, id)"
+            " WHERE owner IS NULL AND state IN ('accepted', 'running')",
+            "tasks_open": "(principal)"
+            " WHERE state IN ('accepted', 'running', 'input-required', 'cancelling')",
+            "tasks_owned": "(owner) WHERE owner IS NOT NULL",
+            "tasks_due": "(due) WHERE due IS NOT NULL",
+            "tasks_untold": "(updated) WHERE untold IS NOT NULL",
+            "tasks_retain": "(retain_until)",
+            "tasks_created": "(created DESC, id) WHERE visible = 1",
+            "tasks_kept": "(principal, updated, id, bytes, state, untold)"
+            " WHERE state IN ('completed', 'failed', 'rejected', 'cancelled')",
+            "tasks_open_bytes": "(principal, bytes, state)"
+            " WHERE state IN ('accepted', 'running', 'input-required', 'cancelling')",
+            "tasks_set_aside": "(created) WHERE set_aside IS NOT NULL",
+            "tasks_parent": "(parent) WHERE parent IS NOT NULL",
+            "tasks_in_queue": "(queue, owner) WHERE queue IS NOT NULL",
+            "tasks_listed": "(principal, created DESC, id) WHERE visible = 1",
+            "tasks_state": "(principal, state, created DESC, id) WHERE visible = 1",
+            "tasks_context": "(principal, context, created DESC, id) WHERE context IS NOT NULL",
+            "tasks_updated": "(principal, updated) WHERE visible = 1",
+            "tasks_by_state": "(state, created DESC, id) WHERE visible = 1",
+        },
+        has_rowid=True,
+        kept="stored for `tasks.retention_s`, as promised to their callers",
+    ),
+    Table(
+        name="events",
+        columns="""
+            task TEXT NOT NULL REFERENCES tasks ON DELETE CASCADE,
+            revision INTEGER NOT NULL,
+            state TEXT NOT NULL,
+            at BIGINT NOT NULL,
+            retain BIGINT NOT NULL,
+            detail TEXT,
+            PRIMARY KEY (task, revision)
+        """,
+        kept="part of a task",
+    ),
+    Table(
+        name="parts",
+        columns="""
+            task TEXT NOT NULL REFERENCES tasks ON DELETE CASCADE,
+            name TEXT {C} NOT NULL,
+            part INTEGER NOT NULL,
+            last INTEGER NOT NULL,
+            output TEXT NOT NULL,
+            PRIMARY KEY (task, name, part)
+        """,
+        kept="part of a task",
+    ),
+    Table(
+        name="waiters",
+        columns="""
+            task TEXT NOT NULL,
+            waiter TEXT NOT NULL,
+            home TEXT,
+            eager INTEGER NOT NULL,
+            ended INTEGER NOT NULL,
+            PRIMARY KEY (task, waiter)
+        """,
+        indexes={
+            "waiters_waiter": "(waiter)",
+            "waiters_ready": "(home) WHERE ended = 1",
+        },
+        kept="part of a task",
+    ),
+    Table(
+        name="task_counts",
+        columns="""
+            shard BIGINT NOT NULL,
+            state TEXT NOT NULL,
+            owned INTEGER NOT NULL,
+            n BIGINT NOT NULL,
+            PRIMARY KEY (shard, state, owned)
+        """,
+        sqlite=COUNT_TASKS_SQLITE,
+        postgres=COUNT_TASKS_POSTGRES,
+        kept="counts",
+    ),
+)
 
 Detail = Progress | Output | Input | Confirm | Result | Failure
 """The payload of a change, which its event contains."""
@@ -43,7 +223,7 @@ class Row(msgspec.Struct):
     `queue` its named queue. It is not claimed before `not_before`, nor while it waits for `waits`
     other tasks. `children` counts the tasks that it started, `tries` its failed executions that the
     skill has retried. `promised` is `retain_until` as callers were told it, by the wall clock of
-    that time; None in rows of earlier releases, where it was the same.
+    that time; None where it is the same.
     """
 
     id: str
@@ -87,8 +267,10 @@ class Row(msgspec.Struct):
 
 
 COLUMNS: Final = ", ".join(Row.__struct_fields__)
-
-
+OPEN: Final = "state IN ('accepted', 'running', 'input-required', 'cancelling')"
+"""Same condition as in the index `tasks_open`."""
+ENDED: Final = "state IN ('completed', 'failed', 'rejected', 'cancelled')"
+"""Same condition as in the index `tasks_kept`."""
 QUEUED: Final = (
     "owner IS NULL AND state IN ('accepted', 'running') AND set_aside IS NULL"
     " AND not_before IS NULL AND waits = 0"
@@ -96,6 +278,15 @@ QUEUED: Final = (
 """Matches tasks that can be claimed now; see `is_queued`. The timer clears `not_before` when it is
 due.
 """
+_NOT_ENDED: Final = " AND ".join(f"state <> '{state}'" for state in sorted(TERMINAL))
+"""Not written as a list: SQLite builds an index for a list as soon as one row is compared with it.
+That takes 50 µs, which would distinguish a task that is no longer retained from one that never
+existed (TSK-011).
+"""
+
+_LOCK: Final = " FOR NO KEY UPDATE"
+_SKIP: Final = " FOR UPDATE SKIP LOCKED"
+"""Instances that do this at once skip each other's rows instead of waiting or deadlocking."""
 
 
 def is_queued(row: Row) -> bool:
@@ -109,30 +300,28 @@ def is_queued(row: Row) -> bool:
     )
 
 
-class Change(msgspec.Struct, frozen=True):
-    """One committed revision of a task: the row after it, and its payload.
+def is_done(row: Row) -> bool:
+    """Return whether a task has completed and its result reports no error."""
+    return row.state == "completed" and not (
+        row.result is not None and read(row.result, Result).is_error
+    )
 
-    `ready` are the principals of other tasks that waited for this one and can be claimed now.
-    `question` is the question that the change asked, or that expired with it.
+
+def is_late(database: Database, row: Row) -> bool:
+    """Return whether the deadline of a task has passed."""
+    return row.deadline is not None and database.settled >= row.deadline
+
+
+def request_of(row: Row) -> Request:
+    """Return the request of a task.
+
+    Raises:
+        msgspec.DecodeError: the row contains something else.
     """
+    return msgspec.json.decode(row.request, type=Request)
 
-    row: Row
-    detail: Detail | None = None
-    ready: tuple[str, ...] = ()
-    question: Question | None = None
 
-    @property
-    def event(self) -> Task:
-        """Return the `<task/>` element of its event (EVT-002)."""
-        return event_of(
-            self.row,
-            state=self.row.state,
-            revision=self.row.revision,
-            at=self.row.updated,
-            retain=self.row.shown_until,
-            detail=self.detail,
-        )
-
+# Times.
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -166,25 +355,26 @@ def next_due(database: Database, row: Row, *times: int | None) -> int | None:
     )
 
 
-def is_late(database: Database, row: Row) -> bool:
-    """Return whether the deadline of a task has passed."""
-    return row.deadline is not None and database.settled >= row.deadline
+# One task.
+
+
+def _select(database: Database, rest: str, values: Values = (), lock: str = "") -> list[Row]:
+    """Return the rows that match; `rest` follows `FROM tasks`. Only PostgreSQL has locks."""
+    locked = lock if database.dialect == "postgresql" else ""
+    found = database.execute(f"SELECT {COLUMNS} FROM tasks {rest}{locked}", values)  # noqa: S608
+    return [Row(*row) for row in found.fetchall()]
 
 
 def load(database: Database, task: str, *, lock: bool = True) -> Row | None:
     """Return the row, by default locked until the end of the transaction; None if there is none."""
-    locked = " FOR NO KEY UPDATE" if lock and database.dialect == "postgresql" else ""
-    found = database.execute(
-        f"SELECT {COLUMNS} FROM tasks WHERE id = ?{locked}",  # noqa: S608 - constant columns
-        (task,),
-    ).fetchone()
-    return None if found is None else Row(*found)
+    found = _select(database, "WHERE id = ?", (task,), _LOCK if lock else "")
+    return found[0] if found else None
 
 
 def load_owned(database: Database, task: str, token: int) -> Row:
-    """Return the row of a task that an execution owns with its token.
+    """Return the row of a task that a run owns with its token.
 
-    Raises LostError if the token has changed: the execution has lost the task and must end.
+    Raises LostError if the token has changed: the run has lost the task and must end.
     """
     row = load(database, task)
     if row is None or row.token != token:
@@ -192,107 +382,65 @@ def load_owned(database: Database, task: str, token: int) -> Row:
     return row
 
 
-EVENTS_KEPT: Final = 500
-"""The minimum number of the last events of a task that are stored (EVT-017)."""
-_TRIM_EVERY: Final = 50
-
-KEEP: Final[Any] = object()
-"""Do not change the value."""
-
-
-def change(
-    database: Database,
-    row: Row,
-    to: State,
-    detail: Detail | None = None,
-    *,
-    owner: str | None = KEEP,
-    due: int | None = KEEP,
-    untold: bool = False,
-    retention_ms: int = 0,
-    new: bool = False,
-) -> Change:
-    """Move a task to its next revision, with exactly one event, in this transaction.
-
-    `detail` is the payload of the change; a result, a failure or progress is also stored in the
-    row. An `owner` of None releases the task, a name assigns it to that instance; either changes
-    the token. `untold` marks a question whose message must not be lost; a final event is always
-    marked. A final state also releases the task, clears the timer, closes open questions, and
-    retains the task and its replay record for at least `retention_ms` from now.
-
-    After its deadline a task fails with `deadline-expired` instead of any change, unless the change
-    is already a failure, a rejection or a cancellation (EXE-026).
-
-    The row is changed in place; a `new` row is not in the database yet, and is inserted in its
-    state after the change. Raises TransitionError.
-    """
-    if to not in TRANSITIONS[row.state]:
-        raise TransitionError(f"task {row.id} cannot go from {row.state} to {to}")
-    if is_late(database, row) and to not in ("failed", "rejected"):
-        to, detail, owner = "failed", Failure.of(errors.deadline_expired()), None
-    waited = row.state == "input-required"
-    row.state = to
-    row.revision += 1
-    # never backwards, even if the clock is set back (TSK-005)
-    row.updated = max(row.updated, database.now)
-    _keep_detail(row, detail)
-    if due is not KEEP:
-        row.due = due
-    if to == "input-required":
-        row.attempts = 0  # it now waits for a person, so the executions so far made progress
-    if to in TERMINAL:
-        row.set_aside = row.not_before = None
-        row.waits = 0
-        owner = None
-        row.due = None
-        row.promised = max(row.shown_until, database.now + retention_ms)
-        row.retain_until = max(row.retain_until, database.steady + retention_ms)
-        if not new:
-            _close(database, row, waited=waited)
-    if owner is not KEEP and (owner != row.owner or owner is None):
-        row.owner = owner
-        row.token += 1
-    if row.visible and (untold or to in TERMINAL):
-        row.untold = row.revision
-    if new:
-        put(database, row)
-    else:
-        update(database, row)
-    database.execute(
-        "INSERT INTO events (task, revision, state, at, retain, detail) VALUES (?, ?, ?, ?, ?, ?)",
-        (row.id, row.revision, row.state, row.updated, row.shown_until, encoded(detail)),
-    )
-    if row.revision % _TRIM_EVERY == 0:
-        _trim(database, row)
-    if to not in TERMINAL:
-        return Change(msgspec.structs.replace(row), detail)
-    weigh(database, row.id)
-    ready = waiters.wake_tasks(database, row.id, success=is_done(row))
-    return Change(msgspec.structs.replace(row), detail, ready)
-
-
-def _keep_detail(row: Row, detail: Detail | None) -> None:
-    if isinstance(detail, Progress):
-        row.progress = encode(detail)
-    elif isinstance(detail, Result):
-        row.result = encode(detail)
-    elif isinstance(detail, Failure):
-        row.failure = encode(detail)
+def load_or_raise(database: Database, task: str) -> Row:
+    """Return the row of a task of any principal. Raises StanzaError: `unknown-task`."""
+    row = load(database, task)
+    if row is None:
+        raise errors.unknown_task()
+    return row
 
 
 _INSERT: Final = (
     f"INSERT INTO tasks ({COLUMNS}, bytes)"  # noqa: S608
     f" VALUES ({', '.join('?' * (len(Row.__struct_fields__) + 1))})"
 )
-_ROW_BYTES: Final = 512
-"""The approximate size of a task without its texts."""
-_CHILD_BYTES: Final = 96
-"""The approximate size of an event, a part, a step or a question without its texts."""
+_CHANGED: Final = (
+    *("state", "revision", "owner", "token", "progress", "result", "failure", "visible"),
+    *("untold", "due", "updated", "retain_until", "promised", "attempts", "set_aside"),
+    *("not_before", "waits", "children", "tries", "parent", "version"),
+)
+_UPDATE: Final = f"UPDATE tasks SET {', '.join(f'{name} = ?' for name in _CHANGED)} WHERE id = ?"  # noqa: S608
 
 
 def put(database: Database, row: Row) -> None:
     """Insert a row."""
     database.execute(_INSERT, (*msgspec.structs.astuple(row), request_bytes(row.request)))
+
+
+def update(database: Database, row: Row) -> None:
+    """Update the columns of a row that can change, without a new revision."""
+    values: list[Value] = [getattr(row, name) for name in _CHANGED]
+    database.execute(_UPDATE, (*values, row.id))
+
+
+def set_request(database: Database, row: Row, request: str) -> None:
+    """Replace the request of a task."""
+    row.request = request
+    database.execute("UPDATE tasks SET request = ? WHERE id = ?", (request, row.id))
+
+
+def delete(database: Database, task: str) -> tuple[str, str] | None:
+    """Delete a task, with its children and what they waited for. If its principal could see it,
+    return the principal and the address at which it was accepted.
+    """
+    database.execute(
+        "WITH RECURSIVE family(id) AS (SELECT CAST(? AS TEXT) UNION"
+        " SELECT tasks.id FROM tasks JOIN family ON tasks.parent = family.id)"
+        " DELETE FROM waiters WHERE waiter IN (SELECT id FROM family)",
+        (task,),
+    )
+    found = database.execute(
+        "DELETE FROM tasks WHERE id = ? RETURNING principal, target, visible", (task,)
+    ).fetchone()
+    return (found[0], found[1]) if found is not None and found[2] else None
+
+
+# Sizes.
+
+_ROW_BYTES: Final = 512
+"""The approximate size of a task without its texts."""
+_CHILD_BYTES: Final = 96
+"""The approximate size of an event, a part, a step or a question without its texts."""
 
 
 def request_bytes(request: str) -> int:
@@ -309,14 +457,14 @@ def size_of(row: Row) -> int:
     return _ROW_BYTES + _CHILD_BYTES * row.revision + sum(len(text or "") for text in texts)
 
 
-def weigh(database: Database, task: str) -> None:
+def store_size(database: Database, task: str) -> None:
     """Store the size of an ended task, including its related rows."""
-    database.execute(_WEIGH[database.dialect], (task,))
+    database.execute(_STORE_SIZE[database.dialect], (task,))
 
 
-def _weighing(size: str) -> str:
-    """Return the statement for `_weigh`; `size` is an expression for the size of a column
-    in bytes.
+def _storing(size: str) -> str:
+    """Return the statement for `store_size`; `size` is an expression for the size of a column in
+    bytes.
     """
 
     def texts(*columns: str) -> str:
@@ -337,47 +485,406 @@ def _weighing(size: str) -> str:
     )
 
 
-_WEIGH: Final[Mapping[Dialect, str]] = {
-    "sqlite": _weighing("length(CAST({} AS BLOB))"),
-    "postgresql": _weighing("octet_length({})"),
+_STORE_SIZE: Final[Mapping[Dialect, str]] = {
+    "sqlite": _storing("length(CAST({} AS BLOB))"),
+    "postgresql": _storing("octet_length({})"),
 }
 
 
-_CHANGED: Final = (
-    *("state", "revision", "owner", "token", "progress", "result", "failure", "visible"),
-    *("untold", "due", "updated", "retain_until", "promised", "attempts", "set_aside"),
-    *("not_before", "waits", "children", "tries"),
-)
-_UPDATE: Final = f"UPDATE tasks SET {', '.join(f'{name} = ?' for name in _CHANGED)} WHERE id = ?"  # noqa: S608
-
-
-def update(database: Database, row: Row) -> None:
-    """Update the columns of a row that can change, without a new revision."""
-    values: list[Value] = [getattr(row, name) for name in _CHANGED]
-    database.execute(_UPDATE, (*values, row.id))
-
-
-def _trim(database: Database, row: Row) -> None:
-    """Delete the oldest events, so that a task that reports for days does not fill the disk.
-
-    All events up to one revision are deleted, so they form one gap, however long it is.
+def check_quota(database: Database, principal: str, limits: TaskLimits, request: str = "") -> None:
+    """Raise StanzaError, `busy`, if a principal already has as many open tasks as allowed, or if
+    their requests and this one exceed the allowed bytes.
     """
-    last = row.revision - EVENTS_KEPT
-    if row.untold is not None:
-        last = min(last, row.untold - 1)
-    database.execute("DELETE FROM events WHERE task = ? AND revision <= ?", (row.id, last))
+    count, size = database.execute(
+        "SELECT count(*), coalesce(sum(bytes), 0) FROM (SELECT bytes FROM tasks WHERE"  # noqa: S608
+        f" principal = ? AND {OPEN} LIMIT ?) AS open",
+        (principal, limits.tasks_per_principal),
+    ).fetchone() or (0, 0)
+    if count >= limits.tasks_per_principal:
+        raise errors.busy(limits.retry_after_s)
+    if count and request and size + request_bytes(request) > limits.open_bytes:
+        raise errors.busy(limits.retry_after_s)
 
 
-def _close(database: Database, row: Row, *, waited: bool) -> None:
-    """Close the question that the task `waited` for, and keep a named replay record as long as the
-    task.
-    """
-    if waited:
-        recent.close(database, row.id, "withdrawn")
-    database.execute(
-        "UPDATE replay SET expires = ? WHERE task = ? AND named = 1 AND expires < ?",
-        (row.retain_until, row.id, row.retain_until),
+# Owners and children.
+
+
+def owned_by(database: Database, owner: str) -> list[Row]:
+    """Return the tasks of an owner, locked in a fixed order."""
+    return _select(database, "WHERE owner = ? ORDER BY id", (owner,), _LOCK)
+
+
+def lost_owners(database: Database) -> list[str]:
+    """Return the owners of tasks that are not among the instances."""
+    found = database.execute(
+        "SELECT DISTINCT owner FROM tasks WHERE owner IS NOT NULL"
+        " AND owner NOT IN (SELECT id FROM instances)"
+    ).fetchall()
+    return [owner for (owner,) in found]
+
+
+def rename_owner(database: Database, before: str, owner: str) -> None:
+    """Give the tasks of an owner to another one that is the same instance."""
+    database.execute("UPDATE tasks SET owner = ? WHERE owner = ?", (owner, before))
+
+
+def being_cancelled(database: Database, owner: str) -> list[str]:
+    """Return the tasks of an instance that others have cancelled."""
+    found = database.execute(
+        "SELECT id FROM tasks WHERE owner = ? AND state = 'cancelling'", (owner,)
     )
+    return [task for (task,) in found.fetchall()]
+
+
+def children_of(database: Database, task: str) -> list[Row]:
+    """Return the tasks that a task has started and that have not ended, locked in a fixed order."""
+    return _select(database, f"WHERE parent = ? AND {OPEN} ORDER BY id", (task,), _LOCK)
+
+
+# Queued tasks.
+
+
+def any_queued(database: Database) -> bool:
+    """Return whether a task can be claimed now."""
+    found = database.execute(f"SELECT 1 FROM tasks WHERE {QUEUED} LIMIT 1")  # noqa: S608
+    return found.fetchone() is not None
+
+
+def next_principal(database: Database, after: str) -> str | None:
+    """Return the next principal after another one that has queued tasks."""
+    found = database.execute(
+        f"SELECT principal FROM tasks WHERE principal > ? AND {QUEUED}"  # noqa: S608
+        " ORDER BY principal LIMIT 1",
+        (after,),
+    ).fetchone()
+    return None if found is None else found[0]
+
+
+def next_of(
+    database: Database, principal: str, attempts: str, count: int, but: Sequence[tuple[str, Values]]
+) -> list[Row]:
+    """Return the next queued tasks of a principal, at most `count`. `attempts` is a condition on
+    their attempts, and `but` are further conditions with their values.
+    """
+    conditions = "".join(f" AND {condition}" for condition, _ in but)
+    values: list[Value] = [value for _, more in but for value in more]
+    return _select(
+        database,
+        f"WHERE principal = ? AND {QUEUED} AND attempts {attempts}{conditions}"
+        " ORDER BY priority DESC, created, id LIMIT ?",
+        (principal, *values, count),
+        _SKIP,
+    )
+
+
+def among(database: Database, names: Sequence[str]) -> tuple[str, Values]:
+    """Return a list for `IN`, and its one value, regardless of the number of names."""
+    values = (msgspec.json.encode(names).decode(),)
+    if database.dialect == "postgresql":
+        return "(SELECT jsonb_array_elements_text(CAST(? AS jsonb)))", values
+    return "(SELECT value FROM json_each(?))", values
+
+
+def lease(database: Database, row: Row, owner: str) -> None:
+    """Give a task to an owner."""
+    row.owner, row.token = owner, row.token + 1
+    database.execute(
+        "UPDATE tasks SET owner = ?, token = ? WHERE id = ?", (row.owner, row.token, row.id)
+    )
+
+
+def queued_skills(database: Database) -> set[str]:
+    """Return some of the skills that queued tasks need."""
+    found = database.execute(f"SELECT DISTINCT skill FROM tasks WHERE {QUEUED} LIMIT 20")  # noqa: S608
+    return {skill for (skill,) in found.fetchall()}
+
+
+def queued_without(
+    database: Database, skills: Sequence[str], tasks: Sequence[str], limit: int
+) -> list[Row]:
+    """Return queued tasks that need other skills, but not these tasks."""
+    listed, names = among(database, skills)
+    _, ids = among(database, tasks)
+    return _select(
+        database,
+        f"WHERE {QUEUED} AND skill NOT IN {listed} AND id NOT IN {listed}"
+        f" ORDER BY created, id LIMIT {limit:d}",
+        (*names, *ids),
+        f"{_LOCK} SKIP LOCKED",
+    )
+
+
+def waits_in_queue(database: Database, queue: str) -> bool:
+    """Return whether a task of a named queue can be claimed now."""
+    found = database.execute(
+        f"SELECT 1 FROM tasks WHERE queue = ? AND {QUEUED} LIMIT 1",  # noqa: S608
+        (queue,),
+    )
+    return found.fetchone() is not None
+
+
+def running_in_queue(database: Database, queue: str) -> int:
+    """Return the number of running tasks of a named queue."""
+    found = database.execute(
+        "SELECT count(*) FROM tasks WHERE queue = ? AND owner IS NOT NULL", (queue,)
+    ).fetchone()
+    return 0 if found is None else int(found[0])
+
+
+def queue_counts(database: Database) -> dict[str, tuple[int, int]]:
+    """Return the number of running and of waiting tasks of each named queue that has any."""
+    found = database.execute(
+        "SELECT queue, count(owner), count(CASE WHEN owner IS NULL THEN 1 END) FROM tasks"
+        " WHERE queue IS NOT NULL AND state IN ('accepted', 'running') GROUP BY queue"
+    ).fetchall()
+    return {queue: (running, waiting) for queue, running, waiting in found}
+
+
+# Times that have come.
+
+
+def due(database: Database, limit: int) -> list[Row]:
+    """Return the tasks whose timer has come, the first ones first."""
+    rest = f"WHERE due <= ? ORDER BY due LIMIT {limit:d}"
+    return _select(database, rest, (database.steady,), _SKIP)
+
+
+def past_deadline(database: Database, limit: int) -> list[Row]:
+    """Return the tasks whose deadline has passed by the wall clock, the first ones first."""
+    rest = f"WHERE due IS NOT NULL AND deadline <= ? ORDER BY deadline LIMIT {limit:d}"
+    return _select(database, rest, (database.now,), _SKIP)
+
+
+def any_overdue(database: Database) -> bool:
+    """Return whether a timer has passed."""
+    found = database.execute("SELECT 1 FROM tasks WHERE due <= ? LIMIT 1", (database.steady,))
+    return found.fetchone() is not None
+
+
+def first_due(database: Database) -> int | None:
+    """Return the time of the first timer."""
+    found = database.execute("SELECT min(due) FROM tasks WHERE due IS NOT NULL").fetchone()
+    return None if found is None else found[0]
+
+
+# What principals and operators see.
+
+_LISTED: Final = ", ".join(
+    "NULL" if name in ("result", "failure") else name for name in Row.__struct_fields__
+)
+_THEIRS: Final = (
+    f"principal = ? AND target = ? AND visible = 1 AND (({_NOT_ENDED}) OR retain_until >= ?)"
+)
+
+
+def find(database: Database, who: JID, at: JID, task: str, *, lock: bool = False) -> Row | None:
+    """Return the row of a task of this principal at this address; None if it is not visible.
+
+    With `lock` nobody else changes it before the end of the transaction.
+    """
+    values = (task, str(who), str(at), database.steady)
+    found = _select(database, f"WHERE id = ? AND {_THEIRS}", values, _LOCK if lock else "")
+    return found[0] if found else None
+
+
+class Filter(msgspec.Struct):
+    """Conditions on the tasks of a list, and their values."""
+
+    conditions: list[str] = []
+    values: list[Value] = []
+
+    def add(self, condition: str, *values: Value) -> None:
+        """Add a condition."""
+        self.conditions.append(condition)
+        self.values += values
+
+
+def theirs(database: Database, who: JID, at: JID) -> Filter:
+    """Return the filter for the tasks that a principal sees at an address."""
+    return Filter([_THEIRS], [str(who), str(at), database.steady])
+
+
+def listed(database: Database, meant: Filter, order: str, limit: int) -> list[Row]:
+    """Return the rows of a list without their results and failures."""
+    found = database.execute(
+        f"SELECT {_LISTED} FROM tasks WHERE {' AND '.join(meant.conditions)}"  # noqa: S608
+        # Not a parameter: PostgreSQL would make a new plan for each value.
+        f" ORDER BY {order} LIMIT {limit:d}",
+        meant.values,
+    ).fetchall()
+    return [Row(*row) for row in found]
+
+
+def counts(database: Database) -> list[tuple[str, int, int]]:
+    """Return the number of tasks by state, and whether they have an owner."""
+    return database.execute(
+        "SELECT state, owned, sum(n) FROM task_counts GROUP BY state, owned"
+    ).fetchall()
+
+
+_FOLDING: Final = 0x666F6C64  # "fold" in ASCII: the advisory lock for folding
+
+
+def fold_counts(database: Database) -> None:
+    """Merge the counter rows of closed connections into the remaining ones, so that there are few.
+
+    On PostgreSQL each connection that changes tasks has its own counter rows.
+    """
+    if database.dialect == "sqlite":
+        return
+    (mine,) = database.execute("SELECT pg_try_advisory_xact_lock(?)", (_FOLDING,)).fetchone() or (
+        False,
+    )
+    if not mine:
+        return  # another instance does it
+    found = database.execute(
+        "DELETE FROM task_counts WHERE shard <> 0"
+        " AND shard NOT IN (SELECT pid FROM pg_stat_activity WHERE pid IS NOT NULL)"
+        " RETURNING state, owned, n"
+    ).fetchall()
+    for state, owned, number in sorted(found):
+        database.execute(
+            "INSERT INTO task_counts AS kept (shard, state, owned, n) VALUES (0, ?, ?, ?)"
+            " ON CONFLICT (shard, state, owned) DO UPDATE SET n = kept.n + excluded.n",
+            (state, owned, number),
+        )
+
+
+# Retention.
+
+
+def kept_of(database: Database, principal: str, most: int | None = None) -> tuple[int, int]:
+    """Return the number of retained ended tasks of a principal, and their size; of the oldest
+    `most` of them, if there are more.
+    """
+    limit = "" if most is None else f" ORDER BY updated, id LIMIT {most:d}"
+    count, size = database.execute(
+        "SELECT count(*), coalesce(sum(bytes), 0) FROM"  # noqa: S608 - constant text
+        f" (SELECT bytes FROM tasks WHERE principal = ? AND {ENDED}{limit}) AS kept",
+        (principal,),
+    ).fetchone() or (0, 0)
+    return int(count), int(size)
+
+
+def expired(database: Database, limit: int) -> list[str]:
+    """Return ended tasks that need not be retained any more, and whose replay record has expired.
+
+    The record of a named request is never deleted before its task (RPL-016), nor a task before its
+    record, which would refer to a task that no longer exists.
+    """
+    skip = _SKIP if database.dialect == "postgresql" else ""
+    found = database.execute(
+        f"SELECT id FROM tasks WHERE retain_until < ? AND {ENDED} AND NOT EXISTS"  # noqa: S608
+        " (SELECT 1 FROM replay WHERE replay.task = tasks.id AND replay.expires >= ?)"
+        f" ORDER BY retain_until LIMIT ?{skip}",
+        (database.steady, database.steady, limit),
+    ).fetchall()
+    return [task for (task,) in found]
+
+
+def principals_over(database: Database, tasks: int, size: int) -> list[str]:
+    """Return the principals with more ended tasks, or larger ones together."""
+    found = database.execute(
+        f"SELECT principal FROM tasks WHERE {ENDED} GROUP BY principal"  # noqa: S608 - constant text
+        " HAVING count(*) > ? OR sum(bytes) > ?",
+        (tasks, size),
+    ).fetchall()
+    return [principal for (principal,) in found]
+
+
+def oldest_ended(database: Database, principal: str, limit: int) -> list[tuple[str, int, int]]:
+    """Return the tasks of a principal that ended first and whose end was sent: id, size in bytes,
+    and the time of the end by the steady clock.
+    """
+    skip = _SKIP if database.dialect == "postgresql" else ""
+    return database.execute(
+        "SELECT id, coalesce(bytes, 0), updated - coalesce(promised - retain_until, 0)"  # noqa: S608 - constant texts
+        f" FROM tasks WHERE principal = ? AND {ENDED}"
+        f" AND untold IS NULL ORDER BY updated, id LIMIT {limit:d}{skip}",
+        (principal,),
+    ).fetchall()
+
+
+# Events.
+
+EVENTS_KEPT: Final = 500
+"""The minimum number of the last events of a task that are stored (EVT-017)."""
+_TRIM_EVERY: Final = 50
+
+
+def add_event(database: Database, row: Row, detail: Detail | None) -> None:
+    """Store the event of the present revision, and delete the oldest events now and then.
+
+    So a task that reports for days does not fill the disk. All events up to one revision are
+    deleted, so they form one gap, however long it is.
+    """
+    database.execute(
+        "INSERT INTO events (task, revision, state, at, retain, detail) VALUES (?, ?, ?, ?, ?, ?)",
+        (row.id, row.revision, row.state, row.updated, row.shown_until, encoded(detail)),
+    )
+    if row.revision % _TRIM_EVERY == 0:
+        last = row.revision - EVENTS_KEPT
+        if row.untold is not None:
+            last = min(last, row.untold - 1)
+        database.execute("DELETE FROM events WHERE task = ? AND revision <= ?", (row.id, last))
+
+
+class Event(msgspec.Struct, frozen=True):
+    """A stored event. Times are milliseconds since 1970; `detail` is XML."""
+
+    revision: int
+    state: State
+    at: int
+    retain: int
+    detail: str | None
+
+    def of(self, row: Row) -> Row:
+        """Return the row of the task as it was at this event."""
+        return msgspec.structs.replace(
+            row,
+            state=self.state,
+            revision=self.revision,
+            updated=self.at,
+            promised=self.retain,
+        )
+
+
+def events_of(
+    database: Database, task: str, first: int = 0, last: int = 2**53, *, backwards: bool = False
+) -> Iterator[Event]:
+    """Return the stored events of a task between two revisions, both included."""
+    found = database.execute(
+        "SELECT revision, state, at, retain, detail FROM events WHERE task = ?"  # noqa: S608
+        f" AND revision BETWEEN ? AND ? ORDER BY revision {'DESC' if backwards else ''}",
+        (task, first, last),
+    )
+    return (Event(*event) for event in iter(found.fetchone, None))
+
+
+def event_revisions(database: Database, task: str, since: int) -> list[int]:
+    """Return the revisions of the stored events of a task after `since`."""
+    found = database.execute(
+        "SELECT revision FROM events WHERE task = ? AND revision > ? ORDER BY revision",
+        (task, since),
+    ).fetchall()
+    return [revision for (revision,) in found]
+
+
+def unsent(database: Database, after: tuple[int, str], limit: int) -> list[Row]:
+    """Return tasks with an event that must be sent and was not yet, in the order of `updated` and
+    `id`.
+    """
+    return _select(
+        database,
+        "WHERE untold IS NOT NULL AND (updated > ? OR (updated = ? AND id > ?))"
+        f" ORDER BY updated, id LIMIT {limit:d}",
+        (after[0], after[0], after[1]),
+    )
+
+
+def mark_sent(database: Database, task: str, revision: int) -> None:
+    """Record that the event of a revision was sent."""
+    database.execute("UPDATE tasks SET untold = NULL WHERE id = ? AND untold = ?", (task, revision))
 
 
 def encoded(detail: Detail | None) -> str | None:
@@ -394,25 +901,16 @@ def decoded(text: str | None) -> Detail | None:
     return None if text is None else read(text, *get_args(Detail))
 
 
-def is_done(row: Row) -> bool:
-    """Return whether a task has completed and its result reports no error."""
-    return row.state == "completed" and not (
-        row.result is not None and read(row.result, Result).is_error
-    )
-
-
-def event_of(
-    row: Row, *, state: State, revision: int, at: int, retain: int, detail: Detail | None
-) -> Task:
-    """Return the `<task/>` element of one revision (EVT-002)."""
+def event_of(row: Row, detail: Detail | None) -> Task:
+    """Return the `<task/>` element of the present revision of a row (EVT-002)."""
     return Task(
         id=row.id,
         skill=row.skill,
-        state=state,
-        revision=revision,
+        state=row.state,
+        revision=row.revision,
         created=moment(row.created),
-        updated=moment(at),
-        retain_until=moment(retain),
+        updated=moment(row.updated),
+        retain_until=moment(row.shown_until),
         deadline=None if row.deadline is None else moment(row.deadline),
         context=row.context,
         progress=detail if isinstance(detail, Progress) else None,
@@ -422,3 +920,22 @@ def event_of(
         result=detail if isinstance(detail, Result) else None,
         failure=detail if isinstance(detail, Failure) else None,
     )
+
+
+# Parts of artifacts.
+
+
+def put_part(database: Database, task: str, output: Output) -> None:
+    """Store a part of an artifact."""
+    database.execute(
+        "INSERT INTO parts (task, name, part, last, output) VALUES (?, ?, ?, ?, ?)",
+        (task, output.name, output.part, int(output.last), encode(output)),
+    )
+
+
+def parts_of(database: Database, task: str) -> list[Output]:
+    """Return the parts of the artifacts of a task, in order."""
+    found = database.execute(
+        "SELECT output FROM parts WHERE task = ? ORDER BY name, part", (task,)
+    ).fetchall()
+    return [read(text, Output) for (text,) in found]

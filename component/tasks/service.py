@@ -1,160 +1,133 @@
 """Durable work, for the handlers."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, TypeVar
 
 import anyio
+import msgspec
 import structlog
 from anyio.abc import TaskGroup, TaskStatus
 from msgspec.structs import replace
 
-from component.audit.protocol import NoRecord, Recorder
-from component.skills.model_answers import ModelQuestion
-from component.skills.threads import Threads
+from component.skills.skill import Skill
 from component.storage.clock import seconds_since_boot
 from component.storage.database import Database
 from component.storage.errors import StorageError
-from component.storage.notifications import Notification
 from component.storage.storage import Storage
-from component.tasks import admit, idempotency, inputs, instances, queries, questions, recent
-from component.tasks.admission import TaskAdmission
-from component.tasks.admit import TaskLimits
+from component.tasks import changes, leases, queries, question_rows, questions, replay, rows
+from component.tasks.admission import Admission, Answer
+from component.tasks.changes import TaskStore, Transaction
+from component.tasks.events import UNSENT, EventSender
+from component.tasks.expiry import EndedTasks, Expired, Timer, expire_due
 from component.tasks.membership import Membership
-from component.tasks.outbox import UNSENT, EventSender
 from component.tasks.protocol import (
-    AskModel,
-    Call,
+    DeletedTask,
     Listener,
     Naming,
     Question,
     SkillAccess,
+    TaskLimits,
     UncertainError,
-    no_model,
 )
-from component.tasks.record_bound import RecordBound
-from component.tasks.recording import record_changes, record_decision
-from component.tasks.replay_cache import ReplayCache
-from component.tasks.request_keys import RequestKey
-from component.tasks.retention import DeletedTask, EndedTasks
-from component.tasks.rows import size_of
-from component.tasks.states import TERMINAL
-from component.tasks.store import TaskStore, Transaction
-from component.tasks.timer import Fallen, Timer, fall_due
+from component.tasks.question_rows import InWords
+from component.tasks.questions import Answerer, Judgement
+from component.tasks.records import TaskRecords
+from component.tasks.replay import ReplayCache
+from component.tasks.request import OnResult, Request, session_key
+from component.tasks.rows import TERMINAL
 from component.tasks.worker import Worker
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Decision
-from xep.fluux_agent.execute import Accepted, Result
 from xep.fluux_agent.task import Cancel, Events, InputAnswer, Task
 from xep.fluux_agent.task import Tasks as TaskList
 from xep.jid import JID
 
+T = TypeVar("T")
+
 _log = structlog.get_logger("component.tasks")
 
 
+class Clocks(msgspec.Struct, frozen=True):
+    """The clocks of the task service; tests set them.
+
+    `now` is the time, for deadlines. `boot_s` are seconds that do not jump, for answers in memory.
+    `patience_s` are the seconds that old work waits for the first stream before it is resumed, so
+    that it does not delay the connection.
+    """
+
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    boot_s: Callable[[], float] = seconds_since_boot
+    patience_s: float = 0.0
+
+
 class TaskService:
-    """The durable work.
+    """Runs skills, at once or as durable work.
 
     `who` is a bare JID and `at` the component's address that it used: a task accepted at another
-    address, or of another principal, is reported as unknown. Every method except `remembered`
-    raises StorageError if the database refuses, and the methods that judge raise the StanzaError of
-    the specification's table.
+    address, or of another principal, is reported as unknown. Every method raises StorageError if
+    the database refuses, and the methods that judge raise the StanzaError of the specification's
+    table.
 
     Args:
         storage: reads and writes the rows.
         skills: the skills, and who may execute them.
-        threads: runs plain skills.
         limits: the limits of the work.
         listener: sends messages about tasks.
-        patience_s: seconds that old work waits for the first stream before it is resumed, so that
-            it does not delay the connection.
-        recorder: the audit log of ends and decisions.
-        clock: seconds that do not jump, for answers in memory.
-
-    Attributes:
-        remembered: returns the recorded answer to a repetition, if it is in memory; never waits.
-            Raises StanzaError: the recorded error, or `conflict` for other content.
-        remember: records the outcome of an inline skill that is repeatable; never waits.
-        ask_model: asks a model for a skill; the root connects it.
-        noticed: is called with what a person was told about a task that was set aside; the root
-            connects it, too. Raises StorageError.
+        records: the audit log and the metrics.
+        clocks: the clocks.
     """
 
     def __init__(
         self,
         storage: Storage,
         skills: SkillAccess,
-        threads: Threads,
         limits: TaskLimits,
         listener: Listener,
-        patience_s: float = 0.0,
-        recorder: Recorder = NoRecord(),  # noqa: B008 - it holds nothing
-        clock: Callable[[], float] = seconds_since_boot,
+        *,
+        records: TaskRecords | None = None,
+        clocks: Clocks = Clocks(),  # noqa: B008 - immutable
     ) -> None:
         self._storage = storage
         self._limits = limits
-        self._patience_s = patience_s
-        self._recorder = recorder
-        self.ask_model: AskModel = no_model
-        self.noticed: Callable[[Notification], Awaitable[None]] = _nothing
+        self._listener = listener
+        self._patience_s = clocks.patience_s
+        self._records = records or TaskRecords()
         self._connected = anyio.Event()
         self._group: TaskGroup | None = None
         self._shared = False
-        records = RecordBound(limits.records_per_principal, limits.retry_after_s)
-        self._store = TaskStore(
-            storage, self._publish, self._has_slots, limits.retention_ms, records
-        )
+        self._store = TaskStore(storage, limits, self._publish, self._has_slots)
         self._timer = Timer(self._settle_due)
         self._membership = Membership(
             self._store,
-            lambda: storage.place,
-            limits.retention_ms,
             queued=self.requeued,
             overdue=self._timer.wake,
             evicted=self._taken_over,
         )
-        self._worker = Worker(
-            self._store,
-            limits,
-            threads,
-            lambda: self.instance,
-            # Without other instances and late sources, nobody else will have the skill of a task.
-            replace(
-                skills, names=lambda: skills.names() if self._shared or skills.late() else None
-            ),
-            self._ask_model,
-            self._notice,
+        # Without other instances and late sources, nobody else will have the skill of a task.
+        names = skills.names
+        skills = replace(skills, names=lambda: names() if self._shared or skills.late() else None)
+        self._worker = Worker(self._store, limits, skills)
+        cache = ReplayCache(limits.replay_s, clock=clocks.boot_s)
+        self._admission = Admission(
+            self._worker, cache, self._records, accepted=listener.released, now=clocks.now
         )
-        cache = ReplayCache(limits.replay_s, clock=clock)
-        self.remembered = cache.get
-        self.remember = cache.put
-        self._admission = TaskAdmission(self._store, limits, self._worker, cache)
         self._event_sender = EventSender(storage, listener)
         self._skew: int | None = None
         """How far the wall clock was ahead of the steady clock when the timer last looked."""
-        self.on_deleted: Callable[[DeletedTask], None] = lambda _: None
-        self._ended = EndedTasks(storage, limits.kept, limits.replay_ms, self.deleted)
+        self._ended = EndedTasks(storage, limits, self.deleted)
 
     @property
     def instance(self) -> str:
         """The name of this instance among those that share the database."""
-        return self._membership.instance
-
-    async def _ask_model(self, call: Call, task: str, question: ModelQuestion) -> str:
-        # The root connects `ask_model` later.
-        return await self.ask_model(call, task, question)
-
-    async def _notice(self, notice: Notification) -> None:
-        try:
-            await self.noticed(notice)
-        except StorageError as error:
-            _log.warning("a notice is not in its conversation", reason=str(error))
+        return self._store.instance
 
     def _has_slots(self) -> bool:
         return self._worker.slots.free > 0 and not self._worker.draining
 
     def deleted(self, task: DeletedTask) -> None:
         """A task that its principal could see was deleted, since it is stored no longer."""
-        self.on_deleted(task)
+        self._listener.deleted(task)
 
     # Life cycle.
 
@@ -163,10 +136,10 @@ class TaskService:
 
         Raises StorageError: the database refuses at the start.
         """
-        self._shared, records = await self._store.commit(
-            lambda tx: (self._membership.join(tx), _any_records(tx))
+        self._shared, any_records = await self._store.commit(
+            lambda tx: (self._membership.join(tx), replay.any_records(tx))
         )
-        self._admission.know_records(self._shared or records)
+        self._admission.any_records = self._shared or any_records
         try:
             async with anyio.create_task_group() as group:
                 self._group = group
@@ -181,7 +154,7 @@ class TaskService:
         if self._shared:
             group.start_soon(self._membership.run)
             await group.start(self._listen, self._membership.channel, self._wake)
-            await group.start(self._listen, instances.CHANNEL, self._stop_cancelled)
+            await group.start(self._listen, leases.CHANNEL, self._stop_cancelled)
             await group.start(self._listen, UNSENT, self._keep_telling)
         task_status.started()
         with anyio.move_on_after(self._patience_s):
@@ -235,50 +208,48 @@ class TaskService:
         self._worker.wake()
         if not self._has_slots():  # this one has no slot either
             await self._store.commit(
-                lambda tx: instances.wake_one(tx, but=self.instance), keep_trying=True
+                lambda tx: leases.wake_one(tx, but=self.instance), keep_trying=True
             )
 
     async def _stop_cancelled(self) -> None:
         """Stop executions of tasks that another instance has cancelled."""
         self._timer.wake()
         mine = await self._store.commit(
-            lambda tx: instances.being_cancelled(tx, self.instance), keep_trying=True
+            lambda tx: rows.being_cancelled(tx, self.instance), keep_trying=True
         )
         for task in mine:
-            execution = self._worker.of(task)
-            if execution is not None:
-                execution.stop("cancel")
+            run = self._worker.of(task)
+            if run is not None:
+                run.stop("cancel")
 
     # After a commit.
 
     def _publish(self, committed: Transaction, by: object) -> None:
-        changes, rows = committed.changes, committed.rows
-        record_changes(self._recorder, changes)
-        self._worker.observe(changes, rows, by)
-        self._event_sender.send(changes)
-        for made in changes:
+        self._records.changed(committed.changes)
+        self._worker.observe(committed, by)
+        self._event_sender.send(committed.changes)
+        for made in committed.changes:
             if made.row.state in TERMINAL:
-                self._ended.add(made.row.principal, size_of(made.row))
+                self._ended.add(made.row.principal, rows.size_of(made.row))
         for principal, size in committed.answers:
             self._ended.add(principal, size)
-        if any(made.row.due is not None for made in changes) or any(row.due for row in rows):
+        changed = (*(made.row for made in committed.changes), *committed.rows)
+        if any(row.due is not None for row in changed):
             self._timer.wake()
 
     async def _settle_due(self) -> int | None:
-        retention_ms = self._limits.retention_ms
-
-        def op(tx: Transaction) -> Fallen:
-            fallen = fall_due(tx, retention_ms=retention_ms, skew=self._skew)
-            tx.publish(*fallen.changes)
-            if fallen.ready:
+        def op(tx: Transaction) -> Expired:
+            expired = expire_due(tx, self._skew)
+            tx.publish(*expired.changes)
+            if expired.ready:
                 tx.wake_others()
-            return fallen
+            return expired
 
-        fallen = await self._store.commit(op, keep_trying=True)
-        self._skew = fallen.skew
-        for principal in fallen.ready:
+        expired = await self._store.commit(op, keep_trying=True)
+        self._skew = expired.skew
+        for principal in expired.ready:
             self._worker.wake(principal)
-        return fallen.next_ms
+        return expired.next_ms
 
     async def _send_unsent(self) -> None:
         """Send what could not be sent before.
@@ -296,7 +267,7 @@ class TaskService:
             try:
                 return await self._event_sender.send_unsent()
             except StorageError:
-                await anyio.sleep(instances.HEARTBEAT_S)
+                await anyio.sleep(leases.HEARTBEAT_S)
 
     def _start(self, work: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> None:
         # otherwise the service has stopped, and the next start does this
@@ -305,21 +276,22 @@ class TaskService:
 
     # Requests.
 
-    async def repeated(self, key: RequestKey) -> Result | Accepted | None:
-        """Return the recorded answer to a repetition, from memory or disk; None if this is new
-        work.
+    def execute(
+        self, request: Request, on_result: OnResult | None = None, internal: Skill | None = None
+    ) -> Answer | Awaitable[Answer]:
+        """Run a skill: at once, within the inline limit, or as a task (specification, "Execution").
+
+        See `component.tasks.admission.Admission.execute`.
+        """
+        return self._admission.execute(request, on_result, internal)
+
+    async def repeated(self, request: Request) -> Answer | None:
+        """Return the recorded answer to a request; None if it is new.
 
         Waits for the first request, if that is still in progress. Raises StanzaError: the recorded
         error, `conflict`, `busy`, or `outcome-unknown`.
         """
-        return await self._admission.repeated(key)
-
-    async def execute(self, call: Call) -> Result | Accepted:
-        """Run a skill, within the inline limit or as a task (specification, "Execution").
-
-        Raises StanzaError, which is recorded if the work had begun.
-        """
-        return await self._admission.execute(call)
+        return await self._admission.repeated(request)
 
     def requeued(self) -> None:
         """A task was queued by another part of the service: claim it soon. Never waits."""
@@ -329,71 +301,62 @@ class TaskService:
         """Claim the tasks that waited for other skills, or for a late source. Never waits."""
         self._worker.skills_changed()
 
-    async def withdraw(self, key: str) -> bool:
-        """Cancel the work of a request, whether it is a task or not; return False if it is not in
-        progress.
+    async def withdraw(self, requester: JID, target: JID, session: str) -> bool:
+        """Cancel the work of a request of a session that has ended, whether it is a task or not.
 
-        `key` is the text of its key.
+        Return False if it is not in progress.
         """
-        execution = self._worker.of_request(key)
-        if execution is not None and execution.row is None:
-            execution.stop("cancel")
+        key = session_key(requester, target, session)
+        run = self._worker.of_request(key)
+        if run is not None and run.row is None:
+            run.stop("cancel")
             return True
-        retention_ms = self._limits.retention_ms
 
         def op(tx: Transaction) -> bool:
-            found = idempotency.find(tx, key)
+            found = replay.find(tx, key)
             if found is None or found.task is None:
                 return False
-            row = admit.the_row(tx, found.task)
-            changes = instances.cancel_row(tx, row, retention_ms=retention_ms)
-            tx.publish(*changes)
-            return bool(changes)
+            made = changes.cancel(tx, rows.load_or_raise(tx, found.task))
+            tx.publish(*made)
+            return bool(made)
 
         return await self._store.commit(op)
 
     # Tasks.
 
-    async def earlier(self, who: JID, at: JID, tasks: Sequence[str]) -> bool:
-        """Return whether all of these are tasks of the principal."""
-        return await self._store.read(lambda db: queries.earlier(db, who, at, tasks))
-
     async def get(self, who: JID, at: JID, task: str) -> Task:
         """Return the whole task. Raises StanzaError: `unknown-task`."""
-        found = await self._store.read(lambda db: queries.get(db, who, at, task))
-        if found is None:
-            raise errors.unknown_task()
-        return found
+
+        def op(database: Database) -> Task | None:
+            row = rows.find(database, who, at, task)
+            return None if row is None else queries.whole_task(database, row)
+
+        return _known(await self._store.read(op))
 
     async def list(self, who: JID, at: JID, query: TaskList) -> TaskList:
         """Return one page of the principal's tasks, the latest first."""
-        return await self._store.read(
-            lambda db: queries.list_(db, who, at, query, self._limits.kept, self._limits.page_room)
-        )
+        return await self._store.read(lambda db: queries.list_(db, who, at, query, self._limits))
 
     async def events(self, who: JID, at: JID, query: Events) -> Events:
         """Return one page of a task's events since a revision. Raises StanzaError:
         `unknown-task`.
         """
-        found = await self._store.read(
-            lambda db: queries.events(db, who, at, query, self._limits.page_room)
-        )
-        if found is None:
-            raise errors.unknown_task()
-        return found
+        room = self._limits.page_room
+        return _known(await self._store.read(lambda db: queries.events(db, who, at, query, room)))
 
     async def cancel(self, who: JID, at: JID, query: Cancel) -> Task:
         """Cancel a task, and return the task after that. Raises StanzaError: `unknown-task`."""
-        retention_ms = self._limits.retention_ms
 
-        def op(tx: Transaction) -> Task:
-            row = queries.find(tx, who, at, query.id, lock=True)
+        def op(tx: Transaction) -> Task | None:
+            row = rows.find(tx, who, at, query.id, lock=True)
             if row is None:
-                raise errors.unknown_task()
-            tx.publish(*instances.cancel_row(tx, row, retention_ms=retention_ms))
+                return None
+            tx.publish(*changes.cancel(tx, row))
             return queries.whole_task(tx, row)
 
-        return await self._store.commit(op, tasks=(query.id,))
+        return _known(await self._store.commit(op, tasks=(query.id,)))
+
+    # Questions.
 
     async def answer(
         self, who: JID, at: JID, answer: InputAnswer, naming: Naming | None = None
@@ -406,16 +369,11 @@ class TaskService:
         """
         slot = self._worker.try_slot(str(who.bare))
         taken = False
-        words = self._in_words(who, naming)
+        by = Answerer(who, at, words=self._in_words(who, at, naming))
+        owner = None if slot is None else self.instance
         try:
             judged = await self._judge(
-                lambda db: inputs.answer(
-                    *(db, who, at, answer),
-                    owner=None if slot is None else self.instance,
-                    retention_ms=self._limits.retention_ms,
-                    words=words,
-                ),
-                answer.task,
+                lambda tx: questions.answer(tx, by, answer, owner), answer.task
             )
             made = judged.change
             if slot is not None and made is not None and made.row.state == "running":
@@ -442,37 +400,22 @@ class TaskService:
         """Decide a confirmation (CNF-032). `naming` and the errors are as for `answer`; only
         approvals are checked against it.
         """
-        words = self._in_words(who, naming)
-        # The task does not run at once: before it runs, the principal's permission is checked again
-        # (CNF-042).
-        judged = await self._judge(
-            lambda db: inputs.decide(
-                *(db, who, at, decision),
-                owner=None,
-                retention_ms=self._limits.retention_ms,
-                lang=lang,
-                words=words,
-            )
-        )
-        record_decision(self._recorder, who, decision, judged)
+        by = Answerer(who, at, lang, self._in_words(who, at, naming))
+        judged = await self._judge(lambda tx: questions.decide(tx, by, decision))
+        self._records.decided(who, decision, judged)
         if judged.uncertain:
             raise UncertainError
         if judged.error is not None:
             raise judged.error
 
-    def _in_words(self, who: JID, naming: Naming | None) -> inputs.InWords | None:
-        """Return the rules for an answer of `who` that names its question by `naming`; None if
-        there are none.
-        """
+    def _in_words(self, who: JID, at: JID, naming: Naming | None) -> InWords | None:
         if naming is None:
             return None
         sent = self._event_sender.questions_to(who)
-        return inputs.InWords(naming, self._limits.certainty, sent)
+        return InWords(who, at, naming, self._limits.certainty, sent)
 
-    async def _judge(
-        self, judge: Callable[[Database], inputs.Judgement], *tasks: str
-    ) -> inputs.Judgement:
-        def op(tx: Transaction) -> inputs.Judgement:
+    async def _judge(self, judge: Callable[[Transaction], Judgement], *tasks: str) -> Judgement:
+        def op(tx: Transaction) -> Judgement:
             judged = judge(tx)
             if judged.change is not None:
                 tx.publish(judged.change)
@@ -482,24 +425,22 @@ class TaskService:
 
     async def open_questions(self, who: JID, at: JID) -> Sequence[Question]:
         """Return the open questions that this address has asked the bare JID `who`."""
-        return await self._store.read(lambda db: questions.open_questions(db, who, at))
+        return await self._store.read(lambda db: question_rows.open_questions(db, who, at))
 
     async def returned(self, who: JID, at: JID, question: str) -> None:
         """Record that the message of a question to `who` was returned as an error. Raises
         StorageError.
         """
         # Most returned messages are no questions, and a read costs less than a commit.
-        if await self._store.read(lambda db: recent.is_open(db, question, who, at)):
-            await self._store.commit(lambda tx: recent.returned(tx, question, who, at))
+        if await self._store.read(lambda db: question_rows.is_open(db, question, who, at)):
+            await self._store.commit(lambda tx: question_rows.returned(tx, question, who, at))
 
     async def was_asked(self, who: JID, at: JID, name: str) -> bool:
         """Return whether a question that `who` was asked, by its id or thread, is closed."""
-        return await self._store.read(lambda db: questions.was_asked(db, who, at, name))
+        return await self._store.read(lambda db: question_rows.was_asked(db, who, at, name))
 
 
-def _any_records(database: Database) -> bool:
-    return database.execute("SELECT 1 FROM replay LIMIT 1").fetchone() is not None
-
-
-async def _nothing(_notice: Notification) -> None:
-    """No conversation has notices."""
+def _known(found: T | None) -> T:
+    if found is None:
+        raise errors.unknown_task()
+    return found

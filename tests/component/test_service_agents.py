@@ -28,7 +28,7 @@ from component.settings.memory import Memory
 from component.settings.personas import Personas
 from component.skills.model_answers import ModelFailed, question
 from component.storage import Storage
-from component.tasks.protocol import CallerContext
+from component.tasks.request import CallerContext
 from tests.component.agent.world import Brain, Death, says
 from tests.component.audit.book import Book
 from xep.jid import JID

@@ -4,7 +4,8 @@ import re
 from collections import defaultdict
 from xml.etree import ElementTree
 
-from component.tasks.states import TERMINAL, TRANSITIONS
+from component.tasks.changes import TRANSITIONS
+from component.tasks.rows import TERMINAL
 from tests.component.messages.clients import shapes
 from tests.servers.guides import DOCS
 

@@ -16,7 +16,7 @@ from xml.sax.saxutils import escape
 import pytest
 import rfc8785
 
-from component.tasks.recent import Certainty
+from component.tasks.protocol import Certainty
 from tests.servers.agent_process import AgentProcess
 from tests.servers.base import Server
 from tests.servers.clients import Element, SlixClient

@@ -5,8 +5,6 @@ from collections.abc import Awaitable
 import msgspec
 
 from component.commands.adhoc import Asked, Offers
-from component.execution import SkillRequest
-from component.execution.admission import ExecutionAnswer
 from component.features.adhoc.disco_nodes import CommandNodes
 from component.features.adhoc.handlers import CommandsHandler
 from component.features.adhoc.offers import CommandOffers, SkillOffers
@@ -14,7 +12,8 @@ from component.features.adhoc.sessions import Sessions
 from component.features.feature import Feature, Opened
 from component.kernel.kernel import Kernel
 from component.kernel.options import page_bytes
-from component.tasks.skill_call import SkillCall
+from component.tasks.admission import Answer
+from component.tasks.request import Request
 
 
 class AdHocFeature(Feature):
@@ -22,12 +21,10 @@ class AdHocFeature(Feature):
 
     def open(self, kernel: Kernel) -> Opened:
         """Make the handler, and the nodes for service discovery."""
-        catalog, executor = kernel.environment.catalog, kernel.tasks.executor
+        catalog, tasks = kernel.environment.catalog, kernel.tasks.service
 
-        def run(
-            asked: Asked, skill: str, json: bytes
-        ) -> ExecutionAnswer | Awaitable[ExecutionAnswer]:
-            return executor.execute(_request(asked, skill, json))
+        def run(asked: Asked, skill: str, json: bytes) -> Answer | Awaitable[Answer]:
+            return tasks.execute(_request(asked, skill, json))
 
         offers: tuple[Offers, ...] = (
             SkillOffers(catalog.view, run, self.settings.limits.retry_after_s),
@@ -40,13 +37,14 @@ class AdHocFeature(Feature):
         )
 
 
-def _request(asked: Asked, skill: str, json: bytes) -> SkillRequest:
+def _request(asked: Asked, skill: str, json: bytes) -> Request:
     """Return the request to run a skill with the parameters of a form (FAC-005)."""
-    return SkillRequest(
-        asked.requester,
-        asked.principal,
-        asked.target,
-        SkillCall(skill=skill, json=msgspec.Raw(json)),
+    return Request(
+        skill=skill,
+        requester=asked.requester,
+        principal=asked.principal,
+        target=asked.target,
+        json=msgspec.Raw(json),
         session=asked.session,
         origin="command",
         lang=asked.lang,

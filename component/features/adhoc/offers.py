@@ -12,12 +12,12 @@ import structlog
 
 from component.commands.adhoc import Asked, Completed, Misfit, Offer, Outcome
 from component.commands.definition import AnyCommand, CommandError, CommandResult, Commands
-from component.execution.admission import ExecutionAnswer
 from component.features.adhoc.results import of_accepted, of_answer, of_result
 from component.handlers.storing import stored
 from component.skills.registry import View
 from component.skills.skill import Skill
 from component.storage import StorageError
+from component.tasks.admission import Answer
 from xep.commands import Note
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import NAMESPACE as EXECUTE
@@ -30,7 +30,7 @@ _log = structlog.get_logger("component.commands")
 _SKILL = "skill/"
 _COMMAND = "command/"
 
-RunSkill: TypeAlias = Callable[[Asked, str, bytes], ExecutionAnswer | Awaitable[ExecutionAnswer]]
+RunSkill: TypeAlias = Callable[[Asked, str, bytes], Answer | Awaitable[Answer]]
 """Runs a skill as an execute request of the same principal would (FAC-005), with JSON parameters.
 
 It may raise StanzaError, and so may its awaitable.
@@ -80,7 +80,7 @@ class SkillOffers:
             return self._wait(skill, found)
         return _outcome(skill, found)
 
-    async def _wait(self, skill: Skill, found: Awaitable[ExecutionAnswer]) -> Outcome:
+    async def _wait(self, skill: Skill, found: Awaitable[Answer]) -> Outcome:
         try:
             return _outcome(skill, await stored(found, self._retry_after_s))
         except StanzaError as error:
@@ -134,7 +134,7 @@ class CommandOffers:
         return Completed(*of_answer(command.title, answer))
 
 
-def _outcome(skill: Skill, found: ExecutionAnswer) -> Completed:
+def _outcome(skill: Skill, found: Answer) -> Completed:
     if isinstance(found, Accepted):
         return Completed(*of_accepted(skill.title, found))
     return Completed(*of_result(skill.title, found))

@@ -9,7 +9,7 @@ import msgspec
 
 from component.commands.definition import CommandResult
 from component.skills.form_fields import NEWLINE
-from component.tasks.files import text_of
+from component.tasks.outputs import text_of
 from xep.binding.escaping import without_forbidden
 from xep.commands import Note
 from xep.data_forms import Field, Form, Item, Reported, form_type_field

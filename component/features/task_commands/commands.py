@@ -21,8 +21,8 @@ from component.commands.views import (
     task_text,
 )
 from component.tasks.admin import Held, RefusedError, TaskAdmin
-from component.tasks.queues import QueueLine
-from component.tasks.retention import Bounds
+from component.tasks.leases import QueueLine
+from component.tasks.protocol import Bounds
 from component.tasks.service import TaskService
 from xep.fluux_agent.execute import State
 from xep.fluux_agent.task import Cancel, Task

@@ -22,8 +22,7 @@ class TaskCommandsFeature(Feature):
 
     def offline_commands(self, storage: Storage) -> Sequence[AnyCommand]:
         """Return the commands about everybody's tasks."""
-        limits = task_limits(self.settings)
-        admin = TaskAdmin(storage, limits.retention_ms, queues=limits.queues)
+        admin = TaskAdmin(storage, task_limits(self.settings))
         return TaskCommands(admin).commands()
 
 

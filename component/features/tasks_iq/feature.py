@@ -18,7 +18,7 @@ class TasksIQFeature(Feature):
         return Opened(
             handlers=(
                 SkillsHandler(view, room=tasks.limits.page_room),
-                ExecuteHandler(tasks.executor, retry_after_s),
+                ExecuteHandler(tasks.service, retry_after_s),
                 TasksHandler(tasks.service, retry_after_s),
                 ConfirmHandler(tasks.service, retry_after_s),
             ),

@@ -4,12 +4,11 @@ the decisions of confirmations.
 
 from collections.abc import Awaitable
 
-from component.execution import SkillExecutor, SkillRequest
-from component.execution.admission import ANSWERS
 from component.handlers.storing import stored
 from component.router.table import IQRoute, ReplyPayload, Request
+from component.tasks.admission import ANSWERS
+from component.tasks.request import request_from
 from component.tasks.service import TaskService
-from component.tasks.skill_call import call_of
 from xep import fluux_agent
 from xep.fluux_agent import confirm, errors, execute, task
 from xep.fluux_agent.confirm import Decision
@@ -20,15 +19,15 @@ from xep.fluux_agent.task import Tasks as TaskList
 
 
 class ExecuteHandler:
-    """Passes execute requests to the executor, which handles all requests.
+    """Passes execute requests to the durable work, which admits all requests.
 
     Args:
-        executor: runs skills for principals that may use them.
+        tasks: runs skills for principals that may use them.
         retry_after_s: seconds after which to ask again when the database refuses.
     """
 
-    def __init__(self, executor: SkillExecutor, retry_after_s: int = 5) -> None:
-        self._executor = executor
+    def __init__(self, tasks: TaskService, retry_after_s: int = 5) -> None:
+        self._tasks = tasks
         self._retry_after_s = retry_after_s
 
     def routes(self) -> tuple[IQRoute, ...]:
@@ -40,16 +39,14 @@ class ExecuteHandler:
 
         Raises the StanzaErrors of the specification's error table.
         """
-        stanza = request.stanza
-        answer = self._executor.execute(
-            SkillRequest(
-                request.sender,
-                request.principal,
-                request.to,
-                call_of(request.payload),
-                stanza_id=stanza.id or "",
-                size=stanza.size,
-                lang=stanza.lang,
+        answer = self._tasks.execute(
+            request_from(
+                request.payload,
+                requester=request.sender,
+                principal=request.principal,
+                target=request.to,
+                stanza_id=request.stanza.id or "",
+                lang=request.stanza.lang,
             )
         )
         if isinstance(answer, ANSWERS):

@@ -14,8 +14,7 @@ from component.pubsub.config import NodeConfig
 from component.pubsub.rows import StoredItem
 from component.pubsub.service import PubSubService
 from component.skills.registry import View
-from component.tasks.protocol import Notice
-from component.tasks.retention import DeletedTask
+from component.tasks.protocol import DeletedTask, Notice
 from component.tasks.service import TaskService
 from xep.binding import encode
 from xep.fluux_agent import NAMESPACE as AGENT

@@ -20,7 +20,7 @@ from component.budget.protocol import Amount, BudgetExceededError, Reservation, 
 from component.budget.shared import SharedBudgetBook
 from component.storage import Storage, StorageError
 from component.storage.database import Database
-from component.tasks import instances as task_instances
+from component.tasks import leases
 from tests.component.audit.book import Book
 from tests.waiting import eventually
 from xep.jid import JID
@@ -88,12 +88,12 @@ class Instance:
 
     async def appear(self) -> None:
         name = self.name
-        await self.storage.storage.write(lambda db: task_instances.join(db, name, None, ""))
+        await self.storage.storage.write(lambda db: leases.join(db, name, None, ""))
 
     async def vanish(self) -> None:
         """The others declare this instance dead."""
         name = self.name
-        await self.storage.storage.write(lambda db: task_instances.leave(db, name))
+        await self.storage.storage.write(lambda db: leases.leave(db, name))
 
 
 @pytest.fixture(autouse=True)

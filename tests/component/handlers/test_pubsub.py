@@ -16,7 +16,7 @@ from component.pubsub.service import Change
 from component.pubsub.subscribing import MOST_AT_NODE
 from component.skills import skill
 from component.storage.database import Database
-from component.tasks.retention import DeletedTask, forget
+from component.tasks.expiry import DeletedTask, forget
 from tests.component.handlers.world import ALICE, BOB, World, result
 from tests.component.router.wire import AGENT, DOMAIN, condition, until
 from tests.servers.postgres import Postgres

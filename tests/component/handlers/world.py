@@ -15,9 +15,6 @@ from component.app.schema import SCHEMA
 from component.commands.definition import AnyCommand, Asking, Commands
 from component.commands.everybody import everybody
 from component.commands.pause_gate import PauseGate
-from component.execution import Admission, SkillExecutor
-from component.execution.derived import DerivedCalls
-from component.execution.joint_confirmation import SEVERAL_CALLS
 from component.features.adhoc.handlers import CommandsHandler
 from component.features.adhoc.sessions import Sessions
 from component.features.chat.handlers import MessageHandler
@@ -53,10 +50,12 @@ from component.storage.database import Database
 from component.storage.subscriptions import SubscriptionStore
 from component.task_messages.events import TaskNews
 from component.task_messages.questions import Questions
-from component.tasks.admit import TaskLimits
-from component.tasks.approvers import Approvers
-from component.tasks.protocol import Call, Confirmation, SkillAccess
+from component.tasks.admission import Admission, DerivedCalls, SkillExecutor
+from component.tasks.confirmation import Approvers
+from component.tasks.protocol import SkillAccess, TaskLimits
+from component.tasks.request import Call, Confirmation
 from component.tasks.service import TaskService
+from component.tools.joint_confirmation import SEVERAL_CALLS
 from tests.component.audit.book import Book
 from tests.component.handlers.sent import Sent
 from tests.component.router.wire import AGENT, DOMAIN, Bench, ListOutput, iq, until

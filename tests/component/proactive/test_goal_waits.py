@@ -16,7 +16,7 @@ from component.agent.turn import Outcome
 from component.messages.inbound import Conversation
 from component.proactive.goals import GOAL, Goal, goal_skill
 from component.storage import Storage, waiters
-from component.tasks.protocol import CallerContext
+from component.tasks.request import CallerContext
 from tests.component.agent.world import ROMEO, begun, shopping
 from tests.component.agent.world import World as Agents
 from tests.component.tasks.world import World as Tasks

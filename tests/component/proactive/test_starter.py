@@ -10,7 +10,6 @@ import pytest
 
 from component.agent.requests import TurnRequest
 from component.agent.turn import Outcome
-from component.execution.request import SkillRequest
 from component.policy.flows import AgentLimits, Flow, Flows
 from component.proactive import results as results_module
 from component.proactive import started
@@ -20,7 +19,7 @@ from component.proactive.task_starter import TaskStarter
 from component.proactive.work import Trigger, Work
 from component.skills import Registry, Skill, View, skill
 from component.storage import Storage
-from component.tasks.protocol import Call
+from component.tasks.request import Call, SkillRequest
 from tests.component.proactive.year import JULIET, ROMEO
 from tests.waiting import eventually
 from xep.fluux_agent.execute import Accepted, Output, Result

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.task_messages.spoken_answers import answer_in_order, answer_in_words, suggestions
-from component.tasks.answers import schema_of
+from component.tasks.questions import schema_of
 from tests.component.task_messages.test_questions import WORDS, asks, body
 from xep.fluux_agent.task import Input
 from xep.stanza_error import StanzaError

@@ -19,10 +19,11 @@ from component.router.table import Request
 from component.task_messages import events, sentences
 from component.task_messages.events import TaskNews
 from component.task_messages.questions import Questions
+from component.tasks.changes import change
+from component.tasks.events import notice_of
 from component.tasks.protocol import Notice, Question
-from component.tasks.request import notice_of, question_of
-from component.tasks.rows import change
-from component.tasks.states import TERMINAL
+from component.tasks.question_rows import question_of
+from component.tasks.rows import TERMINAL
 from tests.component.router.wire import Bench, Do, ListOutput, do, parse, request, until
 from tests.component.tasks.ledger import AGENT, ALICE, BOB, PHONE, Ledger, asked_for, question
 from xep.binding import decode

@@ -17,9 +17,9 @@ from component.skills import skill
 from component.skills.params import prepare
 from component.task_messages.questions import Questions
 from component.task_messages.value_rendering import shown_parameters, visible
-from component.tasks.answers import input_for
 from component.tasks.confirmation import confirm_for, digest_of
 from component.tasks.protocol import Question
+from component.tasks.questions import input_for
 from tests import schemas
 from tests.component.router.wire import parse
 from xep.fluux_agent.confirm import Confirm

@@ -28,7 +28,7 @@ from component.storage.database import Database, Rows, Value
 from component.storage.errors import StorageError
 from component.storage.sqlite import SQLite
 from component.storage.writes import Write
-from component.tasks import instances, outbox
+from component.tasks import events, leases
 from component.tasks.service import TaskService
 from tests.component.tasks.interleaved_skills import Stage
 from tests.component.tasks.ledger import NOON
@@ -241,7 +241,7 @@ class Instance:
             with self._scope:
                 async with living(opened, *skills, ear=Ear(), **limits) as self.world:
                     clock = cluster.clock
-                    self.service._membership._watch = instances.Watch(lambda: clock.watch)
+                    self.service._membership._watch = leases.Watch(lambda: clock.watch)
                     ready.set()
                     await anyio.sleep_forever()
         except BaseException as error:
@@ -407,7 +407,7 @@ def without_chance() -> Iterator[None]:
     """Nothing waits for real seconds, and names are drawn in one order."""
     numbers = count(1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(outbox, "_GATHER_S", 0.0)
+        patch.setattr(events, "_GATHER_S", 0.0)
         # The order of the names says nothing of when they were drawn.
         patch.setattr(
             *(secrets, "token_hex"),

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 
 from component.storage.database import Database, Dialect, Rows, Value
+from component.tasks.changes import Transaction
+from component.tasks.protocol import TaskLimits
 from component.tasks.request import Request
 from component.tasks.rows import Row, load
-from component.tasks.skill_call import SkillCall
 from tests.memory_database import memory_database
 from xep.binding import encode
 from xep.fluux_agent.execute import Output
@@ -104,7 +105,7 @@ class Ledger:
                 "target": str(AGENT),
                 "skill": "report",
                 "version": "1.0.0",
-                "request": (request or asked_for()).encoded(),
+                "request": msgspec.json.encode(request or asked_for(principal=principal)).decode(),
                 "context": None,
                 "state": "accepted",
                 "revision": 0,
@@ -162,9 +163,23 @@ class Ledger:
         )
 
 
-def asked_for(**fields: Any) -> Request:
+def asked_for(principal: JID = ALICE, **fields: Any) -> Request:
     """A request to run `report`."""
-    return Request(**{"call": SkillCall(skill="report"), "arguments": msgspec.Raw(b"{}")} | fields)
+    return Request(
+        **{
+            "skill": "report",
+            "principal": principal,
+            "requester": JID.parse(f"{principal}/phone"),
+            "target": AGENT,
+            "json": msgspec.Raw(b"{}"),
+        }
+        | fields
+    )
+
+
+def in_transaction(database: Database, **limits: Any) -> Transaction:
+    """The database as an operation on tasks sees it."""
+    return Transaction(database, TaskLimits(**limits))
 
 
 def question(identifier: str, revision: int) -> Input:

@@ -17,13 +17,12 @@ import msgspec
 from anyio.from_thread import BlockingPortal
 
 from component.app.schema import SCHEMA
-from component.execution import Admission, SkillExecutor, SkillRequest
 from component.messages.delivery import Delivery, nothing_to_send
-from component.skills import Context, Registry, Skill, SkillError, skill
+from component.skills import Context, Skill, SkillError, skill
 from component.storage import Storage
 from component.storage.clock import HOLD_MS
-from component.tasks.protocol import Confirmation
-from component.tasks.skill_call import call_of
+from component.tasks.request import Confirmation, Request, request_from
+from component.tasks.service import Clocks
 from tests.component.tasks.ledger import NOON
 from tests.component.tasks.world import AGENT, Ear, World, living
 from xep.binding import encode
@@ -137,19 +136,15 @@ class Stage:
 class Guards:
     """Asks the principal and Carol before a guarded skill."""
 
-    def needed(self, principal: JID, skill: Skill, _asker: str = "caller") -> bool:
+    def needed(self, _request: Request, skill: Skill) -> bool:
         return skill.name.endswith(".guarded")
 
-    def at_once(
-        self, principal: JID, requester: JID, skill: Skill, _asker: str = "caller"
-    ) -> Confirmation | None:
-        asked = (principal.bare, CAROL.bare)
-        return Confirmation(asked, expires_s=EXPIRES_S) if self.needed(principal, skill) else None
+    def at_once(self, request: Request, skill: Skill) -> Confirmation | None:
+        asked = (request.principal.bare, CAROL.bare)
+        return Confirmation(asked, expires_s=EXPIRES_S) if self.needed(request, skill) else None
 
-    async def find(
-        self, principal: JID, requester: JID, target: JID, skill: Skill, _asker: str = "caller"
-    ) -> Confirmation | None:
-        return self.at_once(principal, requester, skill)
+    async def find(self, request: Request, skill: Skill) -> Confirmation | None:
+        return self.at_once(request, skill)
 
 
 class Clock:
@@ -207,11 +202,9 @@ class Life:
         self.number = 0
         self._postgres = postgres
         self._skills = self.stage.skills()
-        self._registry = Registry(self._skills)
         self._directory = Path(tempfile.mkdtemp(prefix="machine-"))
         self._ids = itertools.count()
         self.world: World
-        self.executor: SkillExecutor
         self.start()
 
     # Processes.
@@ -248,15 +241,12 @@ class Life:
             "ask_expires_s": EXPIRES_S,
             "max_attempts": 1_000_000,  # what is set aside has tests of its own
         }
-        clock = None if self._postgres else lambda: self.clock.steady / 1000
-        async with living(opened, *self._skills, ear=self.ear, clock=clock, **how) as self.world:
-            admission = Admission(
-                lambda principal: self._registry.view("all", lambda skill: True),
-                self.world.service,
-                Guards(),
-                now=self.moment,
-            )
-            self.executor = SkillExecutor(admission, self.world.service)
+        clocks = Clocks(now=self.moment)
+        if not self._postgres:
+            clocks = Clocks(now=self.moment, boot_s=lambda: self.clock.steady / 1000)
+        async with living(
+            opened, *self._skills, ear=self.ear, clocks=clocks, approvers=Guards(), **how
+        ) as self.world:
             await self.world.service.connected()
             yield
 
@@ -299,8 +289,10 @@ class Life:
 
         async def once() -> None:
             try:
-                request = SkillRequest(who, who.bare, AGENT, call_of(execute), stanza_id=stanza)
-                answer = self.executor.execute(request)
+                request = request_from(
+                    execute, requester=who, principal=who.bare, target=AGENT, stanza_id=stanza
+                )
+                answer = self.world.service.execute(request)
                 if not isinstance(answer, Result | Accepted):
                     answer = await answer
                 answers.append(answer)

@@ -9,9 +9,10 @@ from component.app.schema import SCHEMA
 from component.storage.database import Database
 from component.storage.postgres import PostgreSQL
 from component.storage.writes import Write
-from component.tasks import admin, retention
+from component.tasks import admin, expiry
 from component.tasks.admin import Counts
-from component.tasks.states import TERMINAL, TRANSITIONS
+from component.tasks.changes import TRANSITIONS
+from component.tasks.rows import TERMINAL
 from tests.component.tasks.ledger import Ledger
 
 _STATES = st.sampled_from(sorted(TRANSITIONS))
@@ -85,7 +86,7 @@ def test_connections_that_have_gone_are_added_up(migrated_url: str) -> None:
     assert (before.failed, before.running) == (3, 2)
     # The server may still be at the end of a connection that was closed.
     while True:
-        _written(here, retention.fold)
+        _written(here, expiry.fold)
         shards = here.read(lambda db: db.execute(rows).fetchone())
         assert shards is not None
         if shards[0] == 2:  # of those that are open

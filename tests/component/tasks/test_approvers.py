@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from component.skills import Context, skill
-from component.tasks.protocol import Call, Confirmation
+from component.tasks.request import Call, Confirmation
 from tests.component.tasks.test_durable import conditions, text_of
 from tests.component.tasks.world import AGENT, ANN, Open, living
 from xep.fluux_agent import errors

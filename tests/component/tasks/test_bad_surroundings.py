@@ -18,17 +18,16 @@ import pytest
 from anyio import to_thread
 
 from component.app.schema import SCHEMA
-from component.execution import Admission, SkillExecutor, SkillRequest
 from component.handlers.storing import stored
-from component.skills import Context, Registry, Skill, skill
+from component.skills import Context, Skill, skill
 from component.storage import Storage, StorageError
 from component.storage import sqlite as sqlite_module
 from component.storage.clock import wall_clock
 from component.storage.database import Database
-from component.tasks import worker as worker_module
-from component.tasks.protocol import Confirmation
-from component.tasks.skill_call import call_of
-from component.tasks.writer import TaskWriter
+from component.tasks import worker
+from component.tasks.request import Confirmation, Request, request_from
+from component.tasks.service import Clocks
+from component.tasks.run import TaskWriter
 from tests.component.tasks.ledger import NOON
 from tests.component.tasks.world import AGENT, ANN, Ear, World, living
 from tests.servers.postgres import Postgres
@@ -98,18 +97,15 @@ class Effects:
 class Guard:
     """Asks the principal before `erase`."""
 
-    def needed(self, principal: object, skill: Skill, _asker: str = "caller") -> bool:
+    def needed(self, _request: Request, skill: Skill) -> bool:
         return skill.name == "erase"
 
-    def at_once(
-        self, principal: Any, requester: Any, skill: Skill, _asker: str = "caller"
-    ) -> Confirmation | None:
-        return Confirmation((principal.bare,), expires_s=600) if skill.name == "erase" else None
+    def at_once(self, request: Request, skill: Skill) -> Confirmation | None:
+        asked = (request.principal.bare,)
+        return Confirmation(asked, expires_s=600) if skill.name == "erase" else None
 
-    async def find(
-        self, principal: Any, requester: Any, target: Any, skill: Skill, _asker: str = "caller"
-    ) -> Confirmation | None:
-        return self.at_once(principal, requester, skill)
+    async def find(self, request: Request, skill: Skill) -> Confirmation | None:
+        return self.at_once(request, skill)
 
 
 class Caller:
@@ -117,15 +113,7 @@ class Caller:
 
     def __init__(self, world: World, clock: Callable[[], int] | None) -> None:
         self.world = world
-        registry = Registry(world.skills.values())
         self._clock = clock
-        admission = Admission(
-            lambda principal: registry.view("all", lambda skill: True),
-            world.service,
-            Guard(),
-            now=self.now,
-        )
-        self.executor = SkillExecutor(admission, world.service)
         self._count = 0
 
     def now(self) -> datetime:
@@ -145,8 +133,14 @@ class Caller:
         params = () if text is None else (Param(name="text", text=text),)
         try:
             execute = Execute(skill=name, params=params, **how)
-            answer = self.executor.execute(
-                SkillRequest(ANN, ANN.bare, AGENT, call_of(execute), stanza_id=f"i{self._count}")
+            answer = self.world.service.execute(
+                request_from(
+                    execute,
+                    requester=ANN,
+                    principal=ANN.bare,
+                    target=AGENT,
+                    stanza_id=f"i{self._count}",
+                )
             )
         except StanzaError as error:
             return error
@@ -192,6 +186,9 @@ class Clock:
 
     now = NOON
 
+    def moment(self) -> datetime:
+        return datetime.fromtimestamp(self.now / 1000, UTC)
+
     def __call__(self) -> int:
         return self.now
 
@@ -209,7 +206,14 @@ async def caller(
     def opened() -> Any:
         return Storage.open(SCHEMA, path, now=clock or wall_clock)
 
-    async with living(opened, *effects.skills(), ear=ear, drain_s=drain_s) as world:
+    async with living(
+        opened,
+        *effects.skills(),
+        ear=ear,
+        approvers=Guard(),
+        clocks=Clocks() if clock is None else Clocks(now=clock.moment),
+        drain_s=drain_s,
+    ) as world:
         yield Caller(world, clock)
 
 
@@ -498,7 +502,7 @@ async def test_the_end_does_not_wait_for_a_disk_that_refuses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_module, "_BUSY_SECONDS", 0)
-    monkeypatch.setattr(worker_module, "_LAST_COMMITS_S", 0.05)
+    monkeypatch.setattr(worker, "_LAST_COMMITS_S", 0.05)
     effects, ear = Effects(), Ear()
     async with caller(tmp_path, effects, drain_s=0.05) as ann:
         task = await ann.task("steps")
@@ -578,7 +582,7 @@ async def test_postgresql_restarted_in_the_middle(
     def opened() -> Any:
         return Storage.open(SCHEMA, tmp_path, postgres=url)
 
-    async with living(opened, *effects.skills()) as world:
+    async with living(opened, *effects.skills(), approvers=Guard()) as world:
         ann = Caller(world, None)
         running, guarded = await ann.task("steps"), await ann.task("erase")
         confirm = (await ann.get(guarded)).confirm

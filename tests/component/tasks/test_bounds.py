@@ -9,15 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.skills import Context, skill
-from component.tasks.retention import (
-    ENDED,
-    Bounds,
-    kept_of,
-    principals_over_limits,
-    remove,
-    weigh_unknown,
-)
-from component.tasks.rows import change
+from component.tasks.changes import change
+from component.tasks.expiry import principals_over_limits, remove, weigh_unknown
+from component.tasks.protocol import Bounds
+from component.tasks.rows import ENDED, kept_of
 from tests.component.tasks.ledger import ALICE, BOB, NOON, Ledger, question
 from tests.component.tasks.world import ANN, Open, World, living
 from tests.waiting import eventually

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from component.skills import skill
 from component.skills.outputs import File, Link, Output, SkillResult
-from component.tasks.by_reference import CannotShare, fitting
-from component.tasks.files import part_of
+from component.tasks.outputs import fitting, part_of
+from component.tasks.protocol import CannotShare
 from tests.component.tasks.world import Open, living
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Result

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from component.tasks.claims import SUSPECT_ATTEMPTS, Claimant, Slots, _principals, claim
+from component.tasks.leases import SUSPECT_ATTEMPTS, Claimant, Slots, _principals, claim
 from tests.component.tasks.ledger import Ledger
 
 

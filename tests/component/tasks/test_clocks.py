@@ -12,8 +12,9 @@ import pytest
 
 from component.skills import Context, Skill, skill
 from component.storage.clock import GRACE_MS, HOLD_MS
-from component.tasks.protocol import Confirmation
-from component.tasks.retention import Bounds, forget, remove
+from component.tasks.expiry import forget, remove
+from component.tasks.protocol import Bounds
+from component.tasks.request import Confirmation
 from tests.component.storage.clocks import DAY, HOUR, MINUTE, NOON, Life, Machine, life, machine
 from tests.component.tasks.world import AGENT, ANN, World, living
 from xep.fluux_agent import errors

@@ -15,7 +15,8 @@ import pytest
 from component.skills import Context, Denied, Skill, SkillError, StepFailed, skill
 from component.skills.conformance_fixtures import conformance_skills
 from component.tasks import confirmation
-from component.tasks.protocol import Confirmation, Notice
+from component.tasks.protocol import Notice
+from component.tasks.request import Confirmation
 from tests.component.tasks.world import AGENT, ANN, BOB, Ear, Open, World, living
 from tests.waiting import eventually
 from xep.data_forms import Form

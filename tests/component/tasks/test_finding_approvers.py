@@ -7,8 +7,8 @@ import pytest
 from component.policy import Policy, Rule, When
 from component.policy.persons import Persons
 from component.skills import Skill, skill
-from component.tasks.approvers import UNKNOWN, Approvers, risk_of
-from component.tasks.protocol import Confirmation
+from component.tasks.confirmation import UNKNOWN, Approvers, risk_of
+from component.tasks.request import Confirmation
 from xep.disco import Feature, Identity, InfoQuery
 from xep.fluux_agent.errors import ConfirmationUnavailable
 from xep.jid import JID

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from component.tasks import idempotency, retention
-from component.tasks.idempotency import decode_answer, encode_answer
-from component.tasks.request_keys import RequestKey
-from component.tasks.rows import Change
+from component.tasks import changes, expiry, replay
+from component.tasks.changes import Change
+from component.tasks.replay import decode_answer, encode_answer
+from component.tasks.request import RequestKey
 from tests.component.tasks.ledger import NOON, Ledger
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Accepted, Output, Result
@@ -47,7 +47,7 @@ def test_answers_are_kept_as_they_were(answer: Any) -> None:
 
 def recorded(database: Ledger, key: RequestKey, owner: str, **more: Any) -> Any:
     window = 3_600_000 if key.named else 60_000
-    return idempotency.record(
+    return replay.record(
         *(database, key),
         principal="ann@a.example",
         expires=database.steady + window,
@@ -64,9 +64,9 @@ def test_a_record_holds_for_its_window_and_is_replaced_afterwards() -> None:
         found = recorded(database, key, "two")
         assert (found.owner, found.left_ms) == ("one", 1)
         database.now += 1
-        assert idempotency.find(database, key.text) is None
+        assert replay.find(database, key.text) is None
         assert recorded(database, key, "two") is None
-        found = idempotency.find(database, key.text)
+        found = replay.find(database, key.text)
         assert found is not None
         assert (found.owner, found.left_ms) == ("two", window)
 
@@ -77,7 +77,7 @@ def test_the_record_of_an_open_task_outlasts_its_window_only_under_a_name(key: R
     database.add("t", state="running")
     assert recorded(database, key, "one", task="t") is None
     database.now = NOON + 4_000_000
-    found = idempotency.find(database, key.text)
+    found = replay.find(database, key.text)
     assert (found is not None) is key.named
     assert (recorded(database, key, "two") is None) is not key.named
 
@@ -88,12 +88,12 @@ def test_what_began_before_does_not_write_into_the_record_of_a_later_request() -
     recorded(database, UNNAMED, "one")
     database.now = NOON + 60_000
     recorded(database, UNNAMED, "two")
-    idempotency.answer_record(database, UNNAMED, NOON + 60_000, result("first"))
-    found = idempotency.find(database, UNNAMED.text)
+    replay.answer_record(database, UNNAMED, NOON + 60_000, result("first"))
+    found = replay.find(database, UNNAMED.text)
     assert found is not None
     assert (found.owner, found.answer) == ("two", None)
-    idempotency.answer_record(database, UNNAMED, NOON + 120_000, result("second"))
-    found = idempotency.find(database, UNNAMED.text)
+    replay.answer_record(database, UNNAMED, NOON + 120_000, result("second"))
+    found = replay.find(database, UNNAMED.text)
     assert found is not None
     assert found.answer == encode_answer(result("second"))
 
@@ -104,7 +104,7 @@ def test_records_without_a_name_are_deleted_before_their_task() -> None:
     for key in (NAMED, UNNAMED):
         recorded(database, key, "one", task="t")
     database.now = NOON + 4_000_000
-    retention.forget(database)
+    expiry.forget(database)
     keys = database.execute("SELECT key FROM replay").fetchall()
     assert keys == [("n",)]
     assert database.execute("SELECT count(*) FROM tasks").fetchone() == (1,)
@@ -114,9 +114,9 @@ def test_the_answer_of_a_task_is_that_of_its_record() -> None:
     database = Ledger()
     database.add("t-1")
     assert recorded(database, NAMED, "one", task="t-1") is None
-    assert idempotency.answer_of(database, "t-1") is None
-    idempotency.accept_record(database, "t-1", Accepted(task="t-1", poll_after=5))
-    text = idempotency.answer_of(database, "t-1")
+    assert replay.answer_of(database, "t-1") is None
+    replay.accept_record(database, "t-1", Accepted(task="t-1", poll_after=5))
+    text = replay.answer_of(database, "t-1")
     assert text is not None
     assert decode_answer(text) == Accepted(task="t-1", poll_after=5)
 
@@ -129,14 +129,12 @@ def test_a_request_whose_task_ended_otherwise_is_answered_with_that_end() -> Non
     wanted = result("done")
 
     def answer(state: Any, detail: Any) -> Any:
-        return idempotency.ended_with(
-            Change(msgspec.structs.replace(row, state=state), detail), wanted
-        )
+        return changes.ended_with(Change(msgspec.structs.replace(row, state=state), detail), wanted)
 
     assert answer("completed", result("other")) == result("other")
     assert answer("failed", late).encode() == errors.deadline_expired().encode()
     assert answer("failed", Failure()) == wanted
     assert answer("rejected", late) == wanted
-    unknown = idempotency.ended_with(Change(row))
+    unknown = changes.ended_with(Change(row))
     assert isinstance(unknown, StanzaError)
     assert unknown.encode() == errors.outcome_unknown().encode()

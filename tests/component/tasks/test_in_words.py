@@ -6,10 +6,10 @@ import pytest
 
 from component.audit.protocol import AuditEvent
 from component.skills import skill
-from component.tasks.inputs import Judgement
-from component.tasks.protocol import Confirmation, Naming, UncertainError
-from component.tasks.recent import Certainty
-from component.tasks.recording import record_decision
+from component.tasks.events import record_decision
+from component.tasks.protocol import Certainty, Naming, UncertainError
+from component.tasks.questions import Judgement
+from component.tasks.request import Confirmation
 from tests.component.tasks.world import AGENT, ANN, BOB, Open, World, living
 from tests.waiting import eventually
 from xep.fluux_agent.confirm import Decision

@@ -17,15 +17,13 @@ import anyio
 import msgspec
 import pytest
 
-from component.execution import Admission, SkillExecutor, SkillRequest
 from component.features.tasks_iq.handlers import ConfirmHandler, ExecuteHandler, TasksHandler
 from component.handlers.agent_errors import AgentErrors
 from component.messages.delivery import Delivery
 from component.router.router import Router, RouterOptions
-from component.skills import Context, Registry, Skill, skill
+from component.skills import Context, Skill, skill
 from component.storage.database import Database, Rows, Value
-from component.tasks.protocol import Confirmation
-from component.tasks.skill_call import call_of
+from component.tasks.request import Confirmation, Request, request_from
 from tests.component.router.wire import AGENT, DOMAIN, OURS, ListOutput, Wire, iq
 from tests.component.tasks.world import Open, World, living
 from tests.waiting import eventually
@@ -64,18 +62,15 @@ async def ask(context: Context) -> str:
 class Guard:
     """Asks the principal before `erase`."""
 
-    def needed(self, principal: JID, skill: Skill, _asker: str = "caller") -> bool:
+    def needed(self, _request: Request, skill: Skill) -> bool:
         return skill.name == "erase"
 
-    def at_once(
-        self, principal: JID, requester: JID, skill: Skill, _asker: str = "caller"
-    ) -> Confirmation | None:
-        return Confirmation((principal.bare,)) if skill.name == "erase" else None
+    def at_once(self, request: Request, skill: Skill) -> Confirmation | None:
+        asked = (request.principal.bare,)
+        return Confirmation(asked) if skill.name == "erase" else None
 
-    async def find(
-        self, principal: JID, requester: JID, target: JID, skill: Skill, _asker: str = "caller"
-    ) -> Confirmation | None:
-        return self.at_once(principal, requester, skill)
+    async def find(self, request: Request, skill: Skill) -> Confirmation | None:
+        return self.at_once(request, skill)
 
 
 class Output(ListOutput):
@@ -99,15 +94,10 @@ class Stack:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        registry = Registry((erase, ask))
-        admission = Admission(
-            lambda principal: registry.view("all", lambda skill: True), world.service, Guard()
-        )
-        self.executor = SkillExecutor(admission, world.service)
         handlers = (
             TasksHandler(world.service),
             ConfirmHandler(world.service),
-            ExecuteHandler(self.executor),
+            ExecuteHandler(world.service),
         )
         self.output = Output()
         self.wire = Wire()
@@ -145,9 +135,13 @@ class Stack:
             for name, found in (("erase", self.questions), ("ask", self.inputs)):
                 target = JID.parse(to)
                 execute = Execute(skill=name, mode="async")
-                work: Any = self.executor.execute(
-                    SkillRequest(
-                        who, who.bare, target, call_of(execute), stanza_id=f"{reason} {name}"
+                work: Any = self.world.service.execute(
+                    request_from(
+                        execute,
+                        requester=who,
+                        principal=who.bare,
+                        target=target,
+                        stanza_id=f"{reason} {name}",
                     )
                 )
                 accepted = await work
@@ -182,7 +176,7 @@ def _execute(sql: str, value: str, database: Database) -> None:
 
 @asynccontextmanager
 async def stack(open_storage: Open) -> AsyncIterator[Stack]:
-    async with living(open_storage, erase, ask) as world:
+    async with living(open_storage, erase, ask, approvers=Guard()) as world:
         made = Stack(world)
         async with anyio.create_task_group() as group:
             await group.start(made.router.run)

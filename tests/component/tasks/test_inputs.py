@@ -14,10 +14,11 @@ from component.skills import skill
 from component.skills.params import prepare
 from component.storage import Storage
 from component.storage.database import Database
-from component.tasks import queries, questions
+from component.tasks import queries, question_rows, questions
+from component.tasks.changes import Change, change
 from component.tasks.confirmation import confirm_for, lapses
-from component.tasks.inputs import Judgement, answer, decide
-from component.tasks.rows import Change, change, moment
+from component.tasks.questions import Judgement, answer, decide
+from component.tasks.rows import moment
 from tests import schemas
 from tests.component.tasks.ledger import AGENT, ALICE, BOB, DAY, NOON, OTHER, Ledger, asked_for
 from xep.binding import encode
@@ -159,14 +160,14 @@ def test_asking_is_one_change_with_its_question() -> None:
     assert row.due == NOON + MINUTE
     assert schemas.check(encode(world.change.event)) == 1
     assert world.change.event.confirm == world.confirm
-    (question,) = questions.open_questions(world.ledger, CAROL, AGENT)
-    put = questions.question_with(world.ledger, row)
+    (question,) = question_rows.open_questions(world.ledger, CAROL, AGENT)
+    put = question_rows.question_with(world.ledger, row)
     assert put is not None
     assert question == msgspec.structs.replace(put, shown="waiting")
     assert question.content == world.confirm
     assert (question.asked, question.thread) == ((ALICE, CAROL), "t-1")
-    assert not questions.open_questions(world.ledger, BOB, AGENT)
-    assert not questions.open_questions(world.ledger, CAROL, OTHER)
+    assert not question_rows.open_questions(world.ledger, BOB, AGENT)
+    assert not question_rows.open_questions(world.ledger, CAROL, OTHER)
 
 
 def test_a_question_names_the_revision_that_asked() -> None:
@@ -177,7 +178,7 @@ def test_a_question_names_the_revision_that_asked() -> None:
     assert world.input.form.form_type == "urn:fluux:agent:0#task"
     assert [field.var for field in world.input.form.fields][1:] == ["river", "length", "when"]
     assert schemas.check(encode(world.change.event)) == 1
-    (question,) = questions.open_questions(world.ledger, ALICE, AGENT)
+    (question,) = question_rows.open_questions(world.ledger, ALICE, AGENT)
     assert (question.thread, question.lang, question.conversational) == ("talk", "de", True)
 
 
@@ -193,7 +194,7 @@ def test_a_new_question_takes_the_place_of_the_open_one() -> None:
     world = World()
     second = confirm_at(NOON, id_="c-2")
     questions.ask_confirmation(world.ledger, world.ledger.row(), second, (ALICE,))
-    (question,) = questions.open_questions(world.ledger, ALICE, AGENT)
+    (question,) = question_rows.open_questions(world.ledger, ALICE, AGENT)
     assert question.id == "c-2"
     assert condition(world.decide()) == CONFLICT
     assert world.decide(id_="c-2").error is None
@@ -203,7 +204,7 @@ def test_a_new_question_takes_the_place_of_the_open_one() -> None:
 def test_people_answer_to_the_bare_address(target: str) -> None:
     world = World(target=target)
     at = JID.parse(f"{AGENT}/other")
-    assert len(questions.open_questions(world.ledger, ALICE, at)) == 1
+    assert len(question_rows.open_questions(world.ledger, ALICE, at)) == 1
     assert world.decide(at=JID.parse("assistan@agent.example.com")).error is not None
     assert world.decide(at=at).error is None
 
@@ -374,17 +375,17 @@ def test_6_a_denial_fails_the_task_with_the_reason(
 
 def test_what_was_approved_is_known_to_whoever_runs_it() -> None:
     world = World()
-    assert questions.approved_of(world.ledger, "t-1") is None
+    assert question_rows.approved_of(world.ledger, "t-1") is None
     world.decide()
-    assert questions.approved_of(world.ledger, "t-1") == world.confirm
+    assert question_rows.approved_of(world.ledger, "t-1") == world.confirm
     second = confirm_at(NOON, id_="c-2")
     questions.ask_confirmation(world.ledger, world.ledger.row(), second, (ALICE,))
-    assert questions.approved_of(world.ledger, "t-1") == world.confirm
+    assert question_rows.approved_of(world.ledger, "t-1") == world.confirm
     world.decide(id_="c-2")
-    assert questions.approved_of(world.ledger, "t-1") == second
+    assert question_rows.approved_of(world.ledger, "t-1") == second
     denied = World()
     denied.decide("deny")
-    assert questions.approved_of(denied.ledger, "t-1") is None
+    assert question_rows.approved_of(denied.ledger, "t-1") is None
 
 
 def test_a_denial_in_the_middle_of_the_work_is_not_to_be_repeated() -> None:
@@ -604,13 +605,13 @@ def test_the_timer_lets_a_question_lapse_once(kind: Any, reason: str) -> None:
     assert [one.xml.local for one in made.event.failure.conditions] == [reason]
     assert schemas.check(encode(made.event)) == 1
     assert questions.lapse(ledger, ledger.row(), retention_ms=DAY) is None
-    assert not questions.open_questions(ledger, ALICE, AGENT)
+    assert not question_rows.open_questions(ledger, ALICE, AGENT)
 
 
 def test_what_is_over_is_not_listed_before_the_timer_has_seen_it() -> None:
     world = World()
     world.ledger.now += MINUTE
-    assert not questions.open_questions(world.ledger, ALICE, AGENT)
+    assert not question_rows.open_questions(world.ledger, ALICE, AGENT)
 
 
 # -- any order -----------------------------------------------------------------------------------
@@ -712,7 +713,7 @@ async def test_answers_on_both_databases(storage: Storage) -> None:
 
     revision = await storage.write(begin)
     (question,) = await storage.read(
-        lambda database: questions.open_questions(database, ALICE, AGENT)
+        lambda database: question_rows.open_questions(database, ALICE, AGENT)
     )
     assert question.id == "q-1"
     judged: list[Judgement] = []
@@ -733,7 +734,9 @@ async def test_answers_on_both_databases(storage: Storage) -> None:
             group.start_soon(one, river)
     assert len([one for one in judged if one.change is not None]) == 1
     assert len([one for one in judged if one.error is None]) == 2
-    assert not await storage.read(lambda database: questions.open_questions(database, ALICE, AGENT))
+    assert not await storage.read(
+        lambda database: question_rows.open_questions(database, ALICE, AGENT)
+    )
 
 
 def test_the_digest_is_kept_with_the_row() -> None:

@@ -16,7 +16,7 @@ from component.app.schema import SCHEMA
 from component.skills import Context, Skill, skill
 from component.storage import Storage
 from component.storage import lock as lock_module
-from component.tasks import instances, timer
+from component.tasks import expiry, leases, membership
 from tests.component.tasks.test_durable import text_of, three_steps
 from tests.component.tasks.world import Ear, Open, World, living
 from tests.waiting import eventually
@@ -81,7 +81,7 @@ async def waits(context: Context) -> str:
 async def test_who_ends_does_not_keep_what_another_could_go_on_with(
     tmp_path: Path, migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(instances, "HEARTBEAT_S", 3600.0)  # so only a notification announces it
+    monkeypatch.setattr(leases, "HEARTBEAT_S", 3600.0)  # so only a notification announces it
     lives: list[str] = []
     there = anyio.Event()
     gate = anyio.Event()
@@ -209,7 +209,7 @@ async def test_what_a_dead_one_has_not_told_is_told_by_who_takes_over(
 async def test_who_was_buried_keeps_what_it_has_begun_since(
     tmp_path: Path, migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(instances, "HEARTBEAT_S", 3600.0)  # none but that of the test
+    monkeypatch.setattr(leases, "HEARTBEAT_S", 3600.0)  # none but that of the test
     gates = [anyio.Event(), anyio.Event()]
     begun: list[str] = []
 
@@ -222,10 +222,10 @@ async def test_who_was_buried_keeps_what_it_has_begun_since(
     async with two(tmp_path, migrated_url, gated) as (one, other):
         lost = await one.task("gated", params={"number": "0"})
         before = one.service.instance
-        beat = await other.storage.write(lambda db: instances.beat(db, other.service.instance))
+        beat = await other.storage.write(lambda db: leases.beat(db, other.service.instance))
         assert beat is not None
         await other.storage.write(
-            lambda db: instances.evict(db, before, beat.others[before], retention_ms=1000)
+            lambda db: membership.evict(db, before, beat.others[before], retention_ms=1000)
         )
         # It does not know yet, and takes another one in under its old name.
         kept = await one.task("gated", params={"number": "1"})
@@ -259,7 +259,7 @@ async def sleeps(context: Context, seconds: float) -> str:
 async def test_a_sleep_ends_in_time_though_nothing_else_happens(
     open_storage: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timer, "_LONGEST_S", 3600.0)
+    monkeypatch.setattr(expiry, "_LONGEST_S", 3600.0)
     async with living(open_storage, sleeps) as world:
         task = await world.task("sleeps", params={"seconds": "1"})
         assert text_of(await world.ear.ended(task)) == "awake"

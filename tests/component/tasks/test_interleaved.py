@@ -24,12 +24,11 @@ from hypothesis import strategies as st
 from component.storage.errors import StorageError
 from component.storage.sqlite import SQLite
 from component.tasks.admin import RefusedError, TaskAdmin
-from component.tasks.claims import SUSPECT_ATTEMPTS
-from component.tasks.protocol import Confirmation
-from component.tasks.queues import QueueLimits
-from component.tasks.retention import forget
-from component.tasks.rows import COLUMNS, QUEUED, Row
-from component.tasks.states import TERMINAL
+from component.tasks.expiry import forget
+from component.tasks.leases import SUSPECT_ATTEMPTS
+from component.tasks.protocol import QueueLimits
+from component.tasks.request import Confirmation
+from component.tasks.rows import COLUMNS, QUEUED, TERMINAL, Row
 from tests.component.agent.interleaved import in_order_of
 from tests.component.tasks.interleaved import (
     Cluster,

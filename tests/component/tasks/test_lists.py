@@ -12,14 +12,15 @@ from component.app.schema import SCHEMA
 from component.skills.builtin.echo import echo
 from component.storage.database import Database, Rows, Value
 from component.storage.postgres import PostgreSQL
-from component.tasks import admin, questions
+from component.tasks import admin, question_rows
 from component.tasks.admin import Held
+from component.tasks.changes import TRANSITIONS, change
 from component.tasks.confirmation import confirm_for
+from component.tasks.expiry import forget
+from component.tasks.protocol import Bounds
 from component.tasks.queries import list_
 from component.tasks.questions import ask_confirmation
-from component.tasks.retention import Bounds, forget
-from component.tasks.rows import change, moment
-from component.tasks.states import TRANSITIONS
+from component.tasks.rows import moment
 from tests.component.tasks.ledger import AGENT, ALICE, BOB, NOON, OTHER, Ledger, asked_for
 from tests.servers.postgres import Databases
 from xep.fluux_agent.execute import State
@@ -252,17 +253,17 @@ async def test_open_and_closed_questions_are_found_among_thousands_that_were_ans
             change(ledger, ledger.row(f"t-{number:04}"), "cancelled", None)
     if ledger.dialect == "postgresql":
         ledger.execute("ANALYZE")
-    found = questions.open_questions(watched, ALICE, AGENT)
+    found = question_rows.open_questions(watched, ALICE, AGENT)
     assert {question.task for question in found} == {"t-0000", "t-0200"}
     assert "asked_open" in watched.plan(0)
     # The only one of this thread was put long before all the others.
-    assert questions.was_asked(watched, ALICE, AGENT, "late")
+    assert question_rows.was_asked(watched, ALICE, AGENT, "late")
     assert "asked_thread" in watched.plan()
-    assert questions.was_asked(watched, ALICE, AGENT, "t-0399")
-    assert not questions.was_asked(watched, ALICE, AGENT, "t-0200")
-    assert not questions.was_asked(watched, ALICE, AGENT, "another")
-    assert not questions.was_asked(watched, BOB, AGENT, "late")
-    assert not questions.was_asked(watched, ALICE, OTHER, "late")
+    assert question_rows.was_asked(watched, ALICE, AGENT, "t-0399")
+    assert not question_rows.was_asked(watched, ALICE, AGENT, "t-0200")
+    assert not question_rows.was_asked(watched, ALICE, AGENT, "another")
+    assert not question_rows.was_asked(watched, BOB, AGENT, "late")
+    assert not question_rows.was_asked(watched, ALICE, OTHER, "late")
 
 
 async def test_what_is_past_its_time_is_found_among_thousands_that_are_kept(

@@ -32,8 +32,8 @@ from structlog.typing import EventDict, WrappedLogger
 from component.storage.clock import TOLERANCE_MS
 from component.storage.database import Database
 from component.tasks import queries
-from component.tasks.request_keys import UNNAMED_WINDOW_S
-from component.tasks.retention import forget
+from component.tasks.expiry import forget
+from component.tasks.request import UNNAMED_WINDOW_S
 from component.tasks.rows import milliseconds
 from tests.component.tasks.machine_model import (
     WAYS,

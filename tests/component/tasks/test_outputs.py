@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from component.skills import File, Output, skill
-from component.tasks import execution
+from component.tasks import outputs
 from tests.component.tasks.world import Open, living
 from xep.fluux_agent.errors import TooBig
 
@@ -29,7 +29,7 @@ async def test_a_result_that_is_too_large_is_not_encoded(
     def large() -> Any:
         return made
 
-    monkeypatch.setattr(execution, "result_of", encodes)
+    monkeypatch.setattr(outputs, "result_of", encodes)
     async with living(open_storage, large, result_bytes=MOST) as world:
         ended = await world.ear.ended(await world.task("large"))
         assert ended.failure is not None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.tasks.pacing import Pacer
+from component.tasks.admission import Pacer
 
 pytestmark = pytest.mark.anyio
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.tasks import queries
-from component.tasks.rows import EVENTS_KEPT, change, milliseconds, moment
-from component.tasks.states import TERMINAL, TRANSITIONS
+from component.tasks.changes import TRANSITIONS, change
+from component.tasks.rows import EVENTS_KEPT, TERMINAL, milliseconds, moment
 from tests import schemas
 from tests.component.tasks.ledger import (
     AGENT,

@@ -12,7 +12,7 @@ from component.app.schema import SCHEMA
 from component.skills import Context, DeclarationError, Skill, skill
 from component.storage import Storage
 from component.tasks.admin import TaskAdmin
-from component.tasks.queues import QueueLimits
+from component.tasks.protocol import QueueLimits
 from tests.component.tasks.ledger import NOON
 from tests.component.tasks.test_durable import Choice, answer, conditions, text_of
 from tests.component.tasks.world import ANN, BOB, Open, World, living

@@ -7,11 +7,10 @@ import pytest
 
 from component.skills import Context, skill
 from component.storage.database import Database
-from component.tasks import idempotency
-from component.tasks.claims import Slot
-from component.tasks.execution import Execution
-from component.tasks.rows import Row
-from component.tasks.states import TERMINAL
+from component.tasks import replay
+from component.tasks.leases import Slot
+from component.tasks.rows import TERMINAL, Row
+from component.tasks.run import Execution
 from tests.component.tasks.test_durable import cancel, conditions
 from tests.component.tasks.world import Open, living
 from tests.profiles import THOROUGH
@@ -70,7 +69,7 @@ async def test_a_record_that_another_instance_made_meanwhile_counts(open_storage
         call = world.call("quick", mode="async")
 
         def record(database: Database) -> None:
-            made = idempotency.record(
+            made = replay.record(
                 *(database, call.key),
                 principal="ann@a.example",
                 expires=database.steady + 60_000,

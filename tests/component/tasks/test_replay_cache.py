@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from component.tasks.replay_cache import Flight, ReplayCache
-from component.tasks.request_keys import UNNAMED_WINDOW_S, RequestKey, key_in_memory
-from component.tasks.skill_call import call_of
+from component.tasks.replay import Flight, ReplayCache
+from component.tasks.request import UNNAMED_WINDOW_S, RequestKey, call_of, key_in_memory
 from tests.component.tasks.world import AGENT, ANN
 from xep.fluux_agent import errors
 from xep.fluux_agent.errors import Conflict

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.skills.params import TextParam
-from component.tasks.request_keys import digest_of, key_in_memory, named_key, unnamed_key
-from component.tasks.skill_call import SkillCall
+from component.tasks.request import SkillCall, digest_of, key_in_memory, named_key, unnamed_key
 from tests.component.tasks.world import AGENT, ANN, BOB
 from xep.fluux_agent.delegation import Delegation
 from xep.jid import JID

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.skills.params import TextParam
-from component.tasks.request import Request
-from component.tasks.skill_call import SkillCall, call_of
+from component.tasks.request import Request, SkillCall, call_of
 from xep.binding import encode
 from xep.fluux_agent.execute import Earlier, Execute, Param, Params
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from component.app.schema import SCHEMA
 from component.storage import Storage, StorageError, waiters
 from component.storage.database import Database
-from component.tasks.retention import forget, keep
-from component.tasks.rows import change
-from component.tasks.states import TERMINAL, TRANSITIONS
+from component.tasks.changes import TRANSITIONS, change
+from component.tasks.expiry import forget, keep
+from component.tasks.rows import TERMINAL
 from tests.component.tasks.ledger import NOON, Ledger, question
 from xep.fluux_agent.execute import Output, Result, State
 from xep.fluux_agent.task import Progress

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from component.app.schema import SCHEMA
 from component.skills import Context, Skill, skill
 from component.storage import Storage, StorageError
-from component.tasks import instances, outbox
-from component.tasks.claims import Slot, Slots
+from component.tasks import events, leases, membership
+from component.tasks.leases import Slot, Slots
 from tests.component.tasks.test_durable import asking, cancel, conditions, text_of, three_steps
 from tests.component.tasks.world import ANN, BOB, Ear, Open, World, living
 from tests.waiting import eventually
@@ -391,8 +391,8 @@ async def test_what_could_not_be_told_is_told_on_connecting(open_storage: Open) 
 async def test_what_the_server_has_not_taken_is_told_again_by_another_life(
     open_storage: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox, "_GATHER_S", 0.0)
-    monkeypatch.setattr(outbox, "_LAST_WORDS_S", 0.0)
+    monkeypatch.setattr(events, "_GATHER_S", 0.0)
+    monkeypatch.setattr(events, "_LAST_WORDS_S", 0.0)
     log: list[str] = []
     ear = Ear()
     ear.holds = True  # what is said stays in memory
@@ -412,7 +412,7 @@ async def test_what_the_server_has_not_taken_is_told_again_by_another_life(
 async def test_what_was_dropped_is_told_again_once_there_is_a_stream(
     open_storage: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox, "_GATHER_S", 0.0)
+    monkeypatch.setattr(events, "_GATHER_S", 0.0)
     log: list[str] = []
     ear = Ear()
     ear.holds = True
@@ -438,8 +438,8 @@ async def test_what_was_dropped_is_told_again_once_there_is_a_stream(
 async def test_at_the_end_what_was_written_is_noted_and_nothing_else(
     open_storage: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox, "_GATHER_S", 3600.0)
-    monkeypatch.setattr(outbox, "_LAST_WORDS_S", 0.0)
+    monkeypatch.setattr(events, "_GATHER_S", 3600.0)
+    monkeypatch.setattr(events, "_LAST_WORDS_S", 0.0)
     log: list[str] = []
     ear = Ear()
     async with living(open_storage, three_steps(log), ear=ear) as world:
@@ -489,10 +489,10 @@ class Clock:
 
 def test_whose_beat_stands_still_is_dead_and_who_paused_itself_judges_nobody() -> None:
     clock = Clock()
-    watch = instances.Watch(clock)
+    watch = leases.Watch(clock)
     assert watch.dead({"a": 1, "b": 1}) == {}
     for beat in range(2, 8):
-        clock.now += instances.HEARTBEAT_S
+        clock.now += leases.HEARTBEAT_S
         dead = watch.dead({"a": beat, "b": 1})
     assert dead == {"b": 1}
     clock.now += 1000.0
@@ -502,7 +502,7 @@ def test_whose_beat_stands_still_is_dead_and_who_paused_itself_judges_nobody() -
 @given(st.lists(st.tuples(st.floats(0.1, 20), st.booleans()), min_size=1, max_size=40))
 def test_nobody_is_declared_dead_who_beats_in_time(steps: list[tuple[float, bool]]) -> None:
     clock = Clock()
-    watch = instances.Watch(clock)
+    watch = leases.Watch(clock)
     beat, since = 0, 0.0
     for wait, beats in steps:
         clock.now += wait
@@ -510,7 +510,7 @@ def test_nobody_is_declared_dead_who_beats_in_time(steps: list[tuple[float, bool
         if beats:
             beat, since = beat + 1, 0.0
         if watch.dead({"a": beat}):
-            assert since >= instances.DEAD_S
+            assert since >= leases.DEAD_S
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=40))
@@ -586,10 +586,10 @@ async def test_work_of_a_dead_instance_is_taken_over_and_it_can_write_nothing(
         await there.wait()
         # What the watch of the other one does once the beat has stood still for long enough.
         dead = one.service.instance
-        beat = await other.storage.write(lambda db: instances.beat(db, other.service.instance))
+        beat = await other.storage.write(lambda db: leases.beat(db, other.service.instance))
         assert beat is not None
         await other.storage.write(
-            lambda db: instances.evict(db, dead, beat.others[dead], retention_ms=1000)
+            lambda db: membership.evict(db, dead, beat.others[dead], retention_ms=1000)
         )
         service = other.service
         service._worker.wake()

@@ -13,7 +13,8 @@ from component.app.schema import SCHEMA
 from component.storage import waiters
 from component.storage.database import Database
 from component.storage.postgres import PostgreSQL
-from component.tasks.rows import change, load
+from component.tasks.changes import change
+from component.tasks.rows import load
 from tests.component.tasks.ledger import Ledger
 
 _BLOCKED = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"

@@ -9,9 +9,8 @@ import anyio
 import pytest
 
 from component.skills.threads import Threads
-from component.tasks.admit import TaskLimits
-from component.tasks.claims import Slot
-from component.tasks.protocol import SkillAccess
+from component.tasks.leases import Slot
+from component.tasks.protocol import SkillAccess, TaskLimits
 from component.tasks.worker import Worker
 from xep.stanza_error import StanzaError
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import MappingProxyType
 from typing import Any
 
 import anyio
@@ -12,16 +13,15 @@ import msgspec
 from msgspec.structs import replace
 
 from component.messages.delivery import Delivery, nothing_to_send
-from component.skills import Skill, prepare
+from component.policy.flows import Flows
+from component.skills import Skill
 from component.skills.threads import Threads
 from component.storage import Storage
-from component.tasks.admit import TaskLimits
-from component.tasks.by_reference import Share, nowhere
-from component.tasks.protocol import Call, Confirmation, Notice, SkillAccess
-from component.tasks.request_keys import named_key, unnamed_key
-from component.tasks.service import TaskService
-from component.tasks.skill_call import call_of
-from component.tasks.states import TERMINAL
+from component.tasks.gate import Gate
+from component.tasks.protocol import DeletedTask, Notice, Share, SkillAccess, TaskLimits, nowhere
+from component.tasks.request import Confirmation, Request, request_from
+from component.tasks.rows import TERMINAL
+from component.tasks.service import Clocks, TaskService
 from tests.waiting import eventually
 from xep.fluux_agent.execute import Accepted, Execute, Param, Params, Result
 from xep.fluux_agent.task import Events, Task
@@ -47,6 +47,7 @@ class Ear:
         self.notices: list[Notice] = []
         self.deaf = False
         self.losses = 0
+        self.forgotten: list[DeletedTask] = []
         self.holds = False
         self.deliveries: list[Delivery] = []
         """Of the notices that were heard while it `holds` them."""
@@ -66,6 +67,12 @@ class Ear:
             return nothing_to_send()
         self.deliveries.append(Delivery())
         return self.deliveries[-1]
+
+    def released(self, task: str) -> None:
+        pass
+
+    def deleted(self, task: DeletedTask) -> None:
+        self.forgotten.append(task)
 
     def of(self, task: str) -> list[Task]:
         return [notice.task for notice in self.notices if notice.task.id == task]
@@ -113,7 +120,7 @@ class World:
         params: dict[str, str] | None = None,
         json: dict[str, Any] | None = None,
         **attributes: Any,
-    ) -> Call:
+    ) -> Request:
         execute = Execute(
             skill=skill,
             params=tuple(Param(name=name, text=text) for name, text in (params or {}).items()),
@@ -122,31 +129,19 @@ class World:
             else Params(json=msgspec.Raw(msgspec.json.encode(json))),
             **attributes,
         )
-        found = self.skills[skill]
-        texts = [(param.name, param.text) for param in execute.params]
-        raw = None if json is None else msgspec.json.encode(json)
-        return Call(
-            principal=by.bare,
+        request = request_from(
+            execute,
             requester=by,
+            principal=by.bare,
             target=AGENT,
-            skill=found,
-            arguments=prepare(found, texts, raw),
-            request=call_of(execute),
-            key=unnamed_key(by, AGENT, id or f"iq-{next(_ids)}", call_of(execute))
-            if execute.request is None
-            else named_key(by, AGENT, execute.request, call_of(execute)),
-            confirmation=confirm,
-            undecided=undecided,
+            stanza_id=id or f"iq-{next(_ids)}",
         )
+        return replace(request, confirmation=confirm, undecided=undecided)
 
-    async def execute(self, call: Call) -> Result | Accepted:
+    async def execute(self, request: Request) -> Result | Accepted:
         """As a handler does."""
-        answer = self.service.remembered(call.key)
-        if answer is None:
-            answer = await self.service.repeated(call.key)
-        if answer is None:
-            answer = await self.service.execute(call)
-        return answer
+        answer = self.service.execute(request)
+        return answer if isinstance(answer, Result | Accepted) else await answer
 
     async def run(self, skill: str, **how: Any) -> Result | Accepted:
         return await self.execute(self.call(skill, **how))
@@ -177,16 +172,40 @@ class World:
         return None if row is None else row[0]
 
 
+class Nobody:
+    """Approvers of whom nobody has to confirm anything."""
+
+    def needed(self, _request: Request, _skill: Skill) -> bool:
+        return False
+
+    async def find(self, _request: Request, _skill: Skill) -> Confirmation | None:
+        return None
+
+
+class Offered:
+    """The skills that a principal may use."""
+
+    def __init__(self, skills: dict[str, Skill], may_use: Callable[[Skill], bool]) -> None:
+        self._skills = skills
+        self._may_use = may_use
+
+    def get(self, name: str) -> Skill | None:
+        found = self._skills.get(name)
+        return found if found is not None and self._may_use(found) else None
+
+
 @asynccontextmanager
 async def living(
     open_storage: Open,
     *skills: Skill,
     ear: Ear | None = None,
     allowed: Callable[[JID, Skill], bool] | None = None,
-    approvers: Callable[[Call], Awaitable[Confirmation | None]] | None = None,
+    approvers: Any = None,
     clock: Callable[[], float] | None = None,
+    clocks: Clocks | None = None,
     late: Callable[[], Sequence[str]] = tuple,
     share: Share = nowhere,
+    access_options: Mapping[str, Any] = MappingProxyType({}),
     **limits: Any,
 ) -> AsyncIterator[World]:
     """A task service, until the end of the context, where it is killed: nothing is drained.
@@ -203,15 +222,18 @@ async def living(
 
         access = SkillAccess(
             find=by_name.get,
+            gate=Gate(lambda who: Offered(by_name, lambda skill: may_use(who, skill)), Flows()),
             may_use=may_use,
+            approvers=approvers or Nobody(),
+            threads=Threads(8, 4),
             names=lambda: tuple(by_name),
             late=late,
             share=share,
+            **access_options,
         )
-        if approvers is not None:
-            access = replace(access, approvers=approvers)
-        how: dict[str, Any] = {} if clock is None else {"clock": clock}
-        service = TaskService(storage, access, Threads(8, 4), TaskLimits(**limits), ear, **how)
+        if clocks is None:
+            clocks = Clocks() if clock is None else Clocks(boot_s=clock)
+        service = TaskService(storage, access, TaskLimits(**limits), ear, clocks=clocks)
         world = World(storage, service, ear, by_name)
         if allowed is not None:
             world.allowed = allowed

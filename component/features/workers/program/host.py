@@ -17,7 +17,6 @@ from component.skills.outputs import Output
 from component.skills.schema import object_schema
 from component.skills.skill import Skill
 from component.tasks.journal import (
-    Journal,
     Recorded,
     StepId,
     Steps,
@@ -58,7 +57,8 @@ class WorkerHost:
         self._key = message.key
         self._report = report
         done = {name: Recorded(*each) for name, each in message.records.items()}
-        self._steps = Steps(message.key, Journal(done=done))
+        self._steps = Steps(message.key)
+        self._steps.done = done
         self._task = anyio.get_current_task().id
         self._outputs: dict[str, _Artifact] = {}
         self._reported = -_PROGRESS_S

@@ -15,12 +15,13 @@ from component.skills import skill
 from component.skills.params import prepare
 from component.storage import StorageError
 from component.task_messages.questions import Questions
-from component.tasks import questions, recent
+from component.tasks import question_rows, questions
+from component.tasks.changes import cancel_row, change
 from component.tasks.confirmation import confirm_for
-from component.tasks.inputs import InWords, Judgement, answer, decide
-from component.tasks.instances import cancel_row
-from component.tasks.protocol import CallerContext, Naming, Question, UncertainError
-from component.tasks.rows import change, moment
+from component.tasks.protocol import Naming, Question, UncertainError
+from component.tasks.questions import InWords, Judgement, answer, decide
+from component.tasks.request import CallerContext
+from component.tasks.rows import moment
 from tests.component.handlers.sent import Sent
 from tests.component.router.wire import AGENT, Bench, element, iq
 from tests.component.tasks.ledger import DAY, NOON, Ledger, asked_for
@@ -95,7 +96,7 @@ class World:
             risk="high",
         )
         questions.ask_confirmation(self.ledger, row, put, asked)
-        recent.written(self.ledger, put.id, withheld)
+        question_rows.written(self.ledger, put.id, withheld)
         if read:
             self.ledger.now += READING_MS
         return put.id
@@ -108,7 +109,7 @@ class World:
         questions.ask_input(
             self.ledger, row, "?1", "Which river?", raw, id=f"q-{task}", expires=NOON + 60_000
         )
-        recent.written(self.ledger, f"q-{task}", ())
+        question_rows.written(self.ledger, f"q-{task}", ())
         if read:
             self.ledger.now += READING_MS
         return f"q-{task}"
@@ -162,15 +163,15 @@ class World:
     async def open_questions(self, who: JID, at: JID) -> Sequence[Question]:
         self._work()
         self.looked += 1
-        return questions.open_questions(self.ledger, who, at)
+        return question_rows.open_questions(self.ledger, who, at)
 
     async def returned(self, who: JID, at: JID, question: str) -> None:
         self._work()
-        recent.returned(self.ledger, question, who, at)
+        question_rows.returned(self.ledger, question, who, at)
 
     async def was_asked(self, who: JID, at: JID, name: str) -> bool:
         self._work()
-        return questions.was_asked(self.ledger, who, at, name)
+        return question_rows.was_asked(self.ledger, who, at, name)
 
     def _words(self, naming: Naming | None) -> InWords | None:
         return None if naming is None else InWords(naming)

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.tasks.protocol import Naming, UncertainError
-from component.tasks.recent import Certainty, is_certain
-from component.tasks.retention import forget
+from component.tasks.expiry import forget
+from component.tasks.protocol import Certainty, Naming, UncertainError
+from component.tasks.question_rows import is_certain
 from tests.component.features.questions.chat_world import ALICE, PHONE, World
 from tests.component.router.wire import AGENT, element
 from tests.component.tasks.ledger import DAY, NOON

@@ -5,8 +5,9 @@ from typing import Any
 import msgspec
 
 from component.storage.database import Database
+from component.tasks.changes import change
 from component.tasks.request import Request
-from component.tasks.rows import Row, change
+from component.tasks.rows import Row
 from tests.component.tasks.ledger import Ledger
 from xep.binding import encode
 from xep.fluux_agent.execute import Execute, Output, Param, Result

@@ -15,8 +15,8 @@ from component.features.task_commands.commands import TaskCommands
 from component.storage import Storage
 from component.tasks import queries
 from component.tasks.admin import TaskAdmin
-from component.tasks.retention import Bounds
-from component.tasks.rows import change
+from component.tasks.changes import change
+from component.tasks.protocol import Bounds
 from tests.component.features.task_commands.stored import (
     AGENT,
     ALICE,

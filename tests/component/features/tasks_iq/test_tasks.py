@@ -11,7 +11,7 @@ import pytest
 from component.features.tasks_iq.handlers import TasksHandler
 from component.storage import StorageError
 from component.tasks import queries
-from component.tasks.rows import change
+from component.tasks.changes import change
 from tests.component.handlers.world import result, xml
 from tests.component.router.wire import DOMAIN, Bench, error_of, iq
 from tests.component.tasks.ledger import NOON, Ledger, asked_for

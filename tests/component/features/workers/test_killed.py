@@ -21,7 +21,7 @@ import pytest
 
 from component.app.schema import SCHEMA
 from component.storage import Storage
-from component.tasks.states import TERMINAL
+from component.tasks.rows import TERMINAL
 from tests.component.features.workers import service_process
 from tests.component.features.workers.support import (
     Serving,

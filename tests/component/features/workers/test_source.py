@@ -16,7 +16,7 @@ from component.app.schema import SCHEMA
 from component.skills.model_answers import ModelQuestion
 from component.skills.spec import Annotations
 from component.storage import Storage
-from component.tasks.states import TERMINAL
+from component.tasks.rows import TERMINAL
 from tests.component.features.workers.support import (
     Serving,
     WorkerProgram,

@@ -2,8 +2,8 @@
 
 from component.audit.protocol import AuditEvent
 from component.audit.refusals import Refusals
-from component.execution.notes import RecordedNotes
 from component.metrics.counters import Counters
+from component.tasks.admission import RecordedNotes
 from xep.jid import JID
 
 ALICE, BOB = JID.parse("alice@a.example"), JID.parse("bob@a.example")

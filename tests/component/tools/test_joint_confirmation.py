@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.agent.protocol import ToolResult, Waiting
-from component.execution.joint_confirmation import (
+from component.models.messages import ToolCall
+from component.policy import Rule
+from component.policy.flows import Decision as FlowDecision
+from component.policy.flows import Flow
+from component.skills import Skill, skill
+from component.tasks.request import Confirmation
+from component.tools.joint_confirmation import (
     MOST_CALLS,
     MOST_CHARACTERS,
     SEVERAL_CALLS,
@@ -17,14 +23,8 @@ from component.execution.joint_confirmation import (
     groups,
     listed,
 )
-from component.models.messages import ToolCall
-from component.policy import Rule
-from component.policy.flows import Decision as FlowDecision
-from component.policy.flows import Flow
-from component.skills import Skill, skill
-from component.tasks.protocol import Confirmation
-from tests.component.execution.test_tools import AT, WHO, Desk, a_caller
 from tests.component.router.wire import until
+from tests.component.tools.test_tools import AT, WHO, Desk, a_caller
 from xep.fluux_agent.confirm import Confirm
 
 pytestmark = pytest.mark.anyio

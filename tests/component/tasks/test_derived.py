@@ -7,15 +7,14 @@ import msgspec
 import pytest
 
 from component.agent.protocol import ToolResult, Waiting
-from component.execution import SkillRequest
 from component.models.messages import ToolCall
 from component.policy.flows import Flow
 from component.skills import Context, skill
 from component.tasks.protocol import Question
-from component.tasks.skill_call import SkillCall
-from tests.component.execution.test_tools import AT, WHO, Desk, a_caller
+from component.tasks.request import SkillCall, SkillRequest
 from tests.component.handlers.world import World
 from tests.component.router.wire import until
+from tests.component.tools.test_tools import AT, WHO, Desk, a_caller
 from tests.waiting import eventually
 from xep.fluux_agent.confirm import Decision
 from xep.fluux_agent.execute import Accepted

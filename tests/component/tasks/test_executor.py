@@ -11,11 +11,10 @@ import anyio
 import msgspec
 import pytest
 
-from component.execution import SkillRequest
 from component.skills import Skill, SkillError, skill
 from component.storage.database import Database
-from component.tasks.replay_cache import ReplayCache
-from component.tasks.skill_call import call_of
+from component.tasks.replay import ReplayCache
+from component.tasks.request import SkillRequest, call_of
 from tests.component.handlers.world import ALICE, BOB, NOW, World
 from tests.component.router.wire import AGENT
 from tests.waiting import eventually

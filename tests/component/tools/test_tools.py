@@ -19,8 +19,6 @@ from component.agent.requests import (
     WorkStarter,
 )
 from component.budget.protocol import Payer, TurnBudget
-from component.execution.joint_confirmation import JointConfirmations
-from component.execution.tools import ToolExecutor, tool_name
 from component.models.messages import ToolCall
 from component.policy import Rule
 from component.policy.flows import Flow, Flows
@@ -35,7 +33,9 @@ from component.skills import (
     skill,
 )
 from component.skills.model_answers import ModelQuestion
-from component.tasks.protocol import Call, CallerContext
+from component.tasks.request import Call, CallerContext
+from component.tools.joint_confirmation import JointConfirmations
+from component.tools.tools import ToolExecutor, tool_name
 from tests.component.agent.world import message
 from tests.component.audit.book import Book
 from tests.component.handlers.world import ALICE, World

@@ -13,18 +13,17 @@ from typing import Any, Final, Literal
 import msgspec
 
 from component.agent.protocol import Caller, Waiting
-from component.execution.admission import Confirming, completed
-from component.execution.request import SkillRequest
 from component.models.messages import ToolCall
 from component.policy.flows import Decision
-from component.skills import InvalidParam, Skill, prepare
+from component.skills import InvalidParam, Skill
 from component.skills.inputs import Arguments
 from component.skills.later_inputs import later_inputs
 from component.skills.spec import Annotations
-from component.tasks.confirmation import action_of, parameters_of
-from component.tasks.protocol import Asker, Call, CallerContext, Confirmation
+from component.tasks.admission import ANSWERS
+from component.tasks.confirmation import Approvers, action_of, parameters_of
+from component.tasks.gate import arguments_of, completed
+from component.tasks.request import Confirmation, Request
 from component.tasks.service import TaskService
-from component.tasks.skill_call import SkillCall
 from xep.fluux_agent.execute import Accepted, Result
 from xep.stanza_error import StanzaError
 
@@ -67,22 +66,23 @@ class CallToConfirm(msgspec.Struct, frozen=True):
     values: dict[str, Any]
     decision: Decision
     confirmation: Confirmation
+    request: Request
 
 
 class JointConfirmations:
     """Asks people about several calls at once.
 
     Args:
-        confirming: determines which calls a person must confirm, and who.
+        approvers: determines which calls a person must confirm, and who.
         tasks: the durable work, which has the questions.
     """
 
-    def __init__(self, confirming: Confirming, tasks: TaskService) -> None:
-        self._confirming = confirming
+    def __init__(self, approvers: Approvers, tasks: TaskService) -> None:
+        self._approvers = approvers
         self._tasks = tasks
 
     async def to_confirm(
-        self, caller: Caller, call: ToolCall, skill: Skill, arguments: bytes, decision: Decision
+        self, caller: Caller, call: ToolCall, skill: Skill, request: Request, decision: Decision
     ) -> CallToConfirm | None:
         """Return a call if the person of the turn, and nobody else, must confirm it.
 
@@ -90,88 +90,63 @@ class JointConfirmations:
 
         Raises StorageError.
         """
-        said = caller.request
+        context = msgspec.structs.replace(
+            request.caller_context,
+            asker="misled model" if decision.verdict == "confirm" else "model",
+            chosen=decision.chosen,
+            reserved=(),
+        )
+        request = msgspec.structs.replace(request, caller_context=context)
         try:
-            found = await self._confirming.find(
-                *(said.principal, said.requester, said.target), skill, asker_of(decision)
-            )
-            if found is None or found.asked != (said.principal.bare,):
+            found = await self._approvers.find(request, skill)
+            if found is None or found.asked != (caller.request.principal.bare,):
                 return None
-            values = await values_of(caller, skill, arguments)
+            values = await values_of(request, skill)
         except (StanzaError, InvalidParam):
             return None
-        return CallToConfirm(call, skill, values, decision, found)
+        return CallToConfirm(call, skill, values, decision, found, request)
 
     async def ask(
-        self,
-        caller: Caller,
-        context: CallerContext,
-        calls: Sequence[CallToConfirm],
-        *,
-        session: str,
-        again: bool,
+        self, caller: Caller, calls: Sequence[CallToConfirm], *, session: str, again: bool
     ) -> Waiting | Result | None:
         """Ask the person about these calls; return the task that waits for the answer.
 
-        `context` is that of the calls. A repetition, which the `session` identifies, asks nothing;
-        its Result means that the calls are approved. With `again`, only a question that was asked
-        before is looked for. None: the calls cannot be asked about together. Raises StorageError.
+        A repetition, which the `session` identifies, asks nothing; its Result means that the calls
+        are approved. With `again`, only a question that was asked before is looked for. None: the
+        calls cannot be asked about together. Raises StorageError.
         """
-        said, arguments = caller.request, listed(calls)
-        asked = SkillRequest(
-            said.requester,
-            said.principal,
-            said.target.bare,
-            SkillCall(
-                skill=SEVERAL_CALLS.name,
-                json=msgspec.Raw(msgspec.json.encode(arguments)),
-                thread=said.conversation.thread,
-            ),
+        chosen = _chosen(calls)
+        risk = max((one.confirmation.risk for one in calls), key=_RISKS.index)
+        first = calls[0].request
+        request = msgspec.structs.replace(
+            first,
+            skill=SEVERAL_CALLS.name,
+            json=msgspec.Raw(msgspec.json.encode(listed(calls))),
             session=session,
-            origin="tool",
+            caller_context=msgspec.structs.replace(
+                first.caller_context,
+                asker="misled model" if chosen else "model",
+                chosen=chosen,
+            ),
+            confirmation=msgspec.structs.replace(calls[0].confirmation, risk=risk),
         )
-        key = asked.compute_key()
         try:
             if again:
-                answer = await self._tasks.repeated(key)
+                answer = await self._tasks.repeated(request)
             else:
-                risk = max((one.confirmation.risk for one in calls), key=_RISKS.index)
-                answer = await self._tasks.execute(
-                    Call(
-                        principal=said.principal,
-                        requester=said.requester,
-                        target=said.target.bare,
-                        skill=SEVERAL_CALLS,
-                        arguments=arguments,
-                        request=asked.call,
-                        key=key,
-                        origin="tool",
-                        lang=said.language,
-                        caller_context=msgspec.structs.replace(
-                            context,
-                            asker="misled model" if _chosen(calls) else "model",
-                            chosen=_chosen(calls),
-                        ),
-                        confirmation=msgspec.structs.replace(calls[0].confirmation, risk=risk),
-                    )
-                )
+                running = self._tasks.execute(request, internal=SEVERAL_CALLS)
+                answer = running if isinstance(running, ANSWERS) else await running
         except StanzaError:  # too many lines to show, for example; then each is asked about alone
             return None
         return Waiting(answer.task, question=True) if isinstance(answer, Accepted) else answer
 
 
-def asker_of(decision: Decision) -> Asker:
-    """Return who wants a call about which the flows have decided."""
-    return "misled model" if decision.verdict == "confirm" else "model"
-
-
-async def values_of(caller: Caller, skill: Skill, arguments: bytes) -> dict[str, Any]:
+async def values_of(request: Request, skill: Skill) -> dict[str, Any]:
     """Return all parameters of a call, with defaults. Raises StanzaError, InvalidParam,
     StorageError.
     """
-    said, given = caller.request, prepare(skill, (), arguments)
-    made = await completed(skill, said.requester, said.target.bare, given)
-    return parameters_of(action_of(skill, made))
+    arguments = await completed(request, skill, arguments_of(request, skill))
+    return parameters_of(action_of(skill, arguments))
 
 
 def groups(calls: Sequence[CallToConfirm]) -> Iterator[Sequence[CallToConfirm]]:
@@ -197,11 +172,11 @@ def listed(calls: Sequence[CallToConfirm]) -> dict[str, Any]:
     }
 
 
-async def approves(caller: Caller, result: Result, skill: Skill, arguments: bytes) -> bool:
+async def approves(result: Result, request: Request, skill: Skill) -> bool:
     """Return whether an approval, the result of `SEVERAL_CALLS`, covers exactly this call."""
     approved: Mapping[str, Any] = json.loads(result.outputs[0].text)
     try:
-        values = await values_of(caller, skill, arguments)
+        values = await values_of(request, skill)
     except (StanzaError, InvalidParam):
         return False
     return any(

@@ -14,17 +14,40 @@ from component.messages.delivery import Delivery, nothing_to_send
 from component.storage.database import Database
 from component.storage.errors import StorageError
 from component.storage.storage import Storage
-from component.tasks import recent
-from component.tasks.protocol import Listener, Question
-from component.tasks.questions import question_with
-from component.tasks.request import notice_of
-from component.tasks.rows import COLUMNS, Change, Row, decoded
+from component.tasks import question_rows, rows
+from component.tasks.changes import Change
+from component.tasks.protocol import Listener, Notice, Question
+from component.tasks.question_rows import question_with
+from component.tasks.rows import TERMINAL
 from xep.jid import JID
 
+
+def notice_of(change: Change) -> Notice:
+    """Return the notice of a committed change, for the listener."""
+    row = change.row
+    request = rows.request_of(row)
+    return Notice(
+        task=change.event,
+        agent=request.target,
+        principal=request.principal,
+        requester=request.requester,
+        thread=request.thread or row.id,
+        conversational=request.conversational,
+        final=row.state in TERMINAL,
+        question=change.question,
+        lang=request.lang,
+        origin=request.origin,
+        unrequested=request.caller_context.unrequested,
+    )
+
+
 _PAGE: Final = 200
+
 _log = structlog.get_logger("component.tasks")
+
 _GATHER_S: Final = 0.1
 """Seconds for which sent events are collected before they are recorded in one write."""
+
 _LAST_WORDS_S: Final = 2.0
 """Seconds that the server has to receive the last messages when this instance stops."""
 
@@ -153,12 +176,10 @@ class EventSender:
 
         def op(database: Database) -> None:
             for task, revision in written:  # sorted, because all instances lock rows in this order
-                database.execute(
-                    "UPDATE tasks SET untold = NULL WHERE id = ? AND untold = ?", (task, revision)
-                )
+                rows.mark_sent(database, task, revision)
                 what = sent[task, revision]
                 if what.question is not None:
-                    recent.written(database, what.question.id, what.delivery.withheld)
+                    question_rows.written(database, what.question.id, what.delivery.withheld)
 
         if written:
             await self._storage.write(
@@ -215,21 +236,13 @@ class EventSender:
 
 
 def _unsent(database: Database, after: tuple[int, str]) -> list[Change]:
-    found = database.execute(
-        f"SELECT {COLUMNS} FROM tasks WHERE untold IS NOT NULL"  # noqa: S608 - constant columns
-        f" AND (updated > ? OR (updated = ? AND id > ?)) ORDER BY updated, id LIMIT {_PAGE}",
-        (after[0], after[0], after[1]),
-    ).fetchall()
     page: list[Change] = []
-    for row in [Row(*row) for row in found]:
-        event = database.execute(
-            "SELECT state, at, retain, detail FROM events WHERE task = ? AND revision = ?",
-            (row.id, row.untold),
-        ).fetchone()
-        if event is None or row.untold is None:
+    for row in rows.unsent(database, after, _PAGE):
+        assert row.untold is not None
+        event = next(rows.events_of(database, row.id, row.untold, row.untold), None)
+        if event is None:
             continue
-        state, _, retain, detail = event
-        then = msgspec.structs.replace(row, state=state, revision=row.untold, promised=retain)
         question = question_with(database, row) if row.revision == row.untold else None
-        page.append(Change(then, decoded(detail), question=question))
+        then = msgspec.structs.replace(event.of(row), updated=row.updated)
+        page.append(Change(then, rows.decoded(event.detail), question=question))
     return page

@@ -13,29 +13,26 @@ from component.agent.protocol import Caller, ToolResult, Waiting
 from component.agent.requests import MessageStarter
 from component.audit.protocol import AuditEvent, Recorder
 from component.budget.protocol import TurnBudget
-from component.execution.admission import ANSWERS
-from component.execution.executor import SkillExecutor
-from component.execution.joint_confirmation import (
-    SEVERAL_CALLS,
-    CallToConfirm,
-    JointConfirmations,
-    approves,
-    asker_of,
-    groups,
-)
-from component.execution.request import SkillRequest
-from component.execution.tainted_calls import decide, refusal, with_descriptions
 from component.models.messages import FilePart, ImagePart, ToolCall
 from component.models.protocol import Tool
-from component.policy.flows import TRUSTED, AgentLimits, Decision, Flows, covers, lacks
+from component.policy.flows import TRUSTED, AgentLimits, covers
 from component.policy.globs import pattern
 from component.policy.taint import Taint
 from component.skills import File, Skill, View
 from component.skills.spec import OPTIONAL
-from component.tasks.files import part_of, text_of
-from component.tasks.protocol import Asker, CallerContext
+from component.tasks.admission import ANSWERS
+from component.tasks.gate import Gate, NotPermitted
+from component.tasks.outputs import part_of, text_of
+from component.tasks.request import CallerContext, Request
 from component.tasks.service import TaskService
-from component.tasks.skill_call import SkillCall
+from component.tools.joint_confirmation import (
+    SEVERAL_CALLS,
+    CallToConfirm,
+    JointConfirmations,
+    approves,
+    groups,
+)
+from component.tools.tainted_calls import chosen_and_reserved, with_descriptions
 from xep.binding.json_bounds import checked_json
 from xep.fluux_agent.errors import RemoteFailure
 from xep.fluux_agent.execute import Accepted, Output, Result
@@ -54,10 +51,9 @@ class ToolExecutor:
     """Implements `component.agent.protocol.Tools`, which documents its methods.
 
     Args:
-        executor: executes the skills.
-        tasks: the durable work, for calls that become tasks.
+        tasks: runs the skills, and has the tasks that calls become.
         view: the skills that a principal sees and may execute.
-        flows: which skills the data of strangers may reach.
+        gate: decides about calls.
         recorder: records calls and refusals.
         confirmations: asks people about several calls at once.
         timeout_s: the maximum number of seconds for one call.
@@ -65,18 +61,16 @@ class ToolExecutor:
 
     def __init__(
         self,
-        executor: SkillExecutor,
         tasks: TaskService,
         view: Callable[[JID], View],
-        flows: Flows,
+        gate: Gate,
         recorder: Recorder,
         confirmations: JointConfirmations,
         timeout_s: float | None = None,
     ) -> None:
-        self._executor = executor
         self._tasks = tasks
         self._view = view
-        self._flows = flows
+        self._gate = gate
         self._recorder = recorder
         self._confirmations = confirmations
         self._timeout_s = timeout_s
@@ -113,28 +107,13 @@ class ToolExecutor:
         if skill is None:
             self.refused(caller, name)
             return _no(f"There is no tool called {name[:_LONGEST]!r}.")
-        missing = covers(caller.capabilities, skill.capabilities)
-        self._record(
-            caller, "capability", "refused" if missing else "allowed", skill.name, missing or ""
-        )
-        if missing is not None:
-            return _no(lacks(skill.name, missing))
         given = arguments.strip()
         try:
             msgspec.json.decode(checked_json(given.encode()), type=dict[str, msgspec.Raw])
         except ValueError as error:
             self.refused(caller, name)
             return _no(f"The arguments of {name} are not a JSON object: {error}")
-        raw = msgspec.Raw(given.encode())
-        caller = self._labelled(caller, skill, raw)
-        decision = self._decide(caller, skill, raw)
-        if decision.reason:
-            self._record(caller, "taint", decision.verdict, skill.name, decision.reason)
-        if decision.verdict == "refuse":
-            return _no(refusal(decision, skill))
-        return await self._run(
-            *(caller, call_id, skill, given), asker_of(decision), decision.chosen
-        )
+        return await self._run(caller, skill, self._request(caller, call_id, skill, given.encode()))
 
     def refused(self, caller: Caller, name: str) -> None:
         """Record that a call was not made, and whether it lacked a capability or the skill."""
@@ -155,13 +134,8 @@ class ToolExecutor:
         found: dict[str, ToolResult | Waiting] = {}
         to_confirm = [await self._to_confirm(caller, call) for call in calls]
         for group in groups([one for one in to_confirm if one is not None]):
-            asked = await self._confirmations.ask(
-                caller,
-                self._context(caller, "model", ()),
-                group,
-                session=f"{_session(caller, group[0].call.id)} and more",
-                again=again,
-            )
+            session = f"{_session(caller, group[0].call.id)} and more"
+            asked = await self._confirmations.ask(caller, group, session=session, again=again)
             for one in group if asked is not None else ():
                 call, decision = one.call, one.decision
                 if isinstance(asked, Waiting):
@@ -184,13 +158,14 @@ class ToolExecutor:
             return None
         arguments = call.arguments.strip().encode()
         try:
-            raw = msgspec.Raw(checked_json(arguments))
+            checked_json(arguments)
         except ValueError:
             return None
-        decision = self._decide(self._labelled(caller, skill, raw), skill, raw)
+        request = self._request(caller, call.id, skill, arguments)
+        decision = self._gate.decide(request, skill)
         if decision.verdict == "refuse":
             return None
-        return await self._confirmations.to_confirm(caller, call, skill, arguments, decision)
+        return await self._confirmations.to_confirm(caller, call, skill, request, decision)
 
     async def _approved(
         self, caller: Caller, call: ToolCall, approval: Result, task: str = ""
@@ -198,69 +173,63 @@ class ToolExecutor:
         """Make a call that was approved with others; one that has changed since is asked about."""
         skill = self._skill(caller, call.name)
         arguments = call.arguments.strip()
-        if skill is None or not await approves(caller, approval, skill, arguments.encode()):
+        if skill is None:
             return await self.call(caller, call.id, call.name, arguments)
-        missing = covers(caller.capabilities, skill.capabilities)
-        if missing is not None:
-            return _no(lacks(skill.name, missing))
+        request = self._request(caller, call.id, skill, arguments.encode())
+        if not await approves(approval, request, skill):
+            return await self.call(caller, call.id, call.name, arguments)
         self._record(caller, "tool-call", "approved", skill.name, task=task)
-        caller = self._labelled(caller, skill, msgspec.Raw(arguments.encode()))
-        return await self._run(caller, call.id, skill, arguments, "approved", ())
-
-    def _labelled(self, caller: Caller, skill: Skill, arguments: msgspec.Raw) -> Caller:
-        """Return the caller of a call, with the taints of the descriptions that it may follow."""
-        described = self._others.get(_family(caller), {})
-        view = self._view(caller.request.principal)
-        return with_descriptions(caller, skill, arguments, described.values(), view)
-
-    def _decide(self, caller: Caller, skill: Skill, arguments: msgspec.Raw) -> Decision:
-        return decide(self._flows, caller, skill, arguments, lambda tool: self._skill(caller, tool))
-
-    def _context(self, caller: Caller, asker: Asker, chosen: tuple[str, ...]) -> CallerContext:
-        said = caller.request
-        return CallerContext(
-            caller.agent,
-            asker,
-            tuple(sorted(caller.taints)),
-            self._timeout_s,
-            caller.turn,
-            caller.operator,
-            TurnBudget(caller.paid_by or caller.turn, said.payer, said.budget_usd),
-            chosen,
-            AgentLimits(caller.skills, caller.capabilities),
-            unrequested=not isinstance(said.starter, MessageStarter),
+        context = msgspec.structs.replace(
+            request.caller_context, asker="approved", chosen=(), reserved=()
+        )
+        return await self._run(
+            caller, skill, msgspec.structs.replace(request, caller_context=context)
         )
 
-    async def _run(
-        self,
-        caller: Caller,
-        call_id: str,
-        skill: Skill,
-        arguments: str,
-        asker: Asker,
-        chosen: tuple[str, ...],
-    ) -> ToolResult | Waiting:
+    def _request(self, caller: Caller, call_id: str, skill: Skill, arguments: bytes) -> Request:
+        """Return the request that a call makes, with the taints of the descriptions that it may
+        follow.
+        """
+        raw = msgspec.Raw(arguments)
+        described = self._others.get(_family(caller), {})
+        view = self._view(caller.request.principal)
+        caller = with_descriptions(caller, skill, raw, described.values(), view)
+        chosen, own = chosen_and_reserved(
+            caller, skill, raw, lambda tool: self._skill(caller, tool)
+        )
         said = caller.request
+        return Request(
+            skill=skill.name,
+            requester=said.requester,
+            principal=said.principal,
+            target=said.target.bare,
+            json=raw,
+            thread=said.conversation.thread,
+            session=_session(caller, call_id),
+            origin="tool",
+            lang=said.language,
+            caller_context=CallerContext(
+                caller.agent,
+                "model",
+                tuple(sorted(caller.taints)),
+                self._timeout_s,
+                caller.turn,
+                caller.operator,
+                TurnBudget(caller.paid_by or caller.turn, said.payer, said.budget_usd),
+                chosen,
+                AgentLimits(caller.skills, caller.capabilities),
+                unrequested=not isinstance(said.starter, MessageStarter),
+                reserved=own,
+            ),
+        )
+
+    async def _run(self, caller: Caller, skill: Skill, request: Request) -> ToolResult | Waiting:
         taints = [skill.taint]
         try:
-            running = self._executor.execute(
-                SkillRequest(
-                    said.requester,
-                    said.principal,
-                    said.target.bare,
-                    SkillCall(
-                        skill=skill.name,
-                        json=msgspec.Raw(arguments.encode()),
-                        thread=said.conversation.thread,
-                    ),
-                    session=_session(caller, call_id),
-                    origin="tool",
-                    lang=said.language,
-                    caller_context=self._context(caller, asker, chosen),
-                    on_result=taints.append,
-                )
-            )
+            running = self._tasks.execute(request, taints.append)
             answer = running if isinstance(running, ANSWERS) else await running
+        except NotPermitted as error:
+            return _no(error.text)
         except StanzaError as error:
             self._record(caller, "tool-call", "failed", skill.name, error.condition)
             return _no(_refusal(error), _taint(error.application, skill.taint))
@@ -315,7 +284,7 @@ class ToolExecutor:
                 await self._tasks.cancel(said.principal, said.target.bare, Cancel(id=task))
                 return
             session = _session(caller, call.id)
-            if await self._executor.withdraw(said.requester, said.target.bare, session):
+            if await self._tasks.withdraw(said.requester, said.target.bare, session):
                 skill = self._skill(caller, call.name)
                 name = call.name if skill is None else skill.name
                 self._record(caller, "tool-call", "stopped", name)

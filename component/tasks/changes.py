@@ -1,0 +1,464 @@
+"""How a task changes: its states, the one function that makes a revision, and transactions.
+
+Every change is one transaction: the row, its event, and related rows. All functions here run inside
+a storage operation, take its `Transaction`, and never wait. Payloads are stored as the XML that is
+sent, so their format is declared once.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, Literal, TypeVar
+
+import msgspec
+
+from component.skills.inputs import Arguments
+from component.skills.skill import Skill
+from component.storage import waiters
+from component.storage.database import Database
+from component.storage.storage import Storage
+from component.tasks import journal, leases, question_rows, replay, rows
+from component.tasks.protocol import Question, TaskLimits
+from component.tasks.replay import RecordBound, RecordedAnswer
+from component.tasks.request import Request
+from component.tasks.rows import TERMINAL, Detail, Row
+from xep.binding import encode
+from xep.fluux_agent import errors
+from xep.fluux_agent.confirm import Confirm
+from xep.fluux_agent.execute import Accepted, Output, Result, State
+from xep.fluux_agent.task import Failure, Input, Progress, Task
+from xep.stanza_error import StanzaError
+
+T = TypeVar("T")
+
+TRANSITIONS: Final[dict[State, frozenset[State]]] = {
+    "accepted": frozenset(("running", "input-required", "cancelled", "failed", "rejected")),
+    "running": frozenset(("running", "input-required", "cancelling", "completed", "failed")),
+    "input-required": frozenset(
+        ("input-required", "accepted", "running", "cancelled", "failed", "rejected")
+    ),
+    "cancelling": frozenset(("cancelling", "cancelled", "completed", "failed")),
+    "completed": frozenset(),
+    "failed": frozenset(),
+    "rejected": frozenset(),
+    "cancelled": frozenset(),
+}
+"""The allowed next states of each state (TSK-001); a state can follow itself with progress or a
+part of an output.
+"""
+
+
+class TransitionError(Exception):
+    """The table of states does not allow a change: a bug in this program."""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One committed revision of a task: the row after it, and its payload.
+
+    `ready` are the principals of other tasks that waited for this one and can be claimed now.
+    `question` is the question that the change asked, or that expired with it.
+    """
+
+    row: Row
+    detail: Detail | None = None
+    ready: tuple[str, ...] = ()
+    question: Question | None = None
+
+    @property
+    def event(self) -> Task:
+        """Return the `<task/>` element of its event (EVT-002)."""
+        return rows.event_of(self.row, self.detail)
+
+
+# Transactions.
+
+
+class Transaction:
+    """One operation's view of the database, and the changes to publish after its commit.
+
+    It is a `component.storage.database.Database`, and goes wherever one is expected.
+
+    Args:
+        database: of the operation.
+        limits: the limits of durable work.
+        instance: the name of this instance.
+        has_slots: returns whether one more task can run on this instance.
+    """
+
+    __slots__ = (
+        *("_has_slots", "answers", "changes", "dialect", "execute", "instance", "limits"),
+        *("notify", "now", "rows", "settled", "steady"),
+    )
+
+    def __init__(
+        self,
+        database: Database,
+        limits: TaskLimits,
+        instance: str = "",
+        has_slots: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._has_slots = has_slots
+        self.limits = limits
+        self.instance = instance
+        self.dialect = database.dialect
+        self.now = database.now
+        self.settled = database.settled
+        self.steady = database.steady
+        self.execute = database.execute
+        self.notify = database.notify
+        self.changes: list[Change] = []
+        self.answers: list[tuple[str, int]] = []
+        """Principals for whom a recorded answer is stored, and its size in bytes."""
+        self.rows: list[Row] = []
+
+    def publish(self, *changes: Change) -> None:
+        """Publish changes once they are committed.
+
+        When a task has ended, the tasks that it started and that have not ended are cancelled.
+        """
+        self.changes += changes
+        for made in changes:
+            if made.ready or rows.is_queued(made.row):
+                self.wake_others()
+            if made.row.children and made.row.state in TERMINAL:
+                for child in rows.children_of(self, made.row.id):
+                    self.publish(*cancel(self, child))
+
+    def queued(self, *changed: Row) -> None:
+        """After the commit, let these tasks be claimed if they can be, now or when they are due."""
+        self.rows += [msgspec.structs.replace(row) for row in changed]
+        if any(map(rows.is_queued, changed)):
+            self.wake_others()
+
+    def wake_others(self) -> None:
+        """Wake another instance to claim queued tasks, unless this one has slots for them."""
+        if not self._has_slots():
+            leases.wake_one(self)
+
+
+class TaskStore:
+    """Runs operations on tasks, and publishes their changes after the commit.
+
+    Args:
+        storage: reads and writes the rows.
+        limits: the limits of durable work.
+        publish: receives the changes of one commit, and the run that made it, if one did.
+            Called on the event loop; never raises.
+        has_slots: returns whether one more task can run on this instance.
+
+    Attributes:
+        instance: the name of this instance among those that share the database; it takes a new one
+            after it was evicted.
+        records: the limit on the replay records of a principal.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        limits: TaskLimits,
+        publish: Callable[[Transaction, object], None],
+        has_slots: Callable[[], bool],
+    ) -> None:
+        self.storage = storage
+        self.limits = limits
+        self.instance = leases.new_instance()
+        self.records = RecordBound(limits.records_per_principal, limits.retry_after_s)
+        self._has_slots = has_slots
+        self._publish = publish
+
+    async def read(self, op: Callable[[Database], T]) -> T:
+        """Run an operation that reads, and return its value. Raises StorageError."""
+        return await self.storage.read(op)
+
+    async def commit(
+        self,
+        op: Callable[[Transaction], T],
+        *,
+        tasks: Collection[str] = (),
+        keep_trying: bool = False,
+        by: object = None,
+    ) -> T:
+        """Run an operation, and return its value after it is on disk and its changes are published.
+
+        `tasks` are the ids of the tasks that it changes, as far as they are known before; see
+        `Storage.write`. With `keep_trying` an operation that the database refuses is tried again
+        until it succeeds or the caller is cancelled. `by` is the run that makes the changes.
+
+        Raises StorageError, and the errors of the operation.
+        """
+
+        def run(database: Database) -> tuple[T, Transaction]:
+            transaction = Transaction(database, self.limits, self.instance, self._has_slots)
+            return op(transaction), transaction
+
+        value, transaction = await self.storage.write(run, keep_trying=keep_trying, tasks=tasks)
+        if transaction.changes or transaction.rows or transaction.answers:
+            self._publish(transaction, by)
+        return value
+
+
+# Revisions.
+
+KEEP: Final[Any] = object()
+"""Do not change the value."""
+
+
+def change(
+    tx: Transaction,
+    row: Row,
+    to: State,
+    detail: Detail | None = None,
+    *,
+    owner: str | None = KEEP,
+    due: int | None = KEEP,
+    new: bool = False,
+) -> Change:
+    """Move a task to its next revision, with exactly one event, in this transaction.
+
+    `detail` is the payload of the change; a result, a failure or progress is also stored in the
+    row. An `owner` of None releases the task, a name assigns it to that instance; either changes
+    the token. A question and a final event are marked, because their messages must not be lost. A
+    final state also releases the task, clears the timer, closes open questions, and retains the
+    task and its replay record for the retention from now.
+
+    After its deadline a task fails with `deadline-expired` instead of any change, unless the change
+    is already a failure, a rejection or a cancellation (EXE-026).
+
+    The row is changed in place; a `new` row is not in the database yet, and is inserted in its
+    state after the change. Raises TransitionError.
+    """
+    if to not in TRANSITIONS[row.state]:
+        raise TransitionError(f"task {row.id} cannot go from {row.state} to {to}")
+    if rows.is_late(tx, row) and to not in ("failed", "rejected"):
+        to, detail, owner = "failed", Failure.of(errors.deadline_expired()), None
+    waited = row.state == "input-required"
+    row.state = to
+    row.revision += 1
+    # never backwards, even if the clock is set back (TSK-005)
+    row.updated = max(row.updated, tx.now)
+    _keep_detail(row, detail)
+    if due is not KEEP:
+        row.due = due
+    if to == "input-required":
+        row.attempts = 0  # it now waits for a person, so the executions so far made progress
+    if to in TERMINAL:
+        row.set_aside = row.not_before = None
+        row.waits = 0
+        owner = None
+        row.due = None
+        row.promised = max(row.shown_until, tx.now + tx.limits.retention_ms)
+        row.retain_until = max(row.retain_until, tx.steady + tx.limits.retention_ms)
+        if not new:
+            _close(tx, row, waited=waited)
+    if owner is not KEEP and (owner != row.owner or owner is None):
+        row.owner = owner
+        row.token += 1
+    asks = isinstance(detail, Confirm | Input)
+    if row.visible and (asks or to in TERMINAL):
+        row.untold = row.revision
+    if new:
+        rows.put(tx, row)
+    else:
+        rows.update(tx, row)
+    rows.add_event(tx, row, detail)
+    made = Change(msgspec.structs.replace(row), detail)
+    if to not in TERMINAL:
+        return made
+    rows.store_size(tx, row.id)
+    ready = waiters.wake_tasks(tx, row.id, success=rows.is_done(row))
+    return msgspec.structs.replace(made, ready=ready)
+
+
+def _keep_detail(row: Row, detail: Detail | None) -> None:
+    if isinstance(detail, Progress):
+        row.progress = encode(detail)
+    elif isinstance(detail, Result):
+        row.result = encode(detail)
+    elif isinstance(detail, Failure):
+        row.failure = encode(detail)
+
+
+def _close(tx: Transaction, row: Row, *, waited: bool) -> None:
+    """Close the question that the task `waited` for, and keep a named replay record as long as the
+    task.
+    """
+    if waited:
+        question_rows.close(tx, row.id, "withdrawn")
+    replay.keep_record(tx, row.id, row.retain_until)
+
+
+def end(
+    tx: Transaction,
+    row: Row,
+    to: State,
+    outcome: Result | StanzaError | None,
+    *,
+    repeatable: bool = False,
+) -> Change:
+    """End a task, and answer its request with the outcome unless it was answered with the task
+    (RPL-013).
+
+    `repeatable` says of a failure that a retry has no effect twice (TSK-009). After the deadline
+    the task fails with `deadline-expired` instead.
+    """
+    assert to in TERMINAL
+    detail = (
+        Failure.of(outcome, repeatable=repeatable) if isinstance(outcome, StanzaError) else outcome
+    )
+    made = change(tx, row, to, detail)
+    if not row.visible:
+        answer = outcome if made.row.state == to else errors.deadline_expired()
+        replay.answer_task(tx, row.id, row.principal, answer or errors.outcome_unknown())
+    return made
+
+
+def ended_with(made: Change, wanted: RecordedAnswer | None = None) -> RecordedAnswer:
+    """Return the answer to a request whose task has ended like this; `wanted` was the intended
+    answer.
+
+    They differ if the deadline passed, or if others ended the task.
+    """
+    if isinstance(made.detail, Result):
+        return made.detail
+    if made.row.state == "failed" and isinstance(made.detail, Failure):
+        for condition in made.detail.conditions:
+            if isinstance(condition, errors.DeadlineExpired):
+                return errors.deadline_expired()
+    return wanted or errors.outcome_unknown()
+
+
+# What happens to tasks.
+
+PRIORITIES: Final[Mapping[Literal["low", "normal", "high"], int]] = {
+    "low": -1,
+    "normal": 0,
+    "high": 1,
+}
+
+
+def stored_request(request: Request, arguments: Arguments, limits: TaskLimits) -> str:
+    """Return the JSON that the row of a task stores of its request."""
+    stored = request.stored(arguments, limits.poll_after_s)
+    return msgspec.json.encode(stored).decode()
+
+
+def new_row(tx: Transaction, task: str, request: Request, skill: Skill, stored: str) -> Row:
+    """Return the row of a new task, accepted at revision 0, which has no event and is not visible.
+
+    The row is not written yet. `stored` is the JSON of the request. Raises StanzaError:
+    `deadline-expired`; the transaction must then be rolled back.
+    """
+    deadline = None if request.deadline is None else rows.milliseconds(request.deadline)
+    if deadline is not None and tx.settled >= deadline:
+        raise errors.deadline_expired()
+    return Row(
+        id=task,
+        principal=str(request.principal),
+        requester=str(request.requester),
+        target=str(request.target),
+        skill=skill.name,
+        version=skill.version,
+        request=stored,
+        context=request.context,
+        state="accepted",
+        revision=0,
+        priority=PRIORITIES[request.priority],
+        owner=None,
+        token=0,
+        progress=None,
+        result=None,
+        failure=None,
+        visible=0,
+        untold=None,
+        due=None if deadline is None else rows.steady(tx, deadline),
+        deadline=deadline,
+        created=tx.now,
+        updated=tx.now,
+        retain_until=tx.steady + tx.limits.retention_ms,
+        promised=tx.now + tx.limits.retention_ms,
+        queue=skill.queue,
+    )
+
+
+def accepted_as(row: Row, state: State, limits: TaskLimits) -> Accepted:
+    """Return the `<accepted/>` of a new task (EXE-023, EXE-024)."""
+    return Accepted(
+        task=row.id,
+        state="input-required" if state == "input-required" else "accepted",
+        retain_until=rows.moment(row.shown_until),
+        poll_after=limits.poll_after_s,
+    )
+
+
+def begin(tx: Transaction, row: Row, owner: str, *, atomic: bool, new: bool = False) -> Change:
+    """Set a task to running, owned by `owner`; the only step of an `atomic` skill begins with it.
+
+    A `new` row is inserted.
+    """
+    row.attempts += 1
+    made = change(tx, row, "running", owner=owner, new=new)
+    if atomic and made.row.state == "running":
+        journal.begin_step(tx, row.id, row.token, journal.StepId(journal.ATOMIC))
+    return made
+
+
+def add_part(tx: Transaction, row: Row, output: Output) -> Change:
+    """Add a part of an artifact, with its own event (ART-001)."""
+    rows.put_part(tx, row.id, output)
+    return change(tx, row, row.state, output)
+
+
+def reveal(tx: Transaction, row: Row) -> Sequence[Change]:
+    """Make a task visible whose request was expected to end inline; its events so far are
+    published.
+
+    The caller writes the record of its request.
+    """
+    row.visible = 1
+    rows.update(tx, row)
+    return [
+        Change(event.of(row), rows.decoded(event.detail)) for event in rows.events_of(tx, row.id)
+    ]
+
+
+def release(tx: Transaction, row: Row, *, drained: bool = False) -> list[Change]:
+    """Release a task so that any instance can claim it; a task that was being cancelled ends
+    instead.
+
+    `drained` says that its run was stopped by a shutdown, which does not count as a failed attempt.
+    """
+    if row.state == "cancelling":
+        return [end_cancelled(tx, row)]
+    row.owner = None
+    row.token += 1
+    if drained:
+        row.attempts = max(0, row.attempts - 1)
+    rows.update(tx, row)
+    return []
+
+
+def release_all(tx: Transaction, owner: str) -> list[Change]:
+    """Release all tasks of an owner; those that were being cancelled end (design, "States")."""
+    return [made for row in rows.owned_by(tx, owner) for made in release(tx, row)]
+
+
+def cancel(tx: Transaction, row: Row) -> list[Change]:
+    """Cancel a task; nothing changes if it has ended or is already being cancelled (CAN-005,
+    CAN-006).
+    """
+    if row.state in ("accepted", "input-required"):
+        return [end(tx, row, "cancelled", None)]
+    if row.state != "running":
+        return []
+    made = [change(tx, row, "cancelling")]
+    if made[0].row.state == "cancelling":  # and its deadline has not passed
+        if row.owner is None:
+            made.append(end_cancelled(tx, row))
+        else:
+            tx.notify(leases.CHANNEL)
+    return made
+
+
+def end_cancelled(tx: Transaction, row: Row) -> Change:
+    """End a task whose run died while the task was being cancelled (CAN-004)."""
+    if journal.has_begun_steps(tx, row.id):
+        return end(tx, row, "failed", errors.outcome_unknown())
+    return end(tx, row, "cancelled", None)

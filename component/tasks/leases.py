@@ -1,0 +1,474 @@
+"""Which instance owns which task, and which task an instance claims next.
+
+A task is leased to an instance, fenced by the token of the row. On SQLite one process uses a data
+directory, so every earlier owner is dead. On PostgreSQL instances send heartbeats, and an instance
+is dead if its counter has not changed for a time that the observer measures with its own monotonic
+clock. No wall clock is involved, so a clock that jumps on any host never costs a lease. A process
+that restarts on the same data directory need not wait for that (`component.storage.Storage.place`).
+
+Of the queued tasks that run next, those of the principal with the fewest running tasks come first,
+and of these the one with the highest priority.
+"""
+
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from component.storage.database import Database, Value
+from component.storage.schema import Table
+from component.tasks import rows
+from component.tasks.protocol import QueueLimits
+from component.tasks.rows import Row
+
+TABLES: Final = (
+    Table(
+        name="instances",
+        columns="""
+            id TEXT PRIMARY KEY, beat BIGINT NOT NULL,
+            place TEXT,
+            channel TEXT,
+            idle INTEGER NOT NULL DEFAULT 0
+        """,
+        has_rowid=True,
+        kept="processes",
+    ),
+    Table(
+        name="queues",
+        columns="""
+            name TEXT {C} PRIMARY KEY,
+            started BIGINT NOT NULL,
+            allowance DOUBLE PRECISION NOT NULL
+        """,
+        kept="queues",
+    ),
+)
+
+
+CHANNEL: Final = "tasks"
+"""The channel on which an instance announces that it cancelled a task of another one."""
+HEARTBEAT_S: Final = 2.0
+
+DEAD_S: Final = 12.0
+"""An instance whose heartbeat has not changed for this time is dead."""
+
+GAP_S: Final = 6.0
+"""After a longer pause of its own process, an observer starts counting again."""
+
+
+def new_instance() -> str:
+    """Return a new name for this instance."""
+    return secrets.token_hex(16)
+
+
+def join(database: Database, instance: str, place: str | None, channel: str) -> None:
+    """Join the instances that share the database; an instance that used the same place before is
+    dead.
+
+    Notifications on `channel` wake only this instance.
+    """
+    if place is not None:
+        database.execute("DELETE FROM instances WHERE place = ?", (place,))
+    database.execute(
+        "INSERT INTO instances (id, beat, place, channel, idle) VALUES (?, 0, ?, ?, 0)",
+        (instance, place, channel),
+    )
+
+
+def mark_idle(database: Database, instance: str) -> None:
+    """Record that this instance has free slots and found nothing to claim. Does nothing
+    on SQLite.
+    """
+    if database.dialect == "postgresql":
+        database.execute("UPDATE instances SET idle = 1 WHERE id = ? AND idle = 0", (instance,))
+
+
+def wake_one(database: Database, *, but: str = "") -> None:
+    """Wake one idle instance other than `but`, if there is one, to claim queued tasks."""
+    if database.dialect != "postgresql":
+        return
+    found = database.execute(
+        "UPDATE instances SET idle = 0 WHERE id = (SELECT id FROM instances"
+        " WHERE idle = 1 AND id <> ? AND channel IS NOT NULL LIMIT 1 FOR UPDATE SKIP LOCKED)"
+        " RETURNING channel",
+        (but,),
+    ).fetchone()
+    if found is not None:
+        database.notify(found[0])
+
+
+def others_alive(database: Database, instance: str) -> bool:
+    """Return whether another instance shares the database."""
+    found = database.execute("SELECT 1 FROM instances WHERE id <> ? LIMIT 1", (instance,))
+    return found.fetchone() is not None
+
+
+def leave(database: Database, instance: str) -> None:
+    """Leave the instances that share the database; its tasks become available to the others."""
+    database.execute("DELETE FROM instances WHERE id = ?", (instance,))
+
+
+def delete_dead(database: Database, instance: str, count: int) -> bool:
+    """Delete an instance that has sent no heartbeat since the one with this number; return whether
+    it was deleted.
+    """
+    gone = database.execute("DELETE FROM instances WHERE id = ? AND beat = ?", (instance, count))
+    return bool(gone.rowcount)
+
+
+class Heartbeat(msgspec.Struct, frozen=True):
+    """The information that an instance gets with its heartbeat.
+
+    The heartbeats of the others, whether tasks wait to be claimed, and whether a timer has passed
+    that its instance, possibly dead, has not handled.
+    """
+
+    others: Mapping[str, int]
+    queued: bool
+    overdue: bool = False
+
+
+def beat(database: Database, instance: str) -> Heartbeat | None:
+    """Send one heartbeat; return None if this instance was declared dead."""
+    beaten = database.execute("UPDATE instances SET beat = beat + 1 WHERE id = ?", (instance,))
+    if beaten.rowcount == 0:
+        return None
+    found = database.execute("SELECT id, beat FROM instances WHERE id <> ?", (instance,))
+    others = dict(found.fetchall())
+    return Heartbeat(others, rows.any_queued(database), rows.any_overdue(database))
+
+
+class Watch:
+    """Finds instances whose heartbeat has stopped. `clock` returns monotonic seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._read = clock()
+        self._seen: dict[str, tuple[int, float]] = {}
+
+    def dead(self, beats: Mapping[str, int]) -> Mapping[str, int]:
+        """Return the dead instances, each with its last heartbeat."""
+        now = self._clock()
+        if now - self._read > GAP_S:
+            # This process was paused, so missed heartbeats say nothing about the others.
+            self._seen.clear()
+        self._read = now
+        seen = {}
+        for instance, count in beats.items():
+            known = self._seen.get(instance)
+            seen[instance] = known if known and known[0] == count else (count, now)
+        self._seen = seen
+        return {one: count for one, (count, since) in seen.items() if now - since >= DEAD_S}
+
+
+_MINUTE_MS: Final = 60_000
+
+
+class Capacity:
+    """How many tasks of each queue may start in one claim.
+
+    Args:
+        database: of the claim.
+        limits: the limits of the queues by name; other queues have none.
+
+    Attributes:
+        retry_ms: milliseconds until a queue that has reached its rate lets the next task start.
+    """
+
+    def __init__(self, database: Database, limits: Mapping[str, QueueLimits]) -> None:
+        self._database = database
+        self._left: dict[str, int] = {}
+        self._allowance: dict[str, float] = {}
+        self._limits = limits
+        self.retry_ms: int | None = None
+        for name in sorted(limits):
+            if rows.waits_in_queue(database, name):
+                self._look(name, limits[name])
+
+    def _look(self, name: str, limits: QueueLimits) -> None:
+        database, now = self._database, self._database.steady
+        lock = " FOR UPDATE" if database.dialect == "postgresql" else ""
+        database.execute(
+            "INSERT INTO queues (name, started, allowance) VALUES (?, ?, 1)"
+            " ON CONFLICT (name) DO NOTHING",
+            (name, now),
+        )
+        since, allowance = database.execute(
+            f"SELECT started, allowance FROM queues WHERE name = ?{lock}",  # noqa: S608 - ours
+            (name,),
+        ).fetchone() or (now, 1.0)
+        left = max(0, limits.running - rows.running_in_queue(database, name))
+        if limits.per_minute is not None:
+            rate = limits.per_minute / _MINUTE_MS
+            # Unused capacity may be used at once: that of one second, at least one task.
+            most = max(1.0, limits.per_minute / 60)
+            allowance = min(most, allowance + max(0, now - since) * rate)
+            self._allowance[name] = allowance
+            if left and allowance < 1:
+                wait = int((1 - allowance) / rate) + 1
+                self.retry_ms = wait if self.retry_ms is None else min(self.retry_ms, wait)
+            left = min(left, int(allowance))
+        self._left[name] = left
+
+    @property
+    def exhausted(self) -> list[str]:
+        """Return the queues that may not start a task now."""
+        return [name for name, left in self._left.items() if not left]
+
+    def take(self, name: str | None) -> bool:
+        """Return whether a queue may start one more task; if so, the task is counted."""
+        if name is None or name not in self._left:
+            return True
+        if not self._left[name]:
+            return False
+        self._left[name] -= 1
+        if name in self._allowance:
+            self._allowance[name] -= 1
+            self._database.execute(
+                "UPDATE queues SET started = ?, allowance = ? WHERE name = ?",
+                (self._database.steady, self._allowance[name], name),
+            )
+        return True
+
+
+class QueueLine(msgspec.Struct, frozen=True):
+    """The state of a queue."""
+
+    name: str
+    limit: int | None
+    per_minute: float | None
+    running: int
+    waiting: int
+
+
+def lines_of(database: Database, limits: Mapping[str, QueueLimits]) -> list[QueueLine]:
+    """Return all queues that have bounds or tasks, by name."""
+    counts = rows.queue_counts(database)
+    found = []
+    for name in sorted(limits.keys() | counts.keys()):
+        bounds = limits.get(name)
+        running, waiting = counts.get(name, (0, 0))
+        limit, rate = (None, None) if bounds is None else (bounds.running, bounds.per_minute)
+        found.append(QueueLine(name, limit, rate, running, waiting))
+    return found
+
+
+class Slot:
+    """A slot of a running task, taken when the task is claimed and held until its execution has
+    ended.
+
+    Calling `release` several times has the same effect as once, so a slot is neither lost nor freed
+    twice.
+    """
+
+    __slots__ = ("_release", "principal", "suspect")
+
+    def __init__(
+        self, principal: str, release: Callable[["Slot"], None], *, suspect: bool = False
+    ) -> None:
+        self.principal = principal
+        self.suspect = suspect
+        self._release: Callable[[Slot], None] | None = release
+
+    def release(self) -> None:
+        """Free the slot."""
+        release, self._release = self._release, None
+        if release is not None:
+            release(self)
+
+
+class Slots:
+    """Counts the tasks that run on this instance.
+
+    Args:
+        total: the maximum number of running tasks of all principals.
+        per_principal: the maximum for one principal.
+        released: called after a slot is released.
+    """
+
+    def __init__(
+        self, total: int, per_principal: int, released: Callable[[], None] = lambda: None
+    ) -> None:
+        self.total = total
+        self.per_principal = per_principal
+        self._running: Counter[str] = Counter()
+        self._sum = 0
+        self._suspects = 0
+        self._released = released
+
+    @property
+    def running(self) -> Mapping[str, int]:
+        """The number of running tasks of each principal that has any."""
+        return self._running
+
+    @property
+    def free(self) -> int:
+        """The number of free slots."""
+        return max(0, self.total - self._sum)
+
+    @property
+    def suspects(self) -> int:
+        """The number of running tasks that may be what crashes the process."""
+        return self._suspects
+
+    def has(self, principal: str) -> bool:
+        """Return whether one more task of the principal may run."""
+        return self._running[principal] < min(self.per_principal, self.bound(self.free))
+
+    def bound(self, free: int) -> int:
+        """Return how many tasks one principal may run while `free` slots are left.
+
+        It may use as many slots as are still free, and its share at most: so a few principals with
+        long tasks do not keep others from starting. A share of more than half of all slots is
+        applied as configured.
+        """
+        return free if self.total >= 2 * self.per_principal else free and self.per_principal
+
+    def take(self, principal: str, *, suspect: bool = False) -> Slot:
+        """Take a slot, even beyond the bounds: an execution that has begun is not stopped."""
+        self._running[principal] += 1
+        self._sum += 1
+        self._suspects += suspect
+        return Slot(principal, self._give_back, suspect=suspect)
+
+    def _give_back(self, slot: Slot) -> None:
+        principal = slot.principal
+        self._sum -= 1
+        self._suspects -= slot.suspect
+        self._running[principal] -= 1
+        if not self._running[principal]:
+            del self._running[principal]
+        self._released()
+
+
+_MOST_PRINCIPALS: Final = 128
+"""The maximum number of principals that one claim considers; the next claim continues
+after them.
+"""
+
+SUSPECT_ATTEMPTS: Final = 2
+"""A task with so many attempts may be what crashes the process. It runs while no other such task
+does, so that the others are not blamed for it.
+"""
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """The result of a claim; the next claim continues at `after`, `more` says whether tasks may be
+    left.
+
+    `retry_ms` is the number of milliseconds until a queue that has reached its rate lets a task
+    start.
+    """
+
+    rows: Sequence[Row]
+    after: str
+    more: bool
+    retry_ms: int | None = None
+
+
+class Claimant(msgspec.Struct, frozen=True):
+    """The instance that claims, and its free capacity.
+
+    `skills` are the names of its skills, None for any: a task whose skill it lacks, or whose id is
+    in `unfit`, is left to other instances. The instance has `free` slots; `share` is the maximum
+    for each principal, and `running` counts the running tasks of each. `suspect` says that a task
+    with `SUSPECT_ATTEMPTS` may be claimed. `queues` are the limits of named queues.
+    """
+
+    instance: str
+    skills: Sequence[str] | None
+    free: int
+    share: int
+    running: Mapping[str, int]
+    bound: Callable[[int], int]
+    queues: Mapping[str, QueueLimits]
+    unfit: Sequence[str] = ()
+    suspect: bool = True
+
+
+def claim(database: Database, claimant: Claimant, *, after: str) -> Claimed:
+    """Claim as many queued tasks as there are slots. Only their leases change.
+
+    The claim starts with the principals after `after` and wraps around.
+    """
+    principals = _principals(database, after)
+    capacity = Capacity(database, claimant.queues)
+    rounds: list[tuple[int, int, str]] = []
+    more = len(principals) == _MOST_PRINCIPALS
+    suspect = claimant.suspect
+    waiting: dict[str, list[Row]] = {}
+    for place, principal in enumerate(principals):
+        here = claimant.running.get(principal, 0)
+        free = min(claimant.share - here, claimant.free)
+        if free <= 0:
+            more = True
+            continue
+        but = _left_out(database, claimant, capacity.exhausted)
+        found = rows.next_of(database, principal, f"< {SUSPECT_ATTEMPTS}", free, but)
+        more |= len(found) == free
+        suspects = rows.next_of(database, principal, f">= {SUSPECT_ATTEMPTS}", 1, but)
+        if suspects and len(found) < free:
+            more = True
+            found += suspects if suspect else ()
+            suspect = False
+        waiting[principal] = found
+        rounds += [(here + turn, place, principal) for turn in range(len(found))]
+    taken: list[Row] = []
+    for here, _, principal in sorted(rounds):
+        if here >= claimant.bound(claimant.free - len(taken)):
+            more = True
+            break
+        row = waiting[principal].pop(0)
+        if len(taken) == claimant.free or not capacity.take(row.queue):
+            more = True
+            continue
+        rows.lease(database, row, claimant.instance)
+        taken.append(row)
+    return Claimed(taken, principals[-1] if principals else "", more, capacity.retry_ms)
+
+
+def _principals(database: Database, after: str) -> list[str]:
+    """Return principals with queued work, by a skip scan: each query seeks the principal after the
+    last.
+
+    The scan ends at the first principal that it sees twice. That need not be the one it started
+    with: on PostgreSQL another instance may claim all tasks of a principal between two queries.
+    """
+    found: dict[str, None] = {}
+    wrapped = not after
+    while len(found) < _MOST_PRINCIPALS:
+        principal = rows.next_principal(database, after)
+        if principal is not None and principal not in found:
+            after = principal
+            found[after] = None
+        elif principal is None and not wrapped:
+            after, wrapped = "", True
+        else:
+            break
+    return list(found)
+
+
+def _left_out(
+    database: Database, claimant: Claimant, exhausted: Sequence[str]
+) -> list[tuple[str, Sequence[Value]]]:
+    """Return the conditions that leave out what the claimant or its queues cannot run."""
+    but: list[tuple[str, Sequence[Value]]] = []
+    if claimant.skills is not None:
+        listed, names = rows.among(database, claimant.skills)
+        but.append((f"skill IN {listed}", names))
+    if exhausted:
+        marks = ", ".join("?" * len(exhausted))
+        but.append((f"(queue IS NULL OR queue NOT IN ({marks}))", exhausted))
+    if claimant.unfit:
+        but.append((f"id NOT IN ({', '.join('?' * len(claimant.unfit))})", claimant.unfit))
+    return but
+
+
+def unknown_skills(database: Database, claimant: Claimant) -> list[str]:
+    """Return some of the skills that queued tasks need and the instance does not have."""
+    if claimant.skills is None:
+        return []
+    return sorted(rows.queued_skills(database) - set(claimant.skills))

@@ -1,0 +1,518 @@
+"""The tables of questions: `inputs`, `asked` and `recent_questions`, and every statement on them.
+
+`recent_questions` decides which question an answer in words is meant for (specification, "In
+Words"). Anybody who can cause a question to a person could ask something harmless, withdraw it and
+ask something else; the yes to the first question would then approve the second. So an answer in
+words counts only if exactly one question matched what it names (or, if it names nothing, only one
+question existed) during the last minute. Words that name nothing may also mean the newest of
+several questions that the person's own requests have caused. These rows are separate from those of
+the tasks: an attacker who wants to remove the evidence could end many tasks, and ended tasks are
+deleted. Times are those of the steady clock, so a clock that jumps makes no question look older
+than it is.
+
+A row also says whether the person has got the question, because words that name nothing cannot be
+meant for a question that was never shown: `waiting` until its message was written, then `shown`;
+`withheld` from a person who wants no such messages; `returned` if the message was returned as
+an error.
+"""
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from typing import Final, Literal
+
+import msgspec
+
+from component.storage.database import Database, Value
+from component.storage.schema import Table
+from component.tasks.protocol import Certainty, Naming, Question
+from component.tasks.rows import TERMINAL, Row, milliseconds, moment, request_of, steady
+from xep.binding import encode, read
+from xep.fluux_agent.confirm import Confirm
+from xep.fluux_agent.task import Input
+from xep.jid import JID
+
+# Whether a question may still be open, stored with the people asked, so that it can be indexed.
+
+_CLOSE_ASKED: Final = "UPDATE asked SET open = 0 WHERE input = NEW.id;"
+
+CLOSE_ASKED_SQLITE: Final = (
+    f"""
+    CREATE TRIGGER inputs_closed AFTER UPDATE OF state ON inputs
+    WHEN OLD.state = 'open' AND NEW.state <> 'open' BEGIN {_CLOSE_ASKED} END
+    """,
+)
+
+CLOSE_ASKED_POSTGRES: Final = (
+    f"""
+    CREATE FUNCTION close_asked() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN {_CLOSE_ASKED} RETURN NULL; END $$
+    """,
+    """
+    CREATE TRIGGER inputs_closed AFTER UPDATE ON inputs FOR EACH ROW
+    WHEN (OLD.state = 'open' AND NEW.state <> 'open') EXECUTE FUNCTION close_asked()
+    """,
+)
+
+TABLES: Final = (
+    Table(
+        name="inputs",
+        columns="""
+            id TEXT PRIMARY KEY,
+            task TEXT NOT NULL REFERENCES tasks ON DELETE CASCADE,
+            step TEXT {C} NOT NULL,
+            kind TEXT NOT NULL CHECK (kind IN ('confirm', 'input')),
+            question TEXT NOT NULL,
+            hash TEXT,
+            revision INTEGER NOT NULL,
+            expires BIGINT NOT NULL,
+            state TEXT NOT NULL CHECK (state IN ('open', 'answered', 'expired', 'withdrawn')),
+            answer TEXT,
+            answered_by TEXT,
+            answered_at BIGINT,
+            asked_at BIGINT
+        """,
+        indexes={
+            "inputs_task": "(task)",
+        },
+        sqlite=CLOSE_ASKED_SQLITE,
+        postgres=CLOSE_ASKED_POSTGRES,
+        kept="part of a task",
+    ),
+    Table(
+        name="asked",
+        columns="""
+            input TEXT NOT NULL REFERENCES inputs ON DELETE CASCADE,
+            jid TEXT {C} NOT NULL,
+            open INTEGER NOT NULL DEFAULT 1,
+            thread TEXT,
+            PRIMARY KEY (jid, input)
+        """,
+        indexes={
+            "asked_input": "(input)",
+            "asked_open": "(jid, open)",
+            "asked_thread": "(jid, thread) WHERE thread IS NOT NULL",
+        },
+        kept="part of a task",
+    ),
+    Table(
+        name="recent_questions",
+        columns="""
+            jid TEXT {C} NOT NULL,
+            agent TEXT {C} NOT NULL,
+            input TEXT {C} NOT NULL,
+            thread TEXT {C} NOT NULL,
+            asked BIGINT NOT NULL,
+            expires BIGINT NOT NULL,
+            closed BIGINT,
+            shown TEXT {C} NOT NULL DEFAULT 'shown',
+            PRIMARY KEY (jid, agent, input)
+        """,
+        indexes={
+            "recent_questions_input": "(input)",
+        },
+        kept="part of a task",
+    ),
+)
+
+
+QuestionKind = Literal["confirm", "input"]
+
+
+class InputRow(msgspec.Struct):
+    """The row of a question. `answered_at` is in milliseconds since 1970, UTC; `expires` and
+    `asked_at` are times of the steady clock.
+
+    `step` is the step that asked ('' before the work begins), `question` is the XML, `hash` its
+    digest in hex. `answer` is the answer that counted: `approve`, `deny`, or the JSON of an answer.
+    """
+
+    id: str
+    task: str
+    step: str
+    kind: QuestionKind
+    question: str
+    hash: str | None
+    revision: int
+    expires: int
+    state: Literal["open", "answered", "expired", "withdrawn"]
+    answer: str | None
+    answered_by: str | None
+    answered_at: int | None
+    asked_at: int | None
+
+    @property
+    def content(self) -> Confirm | Input:
+        """Return the decoded question."""
+        return asked_in(self.question)
+
+    def lapsed(self, steady: int) -> bool:
+        """Return whether the question has expired at this time of the steady clock."""
+        return self.state == "expired" or steady >= self.expires
+
+
+_AT: Final = "(t.target = ? OR substr(t.target, 1, CAST(? AS INTEGER)) = ?)"
+"""Restricts the tasks `t` to one agent: people answer its bare address, whichever of its addresses
+received the request. `_at_values` returns the parameters.
+"""
+
+_NOT_ENDED: Final = " AND ".join(f"t.state <> '{state}'" for state in sorted(TERMINAL))
+"""Written without a list, as in `component.tasks.rows`."""
+INPUT_COLUMNS: Final = ", ".join(InputRow.__struct_fields__)
+
+_SHOWN: Final = (
+    "(SELECT MIN(r.shown) FROM recent_questions r WHERE r.input = i.id AND r.jid = a.jid)"
+)
+"""Whether the person `a` has got the message of the question `i`; NULL if that is not recorded."""
+
+
+def _at_values(at: JID) -> tuple[str, int, str]:
+    """Return the parameters of `_AT`."""
+    bare = str(at.bare)
+    return bare, len(bare) + 1, f"{bare}/"
+
+
+def open_of(database: Database, task: str) -> InputRow | None:
+    """Return the open question of a task."""
+    found = database.execute(
+        f"SELECT {INPUT_COLUMNS} FROM inputs WHERE task = ? AND state = 'open'",  # noqa: S608
+        (task,),
+    ).fetchone()
+    return None if found is None else InputRow(*found)
+
+
+def asked_in(text: str) -> Confirm | Input:
+    """Decode a question that a row stores as XML."""
+    found = read(text, Confirm, Input)
+    assert isinstance(found, Confirm | Input)
+    return found
+
+
+def approved_of(database: Database, task: str) -> Confirm | None:
+    """Return the last approved confirmation of a task; None if there is none."""
+    found = database.execute(
+        "SELECT question FROM inputs WHERE task = ? AND kind = 'confirm' AND state = 'answered'"
+        " AND answer = 'approve' ORDER BY revision DESC LIMIT 1",
+        (task,),
+    ).fetchone()
+    content = None if found is None else asked_in(found[0])
+    return content if isinstance(content, Confirm) else None
+
+
+def input_row(database: Database, id_: str) -> InputRow | None:
+    """Return a question by its identifier, regardless of who was asked."""
+    found = database.execute(
+        f"SELECT {INPUT_COLUMNS} FROM inputs WHERE id = ?",  # noqa: S608 - constant columns
+        (id_,),
+    ).fetchone()
+    return None if found is None else InputRow(*found)
+
+
+def asked_of(database: Database, id_: str) -> tuple[JID, ...]:
+    """Return the bare JIDs that were asked, in a fixed order."""
+    found = database.execute("SELECT jid FROM asked WHERE input = ? ORDER BY jid", (id_,))
+    return tuple([JID.parse(jid) for (jid,) in found.fetchall()])
+
+
+def question_with(database: Database, row: Row) -> Question | None:
+    """Return the question that belongs to the current revision of a task: the open one, or the one
+    whose expiry made the task fail; None if there is neither.
+    """
+    state = {"input-required": "open", "failed": "expired"}.get(row.state)
+    found = database.execute(
+        f"SELECT {INPUT_COLUMNS} FROM inputs WHERE task = ? AND state = ?"  # noqa: S608 - constant columns
+        " ORDER BY revision DESC LIMIT 1",
+        (row.id, state),
+    ).fetchone()
+    if found is None:
+        return None
+    put = InputRow(*found)
+    asked = asked_of(database, put.id)
+    lapsed = put.state == "expired"
+    return question_of(row, put.content, asked, revision=put.revision, lapsed=lapsed)
+
+
+def open_questions(database: Database, who: JID, at: JID) -> Sequence[Question]:
+    """Return the open questions of the address `at` to `who`, the newest first."""
+    tasks = ", ".join(f"t.{name}" for name in Row.__struct_fields__)
+    found = database.execute(
+        f"SELECT i.id, i.question, i.revision, {_SHOWN}, {tasks} FROM asked a"  # noqa: S608
+        " JOIN inputs i ON i.id = a.input JOIN tasks t ON t.id = i.task"
+        " WHERE a.jid = ? AND a.open = 1 AND i.state = 'open' AND i.expires > ?"
+        " AND t.state = 'input-required'"
+        f" AND {_AT} ORDER BY t.updated DESC, i.id",
+        (str(who.bare), database.steady, *_at_values(at)),
+    ).fetchall()
+    open_: list[Question] = []
+    for id_, question, revision, shown, *columns in found:
+        row = Row(*columns)
+        asked = asked_of(database, id_)
+        one = question_of(row, asked_in(question), asked, revision=revision)
+        open_.append(msgspec.structs.replace(one, shown=shown or "shown"))
+    return open_
+
+
+def was_asked(database: Database, who: JID, at: JID, name: str) -> bool:
+    """Return whether `who` was asked a question that is closed; `name` is its id or thread."""
+    for column, value in (("thread", _thread_key(at, name)), ("input", name)):
+        found = database.execute(
+            "SELECT 1 FROM asked a JOIN inputs i ON i.id = a.input JOIN tasks t ON t.id = i.task"  # noqa: S608 - constant text
+            f" WHERE a.jid = ? AND a.{column} = ? AND (i.state <> 'open' OR i.expires <= ?)"
+            f" AND t.retain_until >= ? AND {_AT} LIMIT 1",
+            (str(who.bare), value, database.steady, database.steady, *_at_values(at)),
+        ).fetchone()
+        if found is not None:
+            return True
+    return False
+
+
+def _thread_key(at: JID, thread: str) -> str:
+    """Return a key for a thread of messages with the address `at`, short enough for an index."""
+    return sha256(f"{at.bare}\n{thread}".encode()).hexdigest()[:32]
+
+
+def insert(
+    database: Database, row: Row, content: Confirm | Input, step: str, asked: Iterable[JID]
+) -> Question:
+    """Insert the rows of a question that the present revision of a task asks; return the question.
+
+    `step` is the step that asks ('' before the work begins). It replaces an open question of the
+    task (CNF-016).
+    """
+    close(database, row.id, "withdrawn")
+    assert content.expires is not None, "a question needs a time at which it expires"
+    expires = steady(database, milliseconds(content.expires))
+    kind, digest = "input", None
+    if isinstance(content, Confirm):
+        assert content.hash is not None, "a confirmation needs a digest"
+        kind, digest = "confirm", content.hash.digest.hex()
+    database.execute(
+        f"INSERT INTO inputs ({INPUT_COLUMNS})"  # noqa: S608 - constant columns
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'open', NULL, NULL, NULL, ?)",
+        (
+            *(content.id, row.id, step, kind, encode(content), digest, row.revision, expires),
+            database.steady,
+        ),
+    )
+    people = sorted({str(one.bare) for one in asked})
+    question = question_of(row, content, [JID.parse(jid) for jid in people])
+    agent = question.agent.bare
+    for jid in people:
+        database.execute(
+            "INSERT INTO asked (input, jid, thread) VALUES (?, ?, ?)",
+            (content.id, jid, _thread_key(agent, question.thread)),
+        )
+        database.execute(
+            "INSERT INTO recent_questions"
+            " (jid, agent, input, thread, asked, expires, closed, shown)"
+            " VALUES (?, ?, ?, ?, ?, ?, NULL, 'waiting')",
+            (jid, str(agent), content.id, question.thread, database.steady, expires),
+        )
+    return question
+
+
+def question_of(
+    row: Row,
+    content: Confirm | Input,
+    asked: Iterable[JID],
+    *,
+    revision: int | None = None,
+    lapsed: bool = False,
+) -> Question:
+    """Return a question of a task, which `revision` asked the bare JIDs `asked`; by default the
+    present one did.
+    """
+    request = request_of(row)
+    return Question(
+        id=content.id,
+        task=row.id,
+        revision=row.revision if revision is None else revision,
+        agent=request.target,
+        principal=request.principal,
+        requester=request.requester,
+        asked=tuple(asked),
+        thread=request.thread or row.id,
+        content=content,
+        conversational=request.conversational,
+        put_at=moment(row.updated),
+        lapsed=lapsed,
+        lang=request.lang,
+        operator=request.caller_context.operator,
+        chosen=request.caller_context.chosen,
+    )
+
+
+_KEPT_MS: Final = 600_000
+"""How long closed questions are stored: several times the period that is checked."""
+
+
+def written(database: Database, id_: str, withheld: Iterable[JID]) -> None:
+    """Record that the messages of a question were written, except to the bare JIDs `withheld`."""
+    for jid in sorted(map(str, withheld)):
+        database.execute(
+            "UPDATE recent_questions SET shown = 'withheld'"
+            " WHERE input = ? AND jid = ? AND shown = 'waiting'",
+            (id_, jid),
+        )
+    database.execute(
+        "UPDATE recent_questions SET shown = 'shown' WHERE input = ? AND shown = 'waiting'", (id_,)
+    )
+
+
+def is_open(database: Database, id_: str, who: JID, at: JID) -> bool:
+    """Return whether the address `at` has asked `who` this question, and it is not closed."""
+    found = database.execute(
+        "SELECT 1 FROM recent_questions WHERE input = ? AND jid = ? AND agent = ?"
+        " AND closed IS NULL",
+        (id_, str(who.bare), str(at.bare)),
+    )
+    return found.fetchone() is not None
+
+
+def returned(database: Database, id_: str, who: JID, at: JID) -> None:
+    """Record that the message of a question from `at` to `who` was returned as an error."""
+    database.execute(
+        "UPDATE recent_questions SET shown = 'returned' WHERE input = ? AND jid = ? AND agent = ?",
+        (id_, str(who.bare), str(at.bare)),
+    )
+
+
+def close(database: Database, task: str, state: str) -> None:
+    """Record that the open question of a task is closed; `state` is the state in its row after
+    that.
+    """
+    database.execute(
+        "UPDATE recent_questions SET closed = ? WHERE closed IS NULL AND input IN"
+        " (SELECT id FROM inputs WHERE task = ? AND state = 'open')",
+        (database.steady, task),
+    )
+    database.execute("UPDATE inputs SET state = ? WHERE task = ? AND state = 'open'", (state, task))
+
+
+class InWords(msgspec.Struct, frozen=True):
+    """An answer in words of `who` to the address `at`: how it names its question, and the rules
+    that it must meet.
+
+    `sent` are the questions whose messages were just written to the person: their rows may not say
+    so yet.
+    """
+
+    who: JID
+    at: JID
+    naming: Naming
+    certainty: Certainty = Certainty()
+    sent: frozenset[str] = frozenset()
+
+
+def is_certain(database: Database, words: InWords, id_: str, *, stands: bool = True) -> bool:
+    """Return whether an answer in words is certainly meant for the question `id_`.
+
+    Words that name nothing are meant for the only question that is open or was closed a moment ago,
+    or for the newest if all of them are open and come from the person's own requests. `stands` says
+    whether the question must have been open for a while then (CNF-045). Only the beginning of its
+    identifier can name a question whose message the person has not got.
+    """
+    naming, who = words.naming, str(words.who.bare)
+    values: list[Value] = [
+        *(database.steady, who, str(words.at.bare)),
+        *(database.steady - words.certainty.closed_ms, id_),
+    ]
+    also = ""
+    if naming.thread is not None:
+        also += " AND thread = ?"
+        values.append(naming.thread)
+    if naming.beginning:
+        also += " AND substr(input, 1, CAST(? AS INTEGER)) = ?"
+        values += [len(naming.beginning), naming.beginning]
+    found = database.execute(
+        "SELECT input, asked, closed IS NULL AND expires > ?, shown FROM recent_questions"  # noqa: S608 - constant text
+        " WHERE jid = ? AND agent = ? AND COALESCE(closed, expires) > ?"
+        f" AND (shown <> 'withheld' OR input = ?){also}",
+        values,
+    ).fetchall()
+    times = {question: asked_at for question, asked_at, _, _ in found}
+    shown = {question: shown for question, _, _, shown in found}
+    if id_ not in times:
+        return False
+    is_shown = shown[id_] == "shown" or (shown[id_] == "waiting" and id_ in words.sent)
+    if not (is_shown or naming.beginning):
+        return False
+    asked_at = times.pop(id_)
+    if times:
+        is_newest = not also and all(asked_at > other for other in times.values())
+        if not (is_newest and all(unclosed for _, _, unclosed, _ in found)):
+            return False
+        if not _all_from(database, who, [id_, *times]):
+            return False
+    if also or not stands:
+        return True
+    return bool(database.steady - asked_at >= words.certainty.stands_ms)
+
+
+def _all_from(database: Database, who: str, questions: Sequence[str]) -> bool:
+    """Return whether all these questions come from requests of `who`, and none from an operator."""
+    columns = ", ".join(f"t.{name}" for name in Row.__struct_fields__)
+    for question in questions:
+        found = database.execute(
+            f"SELECT {columns} FROM inputs i JOIN tasks t ON t.id = i.task WHERE i.id = ?",  # noqa: S608
+            (question,),
+        ).fetchone()
+        row = None if found is None else Row(*found)
+        if row is None or row.principal != who or request_of(row).caller_context.operator:
+            return False
+    return True
+
+
+def confirmation_to(database: Database, who: JID, at: JID, id_: str) -> str | None:
+    """Return the task of a confirmation that was sent to `who` from `at`.
+
+    An id that never existed, one sent to somebody else and one no longer retained are one query
+    without a row, so neither the answer nor its timing distinguishes them (CNF-035, CNF-036).
+    """
+    found = database.execute(
+        "SELECT i.task FROM asked a JOIN inputs i ON i.id = a.input JOIN tasks t ON t.id = i.task"  # noqa: S608
+        " WHERE a.jid = ? AND a.input = ? AND i.kind = 'confirm'"
+        f" AND {_AT} AND (({_NOT_ENDED}) OR t.retain_until >= ?)",
+        (str(who.bare), id_, *_at_values(at), database.steady),
+    ).fetchone()
+    return None if found is None else found[0]
+
+
+def store_answer(database: Database, put: InputRow, text: str, who: JID) -> None:
+    """Record the answer that counts, and that `who` gave it; for everybody else who was asked the
+    question was closed.
+    """
+    database.execute(
+        "DELETE FROM recent_questions WHERE input = ? AND jid = ?", (put.id, str(who.bare))
+    )
+    database.execute(
+        "UPDATE recent_questions SET closed = ? WHERE input = ? AND closed IS NULL",
+        (database.steady, put.id),
+    )
+    database.execute(
+        "UPDATE inputs SET state = 'answered', answer = ?, answered_by = ?, answered_at = ?"
+        " WHERE id = ?",
+        (text, str(who.bare), database.now, put.id),
+    )
+
+
+def expire_sooner(database: Database, downtime: int, back_at: int) -> None:
+    """Let the questions that were asked before the service was down expire sooner by that time, in
+    milliseconds of the steady clock.
+    """
+    database.execute(
+        "UPDATE tasks SET due = ? WHERE id IN (SELECT task FROM inputs WHERE state = 'open'"
+        " AND asked_at <= ?) AND state = 'input-required'",
+        (database.steady, back_at),
+    )
+    database.execute(
+        "UPDATE inputs SET expires = expires - ? WHERE state = 'open' AND asked_at <= ?",
+        (downtime, back_at),
+    )
+
+
+def forget(database: Database) -> None:
+    """Delete questions that were closed, or have expired, long ago."""
+    database.execute(
+        "DELETE FROM recent_questions WHERE COALESCE(closed, expires) < ?",
+        (database.steady - _KEPT_MS,),
+    )

@@ -1,0 +1,1039 @@
+"""One run of a skill: it calls the skill, serves its Context, and commits what it does.
+
+A run gets the row of a task only when it needs one: for a step with effects, for a question, or
+because it takes longer than its IQ may. The skill does not notice. What the skill does through its
+Context is identified and recorded in the journal, so that a later run of the task continues from
+there. The run has its slot, its journal and its row, and each commit is fenced by the token of the
+row.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextvars import ContextVar
+from decimal import Decimal
+from functools import partial
+from typing import Any, Final, Literal, NoReturn, TypeAlias, TypeVar
+
+import anyio
+import msgspec
+import structlog
+from anyio.abc import TaskGroup
+
+from component.skills.calling import call as call_skill
+from component.skills.context import Context
+from component.skills.durable import ChildResult, Parked, Work
+from component.skills.errors import (
+    CALL_ERRORS,
+    CapabilityMissing,
+    Denied,
+    InvalidParam,
+    SkillError,
+    StepFailed,
+    UsageError,
+    printable,
+)
+from component.skills.inputs import Arguments
+from component.skills.model_answers import CAPABILITY, ModelFailed, ModelOutcome, ModelQuestion
+from component.skills.outputs import SkillResult
+from component.skills.schema import object_schema
+from component.skills.schema_inputs import checked_schema
+from component.skills.skill import Skill
+from component.storage import waiters
+from component.tasks import changes, gate, journal, leases, outputs, replay, rows
+from component.tasks.changes import Change, TaskStore, Transaction, change
+from component.tasks.confirmation import lapses
+from component.tasks.gate import ITS_PARAMETERS, NotPermitted
+from component.tasks.journal import ATOMIC, Journal, Recorded, StepId, Steps
+from component.tasks.leases import Slot, Slots
+from component.tasks.outputs import Parts
+from component.tasks.protocol import CannotShare, SkillAccess, TaskLimits
+from component.tasks.questions import ask_input
+from component.tasks.replay import Flight, NewRecord, RecordedAnswer, ReplayRecord
+from component.tasks.request import NO_KEY, OnResult, Request, RequestKey
+from component.tasks.rows import TERMINAL, LostError, Row
+from xep.binding.escaping import without_forbidden
+from xep.fluux_agent import errors
+from xep.fluux_agent.execute import Accepted, Output, Result, State
+from xep.fluux_agent.task import Progress
+from xep.stanza_error import StanzaError
+
+T = TypeVar("T")
+
+Stop: TypeAlias = Literal["cancel", "deadline", "limit", "lost", "drain"]
+"""Why a run is stopped: its caller cancels it; the deadline has passed; the IQ cannot wait any
+longer and the mode is inline; another instance has taken the task over; the service stops.
+"""
+
+_SHORTEST_PARK_S: Final = 1.0
+"""A shorter sleep is not worth two commits."""
+_PROGRESS_S: Final = 1.0
+"""Progress that is reported more often than this is combined (EVT-013)."""
+
+_log = structlog.get_logger("component.tasks")
+
+_in_step: ContextVar[Run | None] = ContextVar("in_step", default=None)
+"""The run whose step is running in this context."""
+
+
+class AlreadyError(Exception):
+    """The request already has a replay record: another run serves it."""
+
+    def __init__(self, found: ReplayRecord) -> None:
+        self.found = found
+        super().__init__("the request has a replay record already")
+
+
+class CancellingError(Exception):
+    """The task is being cancelled, so it can no longer wait for anything."""
+
+
+class SettledError(Exception):
+    """The task ended with this commit, because its deadline had passed."""
+
+
+class Admitted(msgspec.Struct, frozen=True):
+    """A request that passed admission, its skill, and the parameters as the skill takes them.
+
+    `key` identifies repetitions. `flight` waits for the answer, if a request does. `on_result` is
+    called when the skill has run on this instance, before the request is answered, and never for a
+    repetition.
+    """
+
+    request: Request
+    skill: Skill
+    arguments: Arguments
+    key: RequestKey = NO_KEY
+    flight: Flight | None = None
+    on_result: OnResult | None = None
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the skill may run twice."""
+        return self.skill.annotations.repeatable
+
+    @property
+    def atomic(self) -> bool:
+        """Whether the skill must not run twice, and has no steps that are recorded."""
+        return not (self.repeatable or self.skill.durable)
+
+
+class Engine:
+    """What runs use of the service.
+
+    Args:
+        store: runs transactions on the rows.
+        limits: the limits of durable work.
+        skills: the skills, and what they use of the service.
+        released: called after a slot is released.
+
+    Attributes:
+        slots: the slots for tasks on this instance.
+        group: the task group of the service; None while it does not run.
+    """
+
+    def __init__(
+        self,
+        store: TaskStore,
+        limits: TaskLimits,
+        skills: SkillAccess,
+        released: Callable[[], None],
+    ) -> None:
+        self.store = store
+        self.limits = limits
+        self.skills = skills
+        self.slots = Slots(limits.running_total, limits.running_per_principal, released)
+        self.group: TaskGroup | None = None
+
+    def start(self, work: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
+        """Start work in the task group. Raises StanzaError: the service has stopped; the next start
+        does it.
+        """
+        if self.group is None:
+            raise errors.busy(self.limits.retry_after_s)
+        coroutine = work(*args)
+        try:
+            self.group.create_task(coroutine)
+        except RuntimeError:  # the last task of the group has ended, and the service stops
+            # On trio, anyio would leave a coroutine that was never awaited.
+            coroutine.close()
+            raise errors.busy(self.limits.retry_after_s) from None
+
+
+class Run:
+    """One run of a skill; implements the operations of `Context`.
+
+    These methods raise Parked to unwind the skill: because the run is stopped, or waits for a
+    person, a time or another task. One commit follows another: those that write hold a lock.
+
+    Args:
+        engine: what it uses of the service.
+        admitted: the request, the skill and its parameters.
+        row: the row of the task, if it has one; it is running and owned by this instance.
+        slot: the slot that it runs in, if it has one; a run that gets a row takes a slot.
+
+    Attributes:
+        task: the id of the task, used once it has a row.
+        row: the row as last committed; None until there is one.
+        ended: set when the run has ended and has released its slot.
+    """
+
+    def __init__(
+        self, engine: Engine, admitted: Admitted, row: Row | None = None, slot: Slot | None = None
+    ) -> None:
+        self.admitted = admitted
+        self.request, self.skill, self.flight = admitted.request, admitted.skill, admitted.flight
+        self.task = leases.new_instance() if row is None else row.id
+        self.row = row
+        self.slot = slot
+        self.ended = anyio.Event()
+        self._engine = engine
+        self._store, self._limits = engine.store, engine.limits
+        self._lock = anyio.Lock()
+        self._steps = Steps((None if row is None else row.origin) or self.task)
+        if admitted.atomic:
+            self._steps.under_way.add(ATOMIC)
+        self._parts = Parts(engine.limits.result_bytes)
+        self._scope = anyio.CancelScope()
+        self._ending = anyio.CancelScope(shield=True)
+        self._recording: set[anyio.CancelScope] = set()
+        """Cancel scopes of the steps whose results are being written."""
+        self._skill_task: int | None = None
+        """The id of the event loop's task that runs the skill."""
+        self._stopped: Stop | None = None
+        self._refused: StanzaError | None = None
+        """The error that the run ends with, whatever its skill returns."""
+        self._parking: anyio.Event | None = None
+        """Set when the run has parked, or does not park after all; None if it is not about to."""
+        self._parked = self._over = self._failed = self._draining = False
+        self._inside = 0
+        """The number of steps in progress, including those without effects."""
+        self._quiet = anyio.Event()
+        """Set when no step is in progress."""
+        self._quiet.set()
+        self._progress: Progress | None = None
+        self._progress_due = -_PROGRESS_S
+        self._flushing = False
+
+    def continue_from(self, recorded: Journal, parts: Sequence[Output]) -> None:
+        """Continue after the steps and the artifact parts of earlier runs of the task."""
+        self._steps.done = recorded.done
+        for part in parts:
+            self._parts.shown(part)
+
+    # Its life.
+
+    async def run(self) -> None:
+        """Run until the skill ends, is stopped, or has to wait."""
+        ended = None
+        try:
+            with self._scope:
+                ended = await self._run_skill()
+            if self._scope.cancelled_caught:
+                ended = self._interrupted()
+            with self._ending:
+                await self._end(ended)
+        except LostError:
+            self._stopped = "lost"
+            _log.info("lost a task to another instance", task=self.task)
+        finally:
+            self._over = True
+            self._land(None)
+
+    def release(self) -> None:
+        """Release what the run has, once it has ended."""
+        self.ended.set()
+        if self.slot is not None:
+            self.slot.release()
+
+    def stop(self, why: Stop) -> None:
+        """Stop the run as soon as the skill can be interrupted."""
+        if self._stopped is None:
+            self._stopped = why
+        self._scope.cancel()
+
+    def observe(self, made: Change, answer: RecordedAnswer) -> None:
+        """Handle a committed change by others: stop if the task has ended or is being cancelled."""
+        if made.row.state == "cancelling":
+            self.stop("cancel")
+        elif made.row.state in TERMINAL and not self._over:
+            self.stop("lost")
+            self._land(answer)
+
+    def superseded(self) -> None:
+        """Stop because another run is to resume the task, unless this one is already unwinding."""
+        if not self._parked and self._parking is None:
+            self.stop("lost")
+
+    def drain(self) -> None:
+        """Stop for a shutdown of the service, as soon as no work is lost.
+
+        For a durable skill that is between two steps, when no caller waits for an answer: the task
+        is resumed from there.
+        """
+        self._draining = True
+        self._leave_between_steps()
+
+    def give_up(self) -> None:
+        """Cancel the run even while it waits to write its end. The state on disk stays as it is."""
+        self._scope.cancel()
+        self._ending.cancel()
+        for recording in tuple(self._recording):
+            recording.cancel()
+
+    def _leave_between_steps(self) -> None:
+        row, between = self.row, self.skill.durable and not self._inside
+        if self._draining and between and row is not None and row.visible:
+            self.stop("drain")
+
+    async def announce(self) -> bool:
+        """Turn the run into a task that the caller knows of, and answer the request with it
+        (EXE-016).
+
+        Return False if the run has ended in the meantime. Raises StorageError, AlreadyError, and
+        StanzaError if the task cannot be created; the run is then stopped, because nobody would see
+        its result.
+        """
+        async with self._lock:
+            if self._over or self._parked or self._stopped is not None:
+                return False
+            row = self.row
+            if row is not None and row.visible:
+                return True
+            try:
+                await self._promote(announced=True, keep_trying=not self.admitted.repeatable)
+            except LostError:
+                self.stop("lost")
+                return False
+            except BaseException:
+                if self.row is None:
+                    self.stop("lost")
+                raise
+        self._leave_between_steps()
+        return True
+
+    def _land(self, answer: RecordedAnswer | None) -> None:
+        if self.flight is not None:
+            self.flight.land(answer)
+
+    # The skill.
+
+    async def _run_skill(self) -> RecordedAnswer | None:
+        request, skill = self.request, self.skill
+        self._skill_task = anyio.get_current_task().id
+        caller = request.caller_context
+        context = Context(
+            principal=str(request.principal),
+            sender=str(request.requester),
+            skill=skill.name,
+            agent=caller.agent,
+            taints=caller.taints,
+            limits=caller.limits,
+            trace=caller.trace,
+            host=self,
+        )
+        access, on_result = self._engine.skills, self.admitted.on_result
+        try:
+            access.check(request, skill, "" if self.row is None else self.task)
+            access.provide(skill, context)
+            share = access.threads.share(context.principal)
+            made = await call_skill(
+                *(skill, self.admitted.arguments, context, share), timeout=caller.timeout_s
+            )
+            if on_result is not None and made.taints is not None:
+                on_result(skill.taint_of(made))
+            return await self._result_of(made)
+        except CALL_ERRORS as error:
+            if self._parked or self._refused is not None or self._stopped == "lost":
+                return None
+            self._failed = True
+            return outputs.error_of(skill, error)
+        except Parked:
+            pass
+        except BaseExceptionGroup as group:
+            # A task group in the skill wraps Parked in a group; all other exceptions are passed on.
+            rest = group.split(Parked)[1]
+            if rest is not None:
+                raise rest from None
+        if self._refused is None and self._stopped is not None and not self._parked:
+            return self._interrupted()
+        return self._refused
+
+    async def _result_of(self, made: SkillResult) -> Result | StanzaError:
+        """Return the result of the skill, with parts by reference if it would not fit."""
+        most = self._limits.result_bytes
+        try:
+            made = await outputs.fitting(made, most, self._engine.skills.share)
+        except CannotShare as error:
+            # `checked` measures it exactly; converting a large one would hold up everybody.
+            if outputs.least_size(made) > most:
+                _log.warning(
+                    "a result is too large, and cannot be given by reference",
+                    skill=self.skill.name,
+                    reason=str(error),
+                )
+                return errors.too_big(most)
+        return outputs.result_of(self.skill, made)
+
+    def _interrupted(self) -> StanzaError | None:
+        """Return the error of a run that was stopped before its skill ended; None if it was
+        cancelled or will be resumed.
+        """
+        repeatable = self.admitted.repeatable
+        match self._stopped:
+            case "limit":
+                return errors.timed_out(repeatable=repeatable)
+            case "deadline":
+                return errors.deadline_expired()
+            case "cancel" | "drain" if self._steps.under_way and self.row is not None:
+                return errors.outcome_unknown()
+            case "drain" if self.row is None:
+                return errors.timed_out(repeatable=repeatable)
+        return None
+
+    # The end.
+
+    async def _end(self, ended: RecordedAnswer | None) -> None:
+        """Commit how the run ended, and answer the request if it still waits. Raises LostError."""
+        async with self._lock:
+            self._over = True
+            if self._stopped == "lost" or self._parked:
+                return
+            if isinstance(ended, Result):
+                whole = self._parts.completed(ended)
+                ended = outputs.checked(self.skill, whole, self._limits.result_bytes)
+            if self._refused is not None:
+                ended = self._refused
+            # During a drain: the skill failed when it was about to be stopped anyway.
+            itself = self._stopped is None or (self._stopped == "drain" and self._failed)
+            if itself and isinstance(ended, StanzaError) and self._may_retry(ended):
+                if self._steps.under_way - {ATOMIC}:
+                    # A step was interrupted: by the skill's time-out, or because a parallel branch
+                    # failed.
+                    ended = errors.outcome_unknown()
+                else:
+                    if self.row is None or not self.row.visible:
+                        await self._promote(announced=True)
+                    await self._commit_end(partial(self._retry, ended), ended)
+                    return
+            if self.row is not None:
+                await self._commit_end(partial(self._end_task, ended), ended)
+            elif ended is not None:
+                if not self.admitted.repeatable:
+                    await self._store.commit(partial(self._record, ended), keep_trying=True)
+                self._land(ended)
+
+    async def _commit_end(
+        self, op: Callable[[Transaction, Row], None], wanted: RecordedAnswer | None
+    ) -> None:
+        with contextlib.suppress(SettledError):
+            await self._change(op, wanted)
+
+    def _record(self, answer: RecordedAnswer, tx: Transaction) -> None:
+        replay.answer_record(tx, self.admitted.key, self._recorded_until, answer)
+        tx.answers.append((str(self.request.principal), replay.size_of(answer)))
+
+    def _end_task(self, ended: RecordedAnswer | None, tx: Transaction, row: Row) -> None:
+        """End the task; with None it was cancelled, or during a drain another run continues it."""
+        for step in self._steps.unbegun:
+            journal.forget_begun(tx, row.id, step)
+        if ended is None and self._stopped == "drain":
+            # Others need not wait until this process has ended.
+            leases.wake_one(tx, but=self._store.instance)
+            tx.publish(*changes.release(tx, row, drained=True))
+            return
+        if self._progress is not None and row.state == "running":
+            tx.publish(change(tx, row, "running", self._progress))
+        if row.state in TERMINAL:
+            return
+        to: State = "failed"
+        if isinstance(ended, Result):
+            to = "completed"
+        elif ended is None and row.state == "cancelling":
+            to = "cancelled"
+        outcome = None if isinstance(ended, Accepted) else ended
+        if to == "failed" and outcome is None:
+            outcome = errors.internal()
+        tx.publish(changes.end(tx, row, to, outcome, repeatable=self.admitted.repeatable))
+
+    def _may_retry(self, error: StanzaError) -> bool:
+        tries = 0 if self.row is None else self.row.tries
+        return (
+            tries + 1 < self.skill.attempts
+            and self.request.mode != "inline"
+            and any(isinstance(one, errors.Internal | errors.Timeout) for one in error.application)
+        )
+
+    def _retry(self, error: StanzaError, tx: Transaction, row: Row) -> None:
+        """Let the skill be retried after a while, and release the task."""
+        if row.state != "running":
+            self._end_task(error, tx, row)
+            return
+        row.tries += 1
+        seconds = self.skill.backoff_s * 2 ** (row.tries - 1)
+        journal.forget_failed(tx, row.id)
+        row.attempts = 0
+        row.not_before = tx.steady + round(seconds * 1000)
+        text = (
+            f"Attempt {row.tries + 1} of {self.skill.attempts} begins in {seconds:g} s:"
+            f" {error.text or error.condition}"
+        )
+        due = rows.next_due(tx, row)
+        tx.publish(change(tx, row, "running", Progress(text=text), owner=None, due=due))
+
+    # What `Context` does.
+
+    @property
+    def key(self) -> str:
+        """The idempotency key of the whole call."""
+        return self._steps.key_of(ATOMIC)
+
+    @property
+    def resumes(self) -> bool:
+        """Whether another run continues the call if this one is cancelled now: the service stops,
+        in order or not, or has lost the task.
+        """
+        return self._stopped in (None, "drain", "lost")
+
+    async def progress(self, fraction: float, text: str) -> None:
+        """Report progress, at most once a second."""
+        self._check()
+        self._progress = Progress(
+            fraction=round(Decimal(repr(float(fraction))), 4), text=without_forbidden(text)
+        )
+        wait = max(0.0, self._progress_due - anyio.current_time())
+        if not wait:
+            await self._write_progress()
+        elif not self._flushing:
+            self._flush_later(wait)
+
+    async def output(self, name: str, text: str, media_type: str, *, last: bool) -> None:
+        """Publish a part of an artifact; without a row it is stored until there is one."""
+        self._check()
+        part = self._parts.next(name, without_forbidden(text), media_type, last=last)
+        if part is None:
+            return
+        async with self._lock:
+            self._check()
+            if self.row is not None:
+                await self._guard(lambda tx, row: tx.publish(changes.add_part(tx, row, part)))
+            self._parts.shown(part)
+
+    async def step(
+        self,
+        name: str,
+        work: Work[T],
+        type: type[T],  # noqa: A002 - it is one
+        *,
+        repeatable: bool,
+        key: str | int | None,
+        input: object,  # noqa: A002 - the name that the author of a skill writes
+    ) -> T:
+        """Run a step once; return its recorded result if it has already run."""
+        await self._enter("step")
+        step = self._steps.step(name, key, input, branch=self._in_branch())
+        recorded = self._steps.done.get(step.name)
+        if recorded is not None:
+            return journal.result_of(recorded, type)
+        self._inside += 1
+        self._quiet = anyio.Event()
+        try:
+            effects = not (repeatable or self.admitted.repeatable)
+            if effects:
+                await self._begin(step)
+            recorded = await self._do(name, step, work, effects=effects)
+        finally:
+            self._inside -= 1
+            if not self._inside:
+                self._quiet.set()
+            self._leave_between_steps()
+        return journal.result_of(recorded, type)
+
+    async def _begin(self, step: StepId) -> None:
+        """Commit that a step with effects begins."""
+
+        def op(tx: Transaction, row: Row) -> None:
+            if rows.is_late(tx, row):
+                tx.publish(changes.end(tx, row, "failed", errors.deadline_expired()))
+            elif row.state != "cancelling":
+                journal.begin_step(tx, row.id, row.token, step)
+
+        async with self._lock:
+            self._check()
+            if self.row is None:
+                await self._need_row(announced=False, step=step)
+            else:
+                await self._guard(op)
+            if self._stopped is not None:  # then the step does not begin
+                self._steps.unbegun.append(step.name)
+                raise Parked
+            self._steps.under_way.add(step.name)
+
+    async def _do(self, name: str, step: StepId, work: Work[T], *, effects: bool) -> Recorded:
+        """Run a step, and return its record."""
+        outer = _in_step.set(self)
+        try:
+            result = journal.succeeded(await work(self._steps.key_of(step.name)))
+        except (Denied, InvalidParam, UsageError):
+            raise
+        except SkillError as error:
+            await self._finish(step, journal.refused(error))
+            raise
+        except Exception as error:
+            await self._finish(step, journal.failed(error, effects=effects))
+            raise StepFailed(f"The step {name!r} failed: {journal.described(error)}") from error
+        finally:
+            _in_step.reset(outer)
+        return await self._finish(step, result)
+
+    async def _finish(self, step: StepId, result: str) -> Recorded:
+        """Commit how a step ended, even if the run is being stopped."""
+        recorded = Recorded(result, step.input)
+
+        def op(tx: Transaction, row: Row) -> None:
+            journal.end_step(tx, row.id, row.token, step.name, recorded)
+            if row.attempts > 1:  # this run got further than those that were interrupted
+                row.attempts = 1
+                rows.update(tx, row)
+
+        with anyio.CancelScope(shield=True) as recording:
+            self._recording.add(recording)
+            try:
+                async with self._lock:
+                    if self.row is not None and not self._parked:
+                        await self._guard(op)
+                    self._steps.done[step.name] = recorded
+                    self._steps.under_way.discard(step.name)
+            finally:
+                self._recording.discard(recording)
+        return recorded
+
+    async def ask(
+        self,
+        question: str,
+        schema: type[Any] | Mapping[str, Any],
+        expires_s: float | None,
+        *,
+        key: str | int | None,
+    ) -> Any:
+        """Ask the principal a question: this run ends here, and the answer starts another one."""
+        await self._enter("ask")
+        if _in_step.get() is self:
+            raise UsageError(
+                f"The skill {self.skill.name} asks a question inside a step, which would have"
+                " to wait for the answer: ask before the step, and pass it the answer."
+            )
+        step = self._steps.question(question, key, branch=self._in_branch())
+        recorded = self._steps.done.get(step.name)
+        if recorded is not None:
+            wanted = dict[str, Any] if isinstance(schema, Mapping) else schema
+            return journal.result_of(recorded, wanted)
+        self._steps.check_questions()
+        if self.request.mode == "inline":
+            self._refused = errors.confirmation_unavailable()
+            raise Parked
+        fields = checked_schema(schema) if isinstance(schema, Mapping) else object_schema(schema)
+        shown = msgspec.Raw(msgspec.json.encode(fields))
+        seconds = self._limits.ask_expires_s if expires_s is None else expires_s
+        text, id_ = without_forbidden(question), leases.new_instance()
+
+        def op(tx: Transaction, row: Row) -> None:
+            if row.state == "cancelling":
+                raise CancellingError
+            expires = lapses(tx.now, seconds, row.deadline)
+            tx.publish(ask_input(tx, row, (step.name, id_), text, shown, expires))
+
+        await self._park(op)
+
+    async def sleep(self, seconds: float, *, key: str | int | None) -> None:
+        """Wait for a time; a long wait ends the run."""
+        await self._enter("sleep")
+        step = self._steps.sleep(key, branch=self._in_branch())
+        if step.name in self._steps.done:
+            return
+        if seconds < _SHORTEST_PARK_S or self.request.mode == "inline":
+            await anyio.sleep(seconds)
+            return
+
+        def op(tx: Transaction, row: Row) -> None:
+            _leave(row)
+            row.not_before = tx.steady + round(seconds * 1000)
+            recorded = Recorded(journal.succeeded(row.not_before), step.input)
+            journal.end_step(tx, row.id, row.token, step.name, recorded)
+            _waits(tx, row)
+
+        await self._park(op)
+
+    async def start(
+        self, skill: str, params: Mapping[str, Any], *, delay_s: float, key: str | int | None
+    ) -> str:
+        """Start a child task once, and return its id."""
+        await self._enter("start")
+        step = self._steps.start(skill, key, params, branch=self._in_branch())
+        recorded = self._steps.done.get(step.name)
+        if recorded is None:
+            child = await self._child(skill, params)
+            async with self._lock:
+                self._check()
+                if self.row is None:
+                    await self._need_row(announced=False)
+                recorded = await self._start(step, child, delay_s)
+                self._steps.done[step.name] = recorded
+        return journal.result_of(recorded, str)
+
+    async def _child(self, name: str, params: Mapping[str, Any]) -> Admitted:
+        """Admit the request for a child task: it has no more rights than this one. Raises
+        SkillError.
+        """
+        mine, access = self.request, self._engine.skills
+        caller = msgspec.structs.replace(
+            mine.caller_context,
+            asker="model",
+            chosen=ITS_PARAMETERS,
+            reserved=(),
+        )
+        request = msgspec.structs.replace(
+            mine,
+            skill=name,
+            params=(),
+            json=msgspec.Raw(msgspec.json.encode(params)),
+            mode="async",
+            name=None,
+            deadline=None,
+            priority="normal",
+            earlier=(),
+            origin="child",
+            caller_context=caller,
+            confirmation=None,
+            undecided=True,
+        )
+        try:
+            skill = access.gate.visible(request)
+            if not access.may_use(request.principal, skill):
+                raise errors.unknown_skill()
+        except StanzaError:
+            raise SkillError(f"There is no skill called {printable(name, 64)}.") from None
+        try:
+            request = access.gate.passed(request, skill)
+            arguments = gate.arguments_of(request, skill)
+            arguments = await gate.completed(request, skill, arguments)
+        except NotPermitted as error:
+            raise SkillError(error.text) from None
+        except InvalidParam as error:
+            raise SkillError(f"The skill {name} cannot be started: {error}") from error
+        return Admitted(request, skill, arguments)
+
+    async def _start(self, step: StepId, admitted: Admitted, delay_s: float) -> Recorded:
+        task = leases.new_instance()
+        request = changes.stored_request(admitted.request, admitted.arguments, self._limits)
+        recorded = Recorded(journal.succeeded(task), step.input)
+
+        def op(tx: Transaction, row: Row) -> None:
+            rows.check_quota(tx, row.principal, self._limits, request)
+            child = changes.new_row(tx, task, admitted.request, admitted.skill, request)
+            child.parent, child.deadline, child.visible = row.id, row.deadline, 1
+            if delay_s > 0:
+                child.not_before = tx.steady + round(delay_s * 1000)
+            child.due = rows.next_due(tx, child)
+            rows.put(tx, child)
+            row.children += 1
+            rows.update(tx, row)
+            journal.end_step(tx, row.id, row.token, step.name, recorded)
+            tx.queued(child)
+
+        try:
+            await self._change(op)
+        except (LostError, SettledError):
+            self.stop("lost")
+            raise Parked from None
+        except StanzaError as error:
+            raise SkillError(error.text or f"No child task can be started: {error}") from None
+        return recorded
+
+    async def wait(
+        self, tasks: Sequence[str], *, eager: bool, key: str | int | None
+    ) -> list[ChildResult]:
+        """Wait for child tasks; the run ends while they run."""
+        await self._enter("wait")
+        step = self._steps.wait(tasks, key, branch=self._in_branch())
+        recorded = self._steps.done.get(step.name)
+        if recorded is None:
+            mine = "" if self.row is None else self.row.id
+            # A read that goes through the writer, so that it waits while the database is
+            # unavailable.
+            found = await self._store.commit(
+                lambda tx: journal.results_of(tx, mine, tasks, eager=eager), keep_trying=True
+            )
+            if found is None:
+
+                def op(tx: Transaction, row: Row) -> None:
+                    _leave(row)
+                    row.waits = waiters.wait_for(tx, row.id, tasks, None, eager=eager)
+                    if eager and journal.has_failed(tx, tasks):
+                        row.waits = 0
+                    _waits(tx, row)
+
+                await self._park(op)
+            else:
+                recorded = await self._finish(step, journal.waited(found, eager=eager))
+        assert recorded is not None, "`_park` raises"
+        return journal.result_of(recorded, list[ChildResult])
+
+    async def wait_for_turn(self, turn: str) -> NoReturn:
+        """Leave the skill, and run it again when a turn has ended or is not stored any more."""
+        await self._enter("wait_for_turn")
+
+        def op(tx: Transaction, row: Row) -> None:
+            _leave(row)
+            row.waits = waiters.wait_for_turn(tx, row.id, turn)
+            _waits(tx, row)
+
+        await self._park(op)
+
+    async def llm(self, question: ModelQuestion, *, key: str | int | None) -> str:
+        """Ask a model once."""
+        await self._enter()
+        skill = self.skill
+        if CAPABILITY not in skill.capabilities:
+            raise CapabilityMissing(skill.name, CAPABILITY)
+
+        async def ask(_key: str) -> ModelOutcome:
+            asking = self._engine.skills.ask_model(self.request, self.task, question)
+            try:
+                return ModelOutcome(await asking)
+            except ModelFailed as failed:
+                return ModelOutcome(str(failed), failed.problem)
+
+        if self.admitted.atomic:  # it never runs again
+            outcome = await ask(self.key)
+        else:
+            asked = [question.prompt, question.schema]
+            outcome = await self.step(
+                "llm", ask, ModelOutcome, repeatable=True, key=key, input=asked
+            )
+        return outcome.answer()
+
+    # How operations begin, and how the run parks.
+
+    def _check(self) -> None:
+        """Raise Parked if the run is over, or has to end."""
+        if (
+            self._over
+            or self._parked
+            or self._refused is not None
+            or self._stopped in ("lost", "drain")
+        ):
+            raise Parked
+
+    async def _enter(self, what: str = "") -> None:
+        """Wait while another branch is about to park; raise Parked if it did.
+
+        Raises UsageError if the operation `what` needs a skill that can run again.
+        """
+        while self._parking is not None:
+            await self._parking.wait()
+        self._check()
+        if what and self.admitted.atomic:
+            raise UsageError(
+                f"The skill {self.skill.name} uses context.{what}, for which it must be able"
+                " to run again from its beginning: declare it with durable=True and put all its"
+                " effects into steps, or read_only=True or idempotent=True if that is what it is."
+            )
+
+    def _in_branch(self) -> bool:
+        """Return whether the caller runs in a parallel branch of the skill.
+
+        A plain function runs in one thread, and so do its steps, one after another.
+        """
+        if self.skill.kind != "async":
+            return False
+        return anyio.get_current_task().id != self._skill_task
+
+    async def _park(self, op: Callable[[Transaction, Row], None]) -> NoReturn:
+        """Commit what the task waits for, give up its ownership, and raise Parked.
+
+        A step in progress could have its effect after that is on disk, when its result can no
+        longer be recorded. So this waits for steps in progress, and no other step begins.
+        """
+        self._parking = anyio.Event()
+        try:
+            await self._quiet.wait()
+            async with self._lock:
+                self._check()
+                if self.row is None or not self.row.visible:
+                    await self._need_row(announced=True)
+                try:
+                    await self._guard(op)
+                except CancellingError:
+                    self.stop("cancel")
+                else:
+                    self._parked = True
+        finally:
+            self._parking.set()
+            self._parking = None
+        raise Parked
+
+    def _flush_later(self, wait: float) -> None:
+        self._flushing = True
+
+        async def flush() -> None:
+            await anyio.sleep(wait)
+            self._flushing = False
+            with contextlib.suppress(Parked):  # it has been stopped, and ends by itself
+                await self._write_progress()
+
+        self._engine.start(flush)
+
+    async def _write_progress(self) -> None:
+        """Commit the latest progress, if it was not written yet and the task has a visible row."""
+        async with self._lock:
+            progress, row = self._progress, self.row
+            if self._over or self._parked or self._stopped == "lost":
+                return
+            if progress is None or row is None or not row.visible:
+                return
+            self._progress = None
+            self._progress_due = anyio.current_time() + _PROGRESS_S
+            await self._guard(lambda tx, row: tx.publish(change(tx, row, row.state, progress)))
+
+    # The row. What follows needs the lock.
+
+    async def _need_row(self, *, announced: bool, step: StepId | None = None) -> None:
+        """Ensure that the run has a row, or raise Parked if it cannot get one."""
+        try:
+            await self._promote(announced=announced, step=step)
+        except StanzaError as error:
+            if any(isinstance(one, errors.Retry) for one in error.application):
+                self.stop("lost")  # a refusal that may be temporary is never a recorded answer
+            else:
+                self._refused = error
+            raise Parked from None
+        except (AlreadyError, LostError):
+            self.stop("lost")
+            raise Parked from None
+
+    async def _promote(
+        self, *, announced: bool, step: StepId | None = None, keep_trying: bool = True
+    ) -> None:
+        """Give the run a row, or announce the task that it has.
+
+        `announced` answers the request with the task, so that its caller learns of it. A new task
+        gets the steps that are done, and begins `step` in the same commit.
+
+        Raises AlreadyError; StanzaError, if the task cannot be created; and StorageError, unless
+        `keep_trying`.
+        """
+        mine = self.row
+        if mine is None:
+            admitted = self.admitted
+            request = changes.stored_request(admitted.request, admitted.arguments, self._limits)
+            op = partial(self._become_task, request, step, announced)
+        else:
+            op = partial(self._announce, mine)
+        row, accepted = await self._store.commit(
+            op, tasks=() if mine is None else (mine.id,), keep_trying=keep_trying, by=self
+        )
+        self.row = row
+        if announced:
+            self._land(accepted)
+        if mine is None:
+            self._progress = None
+            self.slot = self._engine.slots.take(row.principal)
+        else:
+            self._flush_later(0)  # progress from before the task was visible
+
+    def _become_task(
+        self, request: str, step: StepId | None, announced: bool, tx: Transaction
+    ) -> tuple[Row, Accepted]:
+        admitted, limits, flight = self.admitted, self._limits, self.flight
+        if admitted.repeatable:
+            rows.check_quota(tx, str(self.request.principal), limits, request)
+        row = changes.new_row(tx, self.task, self.request, self.skill, request)
+        row.visible = int(announced)
+        accepted = changes.accepted_as(row, "accepted", limits)
+        owner = self._store.instance
+        tx.publish(changes.begin(tx, row, owner, atomic=admitted.atomic, new=True))
+        for name, recorded in self._steps.done.items():
+            journal.end_step(tx, row.id, row.token, name, recorded)
+        for part in self._parts.all:
+            if row.state == "running":
+                tx.publish(changes.add_part(tx, row, part))
+        if self._progress is not None and row.state == "running":
+            tx.publish(change(tx, row, "running", self._progress))
+        if step is not None and row.state == "running":
+            journal.begin_step(tx, row.id, row.token, step)
+        answer = accepted if announced else None
+        if not admitted.repeatable:
+            replay.answer_record(tx, admitted.key, self._recorded_until, answer, task=row.id)
+        elif flight is not None and flight.left_s > 0:
+            found = replay.record(
+                tx,
+                admitted.key,
+                NewRecord(
+                    principal=row.principal,
+                    owner=owner,
+                    expires=flight.expires(tx.steady),
+                    task=row.id,
+                    answer=answer,
+                ),
+            )
+            if found is not None:
+                raise AlreadyError(found)
+            self._store.records.check(tx, row.principal)
+        return row, accepted
+
+    def _announce(self, row: Row, tx: Transaction) -> tuple[Row, Accepted]:
+        mine = rows.load_owned(tx, row.id, row.token)
+        accepted = changes.accepted_as(mine, "accepted", self._limits)
+        tx.publish(*changes.reveal(tx, mine))
+        replay.accept_record(tx, mine.id, accepted)
+        return mine, accepted
+
+    async def _guard(self, op: Callable[[Transaction, Row], None]) -> None:
+        """Commit a change; raise Parked if the task is lost or has ended."""
+        try:
+            await self._change(op)
+        except (LostError, SettledError):
+            self.stop("lost")
+            raise Parked from None
+
+    async def _change(
+        self, op: Callable[[Transaction, Row], None], wanted: RecordedAnswer | None = None
+    ) -> None:
+        """Commit a change of the running task, which `wanted` is meant to end.
+
+        It is tried again until it succeeds. Raises LostError, and SettledError if the task has
+        ended with this commit.
+        """
+        mine = self.row
+        assert mine is not None
+
+        def fenced(tx: Transaction) -> tuple[Row, Change | None]:
+            row = rows.load_owned(tx, mine.id, mine.token)
+            op(tx, row)
+            return row, tx.changes[-1] if tx.changes else None
+
+        row, last = await self._store.commit(fenced, tasks=(mine.id,), keep_trying=True, by=self)
+        self.row = row
+        if last is not None and row.state in TERMINAL:
+            if not row.visible:
+                self._land(changes.ended_with(last, wanted))
+            raise SettledError
+
+    @property
+    def _recorded_until(self) -> int | None:
+        return None if self.flight is None else self.flight.recorded
+
+
+def _leave(row: Row) -> None:
+    """Release a task that begins to wait. Raises CancellingError."""
+    if row.state == "cancelling":
+        raise CancellingError
+    row.owner, row.token, row.attempts = None, row.token + 1, 0
+
+
+def _waits(tx: Transaction, row: Row) -> None:
+    row.due = rows.next_due(tx, row)
+    rows.update(tx, row)
+    tx.queued(row)
