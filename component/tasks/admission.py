@@ -24,8 +24,7 @@ from component.skills import CapabilityMissing, InvalidParam, Skill, SkillFailed
 from component.skills.calling import call_inline
 from component.skills.context import Context
 from component.skills.inputs import Arguments
-from component.storage.database import Database
-from component.tasks import changes, leases, replay, rows
+from component.tasks import changes, leases, queries, replay, rows
 from component.tasks.changes import Transaction
 from component.tasks.confirmation import UNKNOWN, action_of, check_size
 from component.tasks.gate import arguments_of, completed
@@ -175,8 +174,10 @@ class Admission:
             raise errors.delegation_unavailable()
 
         # Row 6, else `unknown-task`.
-        if request.earlier and not (yield self._store.read(lambda db: _all_theirs(db, request))):
-            raise errors.unknown_task()
+        if request.earlier:
+            who, at, tasks = request.principal, request.target, request.earlier
+            if not (yield self._store.read(lambda db: queries.earlier(db, who, at, tasks))):
+                raise errors.unknown_task()
 
         # Row 7, else `mode-unavailable`: a skill with a queue has to wait for its turn.
         if request.mode == "inline" and skill.queue is not None:
@@ -472,7 +473,7 @@ class Admission:
         """
         request, skill = admitted.request, admitted.skill
         task, principal = leases.new_instance(), str(request.principal)
-        async with self._pacer.turn(request):
+        async with self._pacer.turn(principal, request.size):
             stored = changes.stored_request(request, admitted.arguments, self._limits)
         asks = request.confirmation is not None
         direct = not asks and skill.queue is None
@@ -525,13 +526,6 @@ class Admission:
         elif not asks:
             self._worker.wake(principal)
         return None
-
-
-def _all_theirs(database: Database, request: Request) -> bool:
-    """Return whether all earlier tasks are tasks of the principal (EXE-001)."""
-    who, at = request.principal, request.target
-    tasks = dict.fromkeys(request.earlier)
-    return all(rows.find(database, who, at, task) is not None for task in tasks)
 
 
 async def _wait(steps: Waits[T], waiting: Awaitable[Any]) -> T:
@@ -611,12 +605,12 @@ class Pacer:
             del self._waiting[principal]
 
     @asynccontextmanager
-    async def turn(self, request: Request) -> AsyncIterator[None]:
-        """Wait for a turn to process the parameters of a request; small ones do not wait."""
-        if request.size < SMALL:
+    async def turn(self, principal: str, size: int) -> AsyncIterator[None]:
+        """Wait for a turn to process `size` bytes of a principal; small data does not wait."""
+        if size < SMALL:
             yield
             return
-        await self.enter(str(request.principal))
+        await self.enter(principal)
         try:
             yield
         finally:

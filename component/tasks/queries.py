@@ -104,6 +104,17 @@ def described(keys: list[str], start: int | None, count: int | None) -> ResultSe
     return ResultSet(first=First(key=keys[0], index=start), last=keys[-1], count=count)
 
 
+def get(database: Database, who: JID, at: JID, task: str) -> Task | None:
+    """Return the whole task (TSK-007); None if there is no such task."""
+    row = rows.find(database, who, at, task)
+    return None if row is None else whole_task(database, row)
+
+
+def earlier(database: Database, who: JID, at: JID, tasks: Sequence[str]) -> bool:
+    """Return whether all of these are tasks of the principal (EXE-001)."""
+    return all(rows.find(database, who, at, task) is not None for task in dict.fromkeys(tasks))
+
+
 def whole_task(database: Database, row: Row) -> Task:
     """Return the whole task of a row (TSK-007): before its end the artifacts so far, afterwards its
     outcome.

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from component.skills.skill import Skill
 from component.storage.clock import seconds_since_boot
-from component.storage.database import Database
 from component.storage.errors import StorageError
 from component.storage.storage import Storage
 from component.tasks import changes, leases, queries, question_rows, questions, replay, rows
@@ -326,12 +325,7 @@ class TaskService:
 
     async def get(self, who: JID, at: JID, task: str) -> Task:
         """Return the whole task. Raises StanzaError: `unknown-task`."""
-
-        def op(database: Database) -> Task | None:
-            row = rows.find(database, who, at, task)
-            return None if row is None else queries.whole_task(database, row)
-
-        return _known(await self._store.read(op))
+        return _known(await self._store.read(lambda db: queries.get(db, who, at, task)))
 
     async def list(self, who: JID, at: JID, query: TaskList) -> TaskList:
         """Return one page of the principal's tasks, the latest first."""

@@ -50,11 +50,10 @@ from component.storage.database import Database
 from component.storage.subscriptions import SubscriptionStore
 from component.task_messages.events import TaskNews
 from component.task_messages.questions import Questions
-from component.tasks.admission import Admission, DerivedCalls, SkillExecutor
 from component.tasks.confirmation import Approvers
-from component.tasks.protocol import SkillAccess, TaskLimits
-from component.tasks.request import Call, Confirmation
-from component.tasks.service import TaskService
+from component.tasks.gate import Gate
+from component.tasks.protocol import AskModel, SkillAccess, TaskLimits, no_model
+from component.tasks.service import Clocks, TaskService
 from component.tools.joint_confirmation import SEVERAL_CALLS
 from tests.component.audit.book import Book
 from tests.component.handlers.sent import Sent
@@ -255,33 +254,33 @@ class World:
             Questions(lambda name: SEVERAL_CALLS if name == SEVERAL_CALLS.name else None),
             tool_ended=self.tools_ended.append,
             task_changed=lambda notice: self._tasks_node.changed(notice),  # noqa: PLW0108 - made later
+            task_deleted=lambda task: self._tasks_node.deleted(task),  # noqa: PLW0108 - as well
         )
         internal = {SEVERAL_CALLS.name: SEVERAL_CALLS}
+        self.whom = Approvers(self.policy.asking, Persons(info, lambda who: who.domain == DOMAIN))
+        self.intake = PauseGate([JID.parse(jid) for jid in admins])
+        self.book = Book()
+        self.ask_model: AskModel = no_model
+        self.gate = Gate(self.view, Flows(flows), self.book)
         self.service = TaskService(
             self.storage,
             SkillAccess(
                 find=lambda name: internal.get(name) or self.registry.get(name),
+                gate=self.gate,
                 may_use=lambda principal, skill: (
                     skill.name in internal or self.view(principal).get(skill.name) is skill
                 ),
-                approvers=self._approvers,
-                asker_of_child=DerivedCalls(Flows(flows), Book()).asker,
+                approvers=self.whom,
+                threads=self.threads,
+                let_in=self.intake.check,
+                ask_model=lambda request, task, asked: self.ask_model(request, task, asked),
             ),
-            self.threads,
             limits or TaskLimits(inline_s=inline_s),
             self.news,
-            clock=cache_clock,
+            clocks=Clocks(now=now, boot_s=cache_clock),
         )
         self._tasks_node = TasksNode(self.service, self.pubsub)
         self.pubsub.add_computed(self._tasks_node)
-        self.service.on_deleted = self._tasks_node.deleted
-        self.whom = Approvers(self.policy.asking, Persons(info, lambda who: who.domain == DOMAIN))
-        self.intake = PauseGate([JID.parse(jid) for jid in admins])
-        self.executor = SkillExecutor(
-            Admission(self.view, self.service, self.whom, self.intake.check, now),
-            self.service,
-            self.news.released,
-        )
         presence_events = PresenceEvents()
         presence_events.listen(self.interests)
         handlers = (
@@ -292,7 +291,7 @@ class World:
             CommandsHandler((PendingOffers(self.pubsub),), Sessions()),
             presence_events,
             SkillsHandler(self.view, ttl_s=60),
-            ExecuteHandler(self.executor),
+            ExecuteHandler(self.service),
             TasksHandler(self.service),
             ConfirmHandler(self.service),
             self.message,
@@ -312,11 +311,6 @@ class World:
         self, service: str, full: str, bare: str, interests: frozenset[str]
     ) -> None:
         await self.pubsub.overview.came_online(service, full, bare, interests)
-
-    async def _approvers(self, call: Call) -> Confirmation | None:
-        return await self.whom.find(
-            call.principal, call.requester, call.target, call.skill, call.caller_context.asker
-        )
 
     def view(self, principal: JID) -> View:
         """The skills that a principal sees, as the service decides it."""

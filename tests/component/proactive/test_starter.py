@@ -19,7 +19,8 @@ from component.proactive.task_starter import TaskStarter
 from component.proactive.work import Trigger, Work
 from component.skills import Registry, Skill, View, skill
 from component.storage import Storage
-from component.tasks.request import Call, SkillRequest
+from component.tasks.gate import Gate, arguments_of
+from component.tasks.request import Request, key_of
 from tests.component.proactive.year import JULIET, ROMEO
 from tests.waiting import eventually
 from xep.fluux_agent.execute import Accepted, Output, Result
@@ -54,8 +55,9 @@ class Backend:
         self.storage = storage
         self.admitted = {JULIET, ROMEO}
         self.paused = False
-        self.requests: list[SkillRequest] = []
-        self.calls: list[Call] = []
+        self.requests: list[Request] = []
+        self.internal: list[tuple[Request, Skill]] = []
+        self.gate = Gate(self.view, Flows())
         self.tasks: dict[str, Task] = {}
         self.error: StanzaError | None = None
         self.told: list[tuple[str, str, Work]] = []
@@ -79,18 +81,21 @@ class Backend:
     def view(self, principal: JID) -> View:
         return self.registry.view("all", lambda _: True)
 
-    # The executor and the tasks.
+    # The tasks.
 
-    async def execute(self, asked: SkillRequest | Call) -> Accepted:
+    async def execute(
+        self, request: Request, _on_result: object = None, internal: Skill | None = None
+    ) -> Accepted:
         await anyio.lowlevel.checkpoint()
         if self.error is not None:
             raise self.error
-        if isinstance(asked, Call):
-            self.calls.append(asked)
+        if internal is not None:
+            self.internal.append((request, internal))
         else:
-            self.requests.append(asked)
-        key = asked.key.text if isinstance(asked, Call) else asked.compute_key().text
-        task = key[:32]
+            request = self.gate.passed(request, self.gate.visible(request))
+        self.let_in(request.principal)
+        self.requests.append(request)
+        task = key_of(request).text[:32]
         self.tasks.setdefault(task, Task(id=task, state="running"))
         return Accepted(
             task=task,
@@ -98,9 +103,6 @@ class Backend:
             retain_until=datetime(2030, 1, 1, tzinfo=UTC),
             poll_after=5,
         )
-
-    async def repeated(self, _key: object) -> None:
-        return None
 
     async def get(self, who: JID, at: JID, task: str) -> Task:
         return self.tasks[task]
@@ -124,7 +126,8 @@ class Backend:
 
     def starter(self, *flows: Flow) -> TaskStarter:
         rest: Any = self
-        return TaskStarter(self.storage, rest, rest, rest, self.goal, Flows(flows), address_of)
+        self.gate = Gate(self.view, Flows(flows))
+        return TaskStarter(self.storage, rest, rest, self.goal, address_of)
 
     def results(self) -> Results:
         rest: Any = self
@@ -166,12 +169,12 @@ async def test_a_trigger_starts_one_task(storage: Storage) -> None:
     assert await starter.start(trigger("2"), WORK) not in (None, task)
     (request, _) = backend.requests
     assert (request.principal, str(request.target)) == (JULIET, "assistant@agent.example")
-    assert (request.call.skill, request.call.mode, request.origin) == (
+    assert (request.skill, request.mode, request.origin) == (
         "report",
         "async",
         "trigger",
     )
-    assert request.asker == "caller"
+    assert request.caller_context.asker == "caller"
 
 
 async def test_a_kill_before_the_record_makes_no_second_task(storage: Storage) -> None:
@@ -200,10 +203,10 @@ async def test_a_goal_is_a_task_of_the_hidden_skill(storage: Storage) -> None:
     backend = Backend(storage)
     task = await backend.starter().start(trigger(), GOAL_WORK)
     assert task in backend.tasks
-    (call,) = backend.calls
-    assert (call.skill.name, call.caller_context.agent) == (GOAL, "assistant")
-    assert call.skill.hidden
-    assert "Look." in call.arguments.goal.text  # type: ignore[attr-defined]
+    ((request, skill),) = backend.internal
+    assert (skill.name, request.caller_context.agent) == (GOAL, "assistant")
+    assert skill.hidden
+    assert "Look." in arguments_of(request, skill).goal.text  # type: ignore[union-attr]
     backend.paused = True
     with pytest.raises(StanzaError) as refused:
         await backend.starter().start(trigger("2"), GOAL_WORK)
@@ -292,8 +295,7 @@ async def test_data_of_strangers_is_judged_as_for_a_model(
         return
     await starting
     (request,) = backend.requests
-    assert request.asker == asker
-    assert request.caller_context is not None
+    assert request.caller_context.asker == asker
     assert request.caller_context.taints == (() if taint is None else (taint,))
     assert request.caller_context.unrequested
 
@@ -316,7 +318,7 @@ async def test_a_skill_that_only_reads_is_refused_what_strangers_wrote(
             await starting
     else:
         await starting
-        assert backend.requests[0].asker == "caller"
+        assert backend.requests[0].caller_context.asker == "caller"
 
 
 @pytest.mark.parametrize(
@@ -427,5 +429,4 @@ async def test_work_that_a_model_has_asked_for_keeps_to_what_the_model_may(
         await backend.starter().start(trigger("1"), msgspec.structs.replace(WORK, **of_model))
     await backend.starter().start(trigger("2"), WORK)
     (request,) = backend.requests
-    assert request.caller_context is not None
     assert request.caller_context.limits == AgentLimits()

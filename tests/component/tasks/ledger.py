@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from component.storage.database import Database, Dialect, Rows, Value
-from component.tasks.changes import Transaction
 from component.tasks.protocol import TaskLimits
 from component.tasks.request import Request
 from component.tasks.rows import Row, load
@@ -58,6 +57,8 @@ class Ledger:
     def __init__(self, database: Database | None = None) -> None:
         self.now = NOON
         self.asked: list[str] = []
+        self.limits = TaskLimits(retention_s=DAY / 1000)
+        self.instance = "this instance"
         self._database = database or InMemory()
         self.dialect: Dialect = self._database.dialect
         self.skew = 0
@@ -97,6 +98,7 @@ class Ledger:
         **columns: Any,
     ) -> Row:
         """A task that has been accepted now, by default one of Alice's at the agent."""
+        asked = asked_for(principal, target=JID.parse(columns.get("target", str(AGENT))))
         row = Row(
             **{
                 "id": task,
@@ -105,7 +107,7 @@ class Ledger:
                 "target": str(AGENT),
                 "skill": "report",
                 "version": "1.0.0",
-                "request": msgspec.json.encode(request or asked_for(principal=principal)).decode(),
+                "request": msgspec.json.encode(request or asked).decode(),
                 "context": None,
                 "state": "accepted",
                 "revision": 0,
@@ -175,11 +177,6 @@ def asked_for(principal: JID = ALICE, **fields: Any) -> Request:
         }
         | fields
     )
-
-
-def in_transaction(database: Database, **limits: Any) -> Transaction:
-    """The database as an operation on tasks sees it."""
-    return Transaction(database, TaskLimits(**limits))
 
 
 def question(identifier: str, revision: int) -> Input:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from component.skills import Context, skill
-from component.tasks.request import Call, Confirmation
+from component.skills import Context, Skill, skill
+from component.tasks.request import Confirmation, Request
 from tests.component.tasks.test_durable import conditions, text_of
 from tests.component.tasks.world import AGENT, ANN, Open, living
 from xep.fluux_agent import errors
@@ -30,8 +30,11 @@ class Approvers:
         self.asked = anyio.Event()
         self.answer = anyio.Event()
 
-    async def __call__(self, call: Call) -> Confirmation | None:
-        assert call.skill is erase
+    def needed(self, _request: Request, _skill: Skill) -> bool:
+        return False
+
+    async def find(self, _request: Request, skill: Skill) -> Confirmation | None:
+        assert skill is erase
         self.asked.set()
         await self.answer.wait()
         if self.refused:

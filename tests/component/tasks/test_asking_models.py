@@ -9,7 +9,7 @@ import pytest
 from component.skills import Context, ModelFailed, Skill, skill
 from component.skills.errors import CapabilityMissing, UsageError
 from component.skills.model_answers import ModelQuestion, question
-from component.tasks.request import Call
+from component.tasks.request import Request
 from tests.component.tasks.test_durable import Choice, answer, text_of
 from tests.component.tasks.world import Open, World, living
 from xep.fluux_agent.execute import Result
@@ -34,8 +34,8 @@ class Oracle:
         self.answers = list(answers)
         self.asked: list[tuple[str, str]] = []
 
-    async def ask(self, call: Call, task: str, asked: ModelQuestion) -> str:
-        self.asked.append((str(call.principal), asked.prompt))
+    async def ask(self, request: Request, task: str, asked: ModelQuestion) -> str:
+        self.asked.append((str(request.principal), asked.prompt))
         answer = self.answers[len(self.asked) - 1]
         if isinstance(answer, Exception):
             raise answer
@@ -67,7 +67,7 @@ async def test_the_answer_has_the_type_that_was_asked_for(open_storage: Open) ->
 
     oracle = Oracle('{"mood":"good"}', '{"n":41}')
     async with living(open_storage, moody(work)) as world:
-        world.service.ask_model = oracle.ask
+        world.ask_model = oracle.ask
         assert (await result_of(world)).outputs[0].text == "good 3 42"
     assert [prompt for _, prompt in oracle.asked] == ["How do they feel? <Great!>", "How many?"]
 
@@ -84,7 +84,7 @@ async def test_what_goes_wrong_is_typed_and_told(open_storage: Open, how: dict[s
 
     oracle = Oracle(ModelFailed("unavailable", "Later."), ModelFailed("budget", "It is used up."))
     async with living(open_storage, moody(work, **how)) as world:
-        world.service.ask_model = oracle.ask
+        world.ask_model = oracle.ask
         result = await result_of(world)
     assert result.is_error
     assert result.outputs[0].text == "It is used up."
@@ -110,7 +110,7 @@ async def test_a_skill_that_does_not_declare_it_cannot_ask(open_storage: Open) -
 
     oracle = Oracle()
     async with living(open_storage, moody(work, capabilities=())) as world:
-        world.service.ask_model = oracle.ask
+        world.ask_model = oracle.ask
         assert (await result_of(world)).outputs[0].text == "llm"
     assert oracle.asked == []
 
@@ -131,12 +131,12 @@ async def test_a_recorded_answer_is_not_asked_for_again(open_storage: Open) -> N
     oracle = Oracle('{"mood":"bad"}', ModelFailed("invalid", "No."))
     asking = moody(work, durable=True, read_only=False)
     async with living(open_storage, asking) as world:
-        world.service.ask_model = oracle.ask
+        world.ask_model = oracle.ask
         task = await world.task("moody")
         await world.ear.in_state(task, "input-required")
     # Killed, and begun again.
     async with living(open_storage, asking) as world:
-        world.service.ask_model = oracle.ask
+        world.ask_model = oracle.ask
         await answer(world, await world.get(task), {"colour": "red"})
         assert text_of(await world.reaches(task, "completed", "failed")) == "bad invalid red"
     assert len(oracle.asked) == 2

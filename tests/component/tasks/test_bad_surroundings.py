@@ -26,8 +26,8 @@ from component.storage.clock import wall_clock
 from component.storage.database import Database
 from component.tasks import worker
 from component.tasks.request import Confirmation, Request, request_from
-from component.tasks.service import Clocks
 from component.tasks.run import TaskWriter
+from component.tasks.service import Clocks
 from tests.component.tasks.ledger import NOON
 from tests.component.tasks.world import AGENT, ANN, Ear, World, living
 from tests.servers.postgres import Postgres

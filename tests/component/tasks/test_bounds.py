@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from component.skills import Context, skill
 from component.tasks.changes import change
-from component.tasks.expiry import principals_over_limits, remove, weigh_unknown
+from component.tasks.expiry import principals_over_limits, remove
 from component.tasks.protocol import Bounds
 from component.tasks.rows import ENDED, kept_of
 from tests.component.tasks.ledger import ALICE, BOB, NOON, Ledger, question
@@ -157,7 +157,7 @@ def test_a_task_has_the_bytes_of_all_its_texts(
     database.ask("t-1", question("q-1", 1), 1)
     database.execute("INSERT INTO journal VALUES ('t-1', 'a', 0, 1, ?, NULL)", (result,))
     outcome = Result(skill="report", outputs=(Output(name="o", text=result),))
-    change(database, row, "completed", outcome, retention_ms=DAY)
+    change(database, row, "completed", outcome, )
     columns = (
         *(("tasks", one) for one in ("request", "progress", "result", "failure")),
         *(("events", "detail"), ("parts", "output"), ("journal", "result")),
@@ -335,20 +335,6 @@ async def test_the_list_says_what_is_kept(open_storage: Open) -> None:
         found = await world.service.list(ANN.bare, ANN.bare, Tasks(state="running"))
         assert found.ended_bytes is not None
         assert 2_000 < found.ended_bytes < 6_000
-
-
-@pytest.mark.ports
-def test_tasks_of_an_earlier_release_are_weighed_in_portions(new_ledger: NewLedger) -> None:
-    database = new_ledger()
-    for number in range(150):
-        ended(database, f"t-{number}", text="x" * number)
-    weighed = database.execute("SELECT id, bytes FROM tasks ORDER BY id").fetchall()
-    database.add("t-open", state="running")
-    database.execute("UPDATE tasks SET bytes = NULL")
-    assert kept_of(database, str(ALICE)) == (150, 0)
-    assert [weigh_unknown(database) for _ in range(3)] == [100, 50, 0]
-    found = database.execute("SELECT id, bytes FROM tasks WHERE state = 'completed' ORDER BY id")
-    assert found.fetchall() == weighed
 
 
 @pytest.mark.ports

@@ -25,6 +25,7 @@ from component.tasks.confirmation import (
     lapses,
     parameters_of,
 )
+from component.tasks.request import Confirmation, Request
 from xep.binding import encode, read
 from xep.fluux_agent.confirm import Action, ActionParam, ActionParams, Confirm
 from xep.fluux_agent.errors import InvalidParam, TooBig
@@ -69,16 +70,18 @@ def asked(
     declared: Skill, values: dict[str, Any], *, id_: str = "c-5f0b7a", agent: JID = AGENT
 ) -> Confirm:
     arguments = prepare(declared, json=json.dumps(values))
+    needed = Confirmation((ALICE,), risk="high")
     return confirm_for(
-        agent,
-        "t-9f4c2e81d07b4b6fa3c5",
-        ALICE,
-        declared,
-        arguments,
-        id=id_,
+        msgspec.structs.replace(request_of(agent=agent), confirmation=needed),
+        *(declared, arguments),
+        task="t-9f4c2e81d07b4b6fa3c5",
+        question=id_,
         expires=EXPIRES,
-        risk="high",
     )
+
+
+def request_of(principal: JID = ALICE, agent: JID = AGENT) -> Request:
+    return Request(skill="anything", principal=principal, requester=principal, target=agent)
 
 
 def test_the_example_of_the_specification() -> None:
@@ -236,7 +239,7 @@ def test_whoever_has_the_message_computes_the_same(
     )
     assert hashlib.sha256(covered).digest() == again.hash.digest
     arguments = prepare(anything, json=json.dumps(values))
-    assert covers(AGENT, again, ALICE, anything, arguments)
+    assert covers(again, request_of(), anything, arguments)
 
 
 def test_any_change_is_another_digest() -> None:
@@ -263,16 +266,16 @@ def test_any_change_is_another_digest() -> None:
 def test_only_what_was_confirmed_is_covered() -> None:
     confirm = asked(erase, {"folder": "Archive"})
     same, other = ({"folder": "Archive", "days": days} for days in (30, 31))
-    assert covers(AGENT, confirm, ALICE, erase, prepare(erase, json=json.dumps(same)))
-    assert not covers(AGENT, confirm, ALICE, erase, prepare(erase, json=json.dumps(other)))
+    assert covers(confirm, request_of(), erase, prepare(erase, json=json.dumps(same)))
+    assert not covers(confirm, request_of(), erase, prepare(erase, json=json.dumps(other)))
     bob = JID.parse("bob@example.com")
-    assert not covers(AGENT, confirm, bob, erase, prepare(erase, json=json.dumps(same)))
+    assert not covers(confirm, request_of(bob), erase, prepare(erase, json=json.dumps(same)))
 
     @skill(name="mail.erase", version="1.3.0")
     def newer(folder: str, days: int = 30) -> None:
         """Erase mail."""
 
-    assert not covers(AGENT, confirm, ALICE, newer, prepare(newer, json=json.dumps(same)))
+    assert not covers(confirm, request_of(), newer, prepare(newer, json=json.dumps(same)))
 
 
 @given(
@@ -331,4 +334,4 @@ def test_what_was_approved_under_another_limit_stays_approved() -> None:
     action = action_of(anything, arguments)
     confirm = asked(anything, {"text": "y"})
     bigger = msgspec.structs.replace(confirm, action=action, hash=None)
-    assert not covers(AGENT, bigger, ALICE, anything, arguments)  # and raises nothing
+    assert not covers(bigger, request_of(), anything, arguments)  # and raises nothing

@@ -11,7 +11,7 @@ from component.models.messages import ToolCall
 from component.policy.flows import Flow
 from component.skills import Context, skill
 from component.tasks.protocol import Question
-from component.tasks.request import SkillCall, SkillRequest
+from component.tasks.request import Request
 from tests.component.handlers.world import World
 from tests.component.router.wire import until
 from tests.component.tools.test_tools import AT, WHO, Desk, a_caller
@@ -168,8 +168,15 @@ async def test_a_person_who_is_never_asked_about_own_requests_is_asked_about_wha
 ):
     world = World((erase, tidy), confirm="never")
     async with world.running():
-        call = SkillCall(skill="tidy", mode="async", json=msgspec.Raw(b'{"path": "/a"}'))
-        answer = world.executor.execute(SkillRequest(WHO, WHO.bare, AT, call))
+        request = Request(
+            skill="tidy",
+            requester=WHO,
+            principal=WHO.bare,
+            target=AT,
+            mode="async",
+            json=msgspec.Raw(b'{"path": "/a"}'),
+        )
+        answer = world.service.execute(request)
         assert isinstance(await answer, Accepted)  # type: ignore[misc]
         await the_question(world)
         assert MADE == []

@@ -344,7 +344,7 @@ async def test_a_question_parks_the_task_and_the_answer_goes_on(
         assert notice.question.asked == (ANN.bare,)
         service = world.service
         await anyio.wait_all_tasks_blocked()
-        assert not service._worker._executions  # nothing but rows remains
+        assert not service._worker._runs  # nothing but rows remains
         if not killed:
             await answer(world, asked, {"colour": "red"})
             await ear.ended(accepted.task)

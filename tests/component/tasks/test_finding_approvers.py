@@ -8,7 +8,7 @@ from component.policy import Policy, Rule, When
 from component.policy.persons import Persons
 from component.skills import Skill, skill
 from component.tasks.confirmation import UNKNOWN, Approvers, risk_of
-from component.tasks.request import Confirmation
+from component.tasks.request import Confirmation, Request
 from xep.disco import Feature, Identity, InfoQuery
 from xep.fluux_agent.errors import ConfirmationUnavailable
 from xep.jid import JID
@@ -42,6 +42,10 @@ def read() -> None:
     """Read."""
 
 
+def request_of(who: JID) -> Request:
+    return Request(skill="any", principal=who.bare, requester=who, target=AGENT)
+
+
 class World:
     def __init__(self, rules: Sequence[Rule] = (), confirm: When = "destructive") -> None:
         self.policy = Policy(allowed_domains=["*"], rules=rules, confirm=confirm)
@@ -69,12 +73,13 @@ class World:
         return said
 
     async def __call__(self, who: JID, declared: Skill = erase) -> Confirmation | None:
-        found = self.whom.at_once(who.bare, who, declared)
-        asked = await self.whom.find(who.bare, who, AGENT, declared)
+        request = request_of(who)
+        found = self.whom.at_once(request, declared)
+        asked = await self.whom.find(request, declared)
         assert found in (asked, UNKNOWN)
         # What was answered is known from then on, without asking.
         if self.persons.known(who.bare, who) is not None:
-            assert self.whom.at_once(who.bare, who, declared) == asked
+            assert self.whom.at_once(request, declared) == asked
         return asked
 
     async def refused(self, who: JID, declared: Skill = erase) -> bool:
@@ -93,7 +98,7 @@ async def test_a_person_confirms_what_is_destructive() -> None:
 @pytest.mark.parametrize("declared", [write, read])
 async def test_what_is_harmless_asks_nobody(declared: Skill) -> None:
     world = World()
-    assert not world.whom.needed(ALICE, declared)
+    assert not world.whom.needed(request_of(ALICE), declared)
     for who in (ALICE, PEER):
         assert await world(who, declared) is None
     assert world.asked == []

@@ -49,10 +49,9 @@ def recorded(database: Ledger, key: RequestKey, owner: str, **more: Any) -> Any:
     window = 3_600_000 if key.named else 60_000
     return replay.record(
         *(database, key),
-        principal="ann@a.example",
-        expires=database.steady + window,
-        owner=owner,
-        **more,
+        replay.NewRecord(
+            principal="ann@a.example", expires=database.steady + window, owner=owner, **more
+        ),
     )
 
 

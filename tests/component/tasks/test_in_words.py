@@ -6,9 +6,9 @@ import pytest
 
 from component.audit.protocol import AuditEvent
 from component.skills import skill
-from component.tasks.events import record_decision
 from component.tasks.protocol import Certainty, Naming, UncertainError
 from component.tasks.questions import Judgement
+from component.tasks.records import TaskRecords
 from component.tasks.request import Confirmation
 from tests.component.tasks.world import AGENT, ANN, BOB, Open, World, living
 from tests.waiting import eventually
@@ -97,20 +97,6 @@ async def test_several_open_questions_are_no_one(open_storage: Open) -> None:
             assert (await world.ear.ended(one.id)).state == "completed"
 
 
-async def test_a_question_that_an_older_release_asked_has_to_stand_anew(
-    open_storage: Open,
-) -> None:
-    async with living(open_storage, erase) as world:
-        question = await asked(world)
-        await eventually(functools.partial(told, world))
-        await world.storage.write(lambda db: db.execute("DELETE FROM recent_questions"))
-    async with living(open_storage, erase) as world:
-        with pytest.raises(UncertainError):
-            await say_yes(world, question, Naming())
-        await say_yes(world, question, Naming(thread=question.id))
-        assert (await world.ear.ended(question.id)).state == "completed"
-
-
 async def test_nothing_is_left_of_what_was_answered(open_storage: Open) -> None:
     async with living(open_storage, erase, certainty=WITHOUT) as world:
         await say_yes(world, await asked(world), Naming())
@@ -125,7 +111,7 @@ def test_that_a_yes_was_not_taken_is_recorded() -> None:
             recorded.append(event)
 
     decision = Decision(id="c-1", value="approve")
-    record_decision(Record(), ANN, decision, Judgement(uncertain=True))
+    TaskRecords(Record()).decided(ANN, decision, Judgement(uncertain=True))
     (event,) = recorded
     assert (event.kind, event.outcome) == ("confirmation", "refused")
     assert event.detail == "may be meant for another question"

@@ -15,9 +15,11 @@ from component.skills.params import prepare
 from component.storage import Storage
 from component.storage.database import Database
 from component.tasks import queries, question_rows, questions
-from component.tasks.changes import Change, change
+from component.tasks.changes import Change, Transaction, change
 from component.tasks.confirmation import confirm_for, lapses
-from component.tasks.questions import Judgement, answer, decide
+from component.tasks.protocol import TaskLimits
+from component.tasks.questions import Answerer, Judgement, answer, decide
+from component.tasks.request import Confirmation
 from component.tasks.rows import moment
 from tests import schemas
 from tests.component.tasks.ledger import AGENT, ALICE, BOB, DAY, NOON, OTHER, Ledger, asked_for
@@ -51,15 +53,15 @@ def report(topic: str = "rivers", pages: int = 3) -> None:
 
 def confirm_at(now: int, deadline: int | None = None, id_: str = "c-1") -> Confirm:
     return confirm_for(
-        AGENT,
-        "t-1",
-        ALICE,
-        report,
-        prepare(report),
-        id=id_,
+        *(asked_for(confirmation=Confirmation((ALICE,), "high")), report, prepare(report)),
+        task="t-1",
+        question=id_,
         expires=moment(lapses(now, 60, deadline)),
-        risk="high",
     )
+
+
+def in_transaction(database: Database) -> Transaction:
+    return Transaction(database, TaskLimits())
 
 
 class World:
@@ -78,14 +80,10 @@ class World:
             self.change = questions.ask_confirmation(self.ledger, row, self.confirm, asked)
         else:
             change(self.ledger, row, "running", owner="i-1")
+            schema = msgspec.Raw(json.dumps(SCHEMA).encode())
+            expires = lapses(NOON, 60, row.deadline)
             self.change = questions.ask_input(
-                self.ledger,
-                row,
-                "?1",
-                "Which river?",
-                msgspec.Raw(json.dumps(SCHEMA).encode()),
-                id="q-1",
-                expires=lapses(NOON, 60, row.deadline),
+                self.ledger, row, ("?1", "q-1"), "Which river?", schema, expires
             )
             assert isinstance(self.change.detail, Input)
             self.input = self.change.detail
@@ -97,12 +95,11 @@ class World:
         who: JID = ALICE,
         at: JID = AGENT,
         id_: str = "c-1",
-        owner: str | None = "i-2",
         lang: str | None = None,
         **more: Any,
     ) -> Judgement:
         decision = Decision(id=id_, value=value, **more)
-        found = decide(self.ledger, who, at, decision, owner=owner, retention_ms=DAY, lang=lang)
+        found = decide(self.ledger, Answerer(who, at, lang), decision)
         assert found.error is None or found.task is None
         return found
 
@@ -123,14 +120,14 @@ class World:
             text = json.dumps(values or {"river": "Rhine"}).encode()
         params = None if text is None else AnswerParams(json=msgspec.Raw(text))
         given_ = InputAnswer(task=task, input=id_, revision=revision, params=params, form=form)
-        return answer(self.ledger, who, at, given_, owner=owner, retention_ms=DAY)
+        return answer(self.ledger, Answerer(who, at), given_, owner)
 
     @property
     def state(self) -> str:
         return self.ledger.row().state
 
     def cancel(self) -> None:
-        change(self.ledger, self.ledger.row(), "cancelled", retention_ms=DAY)
+        change(self.ledger, self.ledger.row(), "cancelled")
 
     def journal(self) -> list[tuple[Any, ...]]:
         return self.ledger.execute("SELECT step, done, result FROM journal").fetchall()
@@ -303,7 +300,7 @@ def test_4_it_lapses_at_its_instant_and_whoever_comes_finds_out() -> None:
 def test_4_a_clock_set_back_brings_nothing_back() -> None:
     world = World()
     world.ledger.now += MINUTE
-    assert questions.lapse(world.ledger, world.ledger.row(), retention_ms=DAY) is not None
+    assert questions.lapse(world.ledger, world.ledger.row()) is not None
     world.ledger.now = NOON
     assert condition(world.decide()) == EXPIRED
 
@@ -328,19 +325,16 @@ def test_5_a_task_that_has_ended_takes_no_decision() -> None:
     assert world.ledger.row() == before
 
 
-@pytest.mark.parametrize(("owner", "state"), [("i-2", "running"), (None, "accepted")])
 @pytest.mark.parametrize("with_hash", [True, False])
-def test_6_an_approval_lets_it_go_on(owner: str | None, state: str, with_hash: bool) -> None:
+def test_6_an_approval_lets_it_go_on(with_hash: bool) -> None:
     world = World(deadline=NOON + DAY)
-    token = world.ledger.row().token
     hash_ = world.confirm.hash if with_hash else None
-    found = world.decide(who=CAROL, owner=owner, hash=hash_)
+    found = world.decide(who=CAROL, hash=hash_)
     assert found.error is None
     assert found.change is not None
     row = world.ledger.row()
     assert found.change.row == row
-    assert (row.state, row.owner, row.revision, row.due) == (state, owner, 2, NOON + DAY)
-    assert (row.token > token) == (owner is not None)
+    assert (row.state, row.owner, row.revision, row.due) == ("accepted", None, 2, NOON + DAY)
     (kept,) = world.ledger.execute(
         "SELECT state, answer, answered_by, answered_at FROM inputs"
     ).fetchall()
@@ -440,7 +434,7 @@ def test_3_the_same_answer_again_gets_the_task_as_it_is_now(later: int) -> None:
     world = World("input")
     first = world.answer({"river": "Rhine", "length": 1})
     assert first.change is not None
-    change(world.ledger, world.ledger.row(), "completed", Result(skill="report"), retention_ms=DAY)
+    change(world.ledger, world.ledger.row(), "completed", Result(skill="report"))
     before = world.ledger.row()
     world.ledger.now += later
     for again in (
@@ -493,9 +487,7 @@ def test_6_a_question_that_another_one_replaced_takes_no_answer() -> None:
     world = World("input")
     row = world.ledger.row()
     schema = msgspec.Raw(json.dumps(SCHEMA).encode())
-    questions.ask_input(
-        world.ledger, row, "?2", "And now?", schema, id="q-2", expires=NOON + MINUTE
-    )
+    questions.ask_input(world.ledger, row, ("?2", "q-2"), "And now?", schema, NOON + MINUTE)
     assert condition(world.answer()) == CONFLICT
     assert world.answer(id_="q-2", revision=3).error is None
 
@@ -538,7 +530,7 @@ def test_7_what_does_not_fit_leaves_the_question_open(
 def test_neither_params_nor_form_is_malformed() -> None:
     world = World("input")
     given_ = InputAnswer(task="t-1", input="q-1", revision=2)
-    found = answer(world.ledger, ALICE, AGENT, given_, owner=None, retention_ms=DAY)
+    found = answer(world.ledger, Answerer(ALICE, AGENT), given_, None)
     assert condition(found) == "bad-request/malformed"
 
 
@@ -578,13 +570,11 @@ def test_references_are_not_fetched() -> None:
     row = ledger.add()
     change(ledger, row, "running", owner="i-1")
     schema = b'{"type":"object","properties":{"a":{"$ref":"http://127.0.0.1:9/x.json"}}}'
-    questions.ask_input(
-        ledger, row, "?1", "What?", msgspec.Raw(schema), id="q-1", expires=NOON + MINUTE
-    )
+    questions.ask_input(ledger, row, ("?1", "q-1"), "What?", msgspec.Raw(schema), NOON + MINUTE)
     given_ = InputAnswer(
         task="t-1", input="q-1", revision=2, params=AnswerParams(json=msgspec.Raw(b'{"a":1}'))
     )
-    found = answer(ledger, ALICE, AGENT, given_, owner=None, retention_ms=DAY)
+    found = answer(ledger, Answerer(ALICE, AGENT), given_, None)
     assert condition(found) == "bad-request/invalid-param"
 
 
@@ -597,14 +587,14 @@ def test_references_are_not_fetched() -> None:
 def test_the_timer_lets_a_question_lapse_once(kind: Any, reason: str) -> None:
     world = World(kind)
     ledger = world.ledger
-    assert questions.lapse(ledger, ledger.row(), retention_ms=DAY) is None
+    assert questions.lapse(ledger, ledger.row()) is None
     ledger.now += MINUTE
-    made = questions.lapse(ledger, ledger.row(), retention_ms=DAY)
+    made = questions.lapse(ledger, ledger.row())
     assert isinstance(made, Change)
     assert made.event.failure is not None
     assert [one.xml.local for one in made.event.failure.conditions] == [reason]
     assert schemas.check(encode(made.event)) == 1
-    assert questions.lapse(ledger, ledger.row(), retention_ms=DAY) is None
+    assert questions.lapse(ledger, ledger.row()) is None
     assert not question_rows.open_questions(ledger, ALICE, AGENT)
 
 
@@ -640,11 +630,11 @@ def test_one_decision_counts_whatever_happens(acts: list[tuple[Any, JID]]) -> No
         elif act == "back":
             world.ledger.now -= MINUTE
         elif act == "lapse":
-            made = questions.lapse(world.ledger, world.ledger.row(), retention_ms=DAY)
+            made = questions.lapse(world.ledger, world.ledger.row())
             lapsed = lapsed or made is not None
         else:
             over = lapsed or world.ledger.now >= NOON + MINUTE
-            found = world.decide(act, who=who, owner=None)
+            found = world.decide(act, who=who)
             if who is BOB:
                 assert condition(found) == UNKNOWN
             elif decided is not None:
@@ -675,7 +665,7 @@ async def test_contradicting_decisions_at_once(storage: Storage) -> None:
     def begin(database: Database) -> None:
         row = Ledger.add(cast("Ledger", database))
         confirm = confirm_at(database.now)
-        questions.ask_confirmation(database, row, confirm, asked)
+        questions.ask_confirmation(in_transaction(database), row, confirm, asked)
 
     await storage.write(begin)
     found: list[tuple[str, StanzaError | None]] = []
@@ -684,7 +674,7 @@ async def test_contradicting_decisions_at_once(storage: Storage) -> None:
         value: Literal["approve", "deny"] = "approve" if number % 2 else "deny"
         decision = Decision(id="c-1", value=value)
         judged = await storage.write(
-            lambda database: decide(database, who, AGENT, decision, owner=None, retention_ms=DAY)
+            lambda database: decide(in_transaction(database), Answerer(who, AGENT), decision)
         )
         found.append((value, judged.error))
 
@@ -706,9 +696,10 @@ async def test_answers_on_both_databases(storage: Storage) -> None:
 
     def begin(database: Database) -> int:
         row = Ledger.add(cast("Ledger", database))
-        change(database, row, "running", owner="i-1")
-        expires = lapses(database.now, 60, None)
-        made = questions.ask_input(database, row, "?1", "A?", schema, id="q-1", expires=expires)
+        tx = in_transaction(database)
+        change(tx, row, "running", owner="i-1")
+        expires = lapses(tx.now, 60, None)
+        made = questions.ask_input(tx, row, ("?1", "q-1"), "A?", schema, expires)
         return made.row.revision
 
     revision = await storage.write(begin)
@@ -724,7 +715,7 @@ async def test_answers_on_both_databases(storage: Storage) -> None:
         judged.append(
             await storage.write(
                 lambda database: answer(
-                    database, ALICE, AGENT, given_, owner=None, retention_ms=DAY
+                    in_transaction(database), Answerer(ALICE, AGENT), given_, None, retention_ms=DAY
                 )
             )
         )

@@ -6,6 +6,7 @@ import functools
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from component.app.schema import SCHEMA
 from component.skills import Context, Skill, skill
 from component.storage import Storage
 from component.storage import lock as lock_module
-from component.tasks import expiry, leases, membership
+from component.tasks import expiry, leases
+from component.tasks.membership import Membership
 from tests.component.tasks.test_durable import text_of, three_steps
 from tests.component.tasks.world import Ear, Open, World, living
 from tests.waiting import eventually
@@ -224,9 +226,8 @@ async def test_who_was_buried_keeps_what_it_has_begun_since(
         before = one.service.instance
         beat = await other.storage.write(lambda db: leases.beat(db, other.service.instance))
         assert beat is not None
-        await other.storage.write(
-            lambda db: membership.evict(db, before, beat.others[before], retention_ms=1000)
-        )
+        count = beat.others[before]
+        await other.service._store.commit(partial(Membership._evict, before, count))
         # It does not know yet, and takes another one in under its old name.
         kept = await one.task("gated", params={"number": "1"})
         owner = "SELECT owner FROM tasks WHERE id = ?"

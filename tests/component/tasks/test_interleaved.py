@@ -26,7 +26,7 @@ from component.storage.sqlite import SQLite
 from component.tasks.admin import RefusedError, TaskAdmin
 from component.tasks.expiry import forget
 from component.tasks.leases import SUSPECT_ATTEMPTS
-from component.tasks.protocol import QueueLimits
+from component.tasks.protocol import QueueLimits, TaskLimits
 from component.tasks.request import Confirmation
 from component.tasks.rows import COLUMNS, QUEUED, TERMINAL, Row
 from tests.component.agent.interleaved import in_order_of
@@ -239,7 +239,9 @@ class Model:
             await one.client(retry)
 
     def _ledger(self, one: Instance) -> TaskAdmin:
-        return TaskAdmin(one.storage, 1000, requeued=lambda _: one.service.requeued())
+        return TaskAdmin(
+            one.storage, TaskLimits(retention_s=1), requeued=lambda _: one.service.requeued()
+        )
 
     async def _let(self) -> None:
         self.cluster.stage.let_on()
@@ -351,7 +353,7 @@ class Model:
         for one in cluster.alive:
             worker = one.service._worker
             assert worker.slots._sum >= 0
-            for execution in worker._executions:
+            for execution in worker._runs.values():
                 row_ = execution.row
                 if row_ is None or execution._parked or execution._over:
                     continue
@@ -379,9 +381,9 @@ class Model:
         running = set()
         for one in cluster.alive:
             worker = one.service._worker
-            held = [each for each in worker._executions if each.slot is not None]
+            held = [each for each in worker._runs.values() if each.slot is not None]
             assert worker.slots._sum == len(held), "a slot was lost"
-            running |= {(one.service.instance, task) for task in worker._by_task}
+            running |= {(one.service.instance, task) for task in worker._runs}
         known = {name for (name,) in cluster.rows("SELECT id FROM instances")}
         for row in self._tasks("owner IS NOT NULL"):
             dead = row.owner not in {one.service.instance for one in cluster.alive}

@@ -17,7 +17,7 @@ from component.tasks.admin import Held
 from component.tasks.changes import TRANSITIONS, change
 from component.tasks.confirmation import confirm_for
 from component.tasks.expiry import forget
-from component.tasks.protocol import Bounds
+from component.tasks.protocol import Bounds, TaskLimits
 from component.tasks.queries import list_
 from component.tasks.questions import ask_confirmation
 from component.tasks.rows import moment
@@ -121,7 +121,7 @@ def watched(thousands: Ledger) -> Iterator[Watched]:
 async def listed(
     watched: Watched, state: State | None = None, principal: str | None = None, limit: int = 20
 ) -> Sequence[Held]:
-    return await admin.TaskAdmin(watched, 0).list_all(state, principal, limit)
+    return await admin.TaskAdmin(watched, TaskLimits()).list_all(state, principal, limit)
 
 
 def in_order(found: Sequence[Held]) -> bool:
@@ -151,7 +151,7 @@ async def test_those_of_one_principal_are_found_among_its_own(watched: Watched) 
     assert {held.principal for held in found} == {str(BOB)}
     watched.found_by("tasks_listed")
     # And so it is for whoever asks for its own.
-    list_(watched, BOB, AGENT, Tasks())
+    list_(watched, BOB, AGENT, Tasks(), TaskLimits())
     watched.found_by("tasks_listed")
 
 
@@ -164,7 +164,9 @@ async def test_a_page_of_ones_own_is_found_by_an_index(watched: Watched) -> None
     ):
         for backwards in (False, True):
             page = ResultSet(max=2, before="" if backwards else None)
-            found = list_(watched, ALICE, AGENT, msgspec.structs.replace(query, page=page))
+            found = list_(
+                watched, ALICE, AGENT, msgspec.structs.replace(query, page=page), TaskLimits()
+            )
             assert len(found.tasks) == 2
             watched.found_by(index)
             assert found.page is not None
@@ -173,40 +175,40 @@ async def test_a_page_of_ones_own_is_found_by_an_index(watched: Watched) -> None
             page = ResultSet(
                 max=2, before=key if backwards else None, after=None if backwards else key
             )
-            list_(watched, ALICE, AGENT, msgspec.structs.replace(query, page=page))
+            list_(watched, ALICE, AGENT, msgspec.structs.replace(query, page=page), TaskLimits())
             watched.found_by(index)
 
 
 async def test_ended_tasks_are_counted_as_far_as_there_may_be_any(watched: Watched) -> None:
-    found = list_(watched, ALICE, AGENT, Tasks(), Bounds(tasks=100))
+    found = list_(watched, ALICE, AGENT, Tasks(), TaskLimits(kept=Bounds(tasks=100)))
     assert found.ended == 111
     plan = watched.plan(0)
     if watched.dialect == "sqlite":
         assert "tasks_kept" in plan, plan
-    everything = list_(watched, ALICE, AGENT, Tasks(), Bounds(tasks=10_000))
+    everything = list_(watched, ALICE, AGENT, Tasks(), TaskLimits(kept=Bounds(tasks=10_000)))
     assert everything.ended is not None
     assert everything.ended > 2_000
 
 
 async def test_what_changed_lately_is_found_by_the_index_of_changes(watched: Watched) -> None:
     since = moment(NOON - 1)
-    found = list_(watched, ALICE, AGENT, Tasks(since=since))
+    found = list_(watched, ALICE, AGENT, Tasks(since=since), TaskLimits())
     assert [task.id for task in found.tasks] == ["t-0001", "t-0002", "t-0003"]
     assert "tasks_updated" in watched.plan()
     watched.ledger.execute("UPDATE tasks SET updated = ? WHERE id = 't-2001'", (NOON,))
-    found = list_(watched, ALICE, AGENT, Tasks(since=since, state="completed"))
+    found = list_(watched, ALICE, AGENT, Tasks(since=since, state="completed"), TaskLimits())
     assert [task.id for task in found.tasks] == ["t-0001", "t-0002", "t-0003", "t-2001"]
 
 
 async def test_those_of_each_state_are_counted(new_ledger: Callable[[], Ledger]) -> None:
     ledger = new_ledger()
-    empty = await admin.TaskAdmin(Watched(ledger), 0).counts()
+    empty = await admin.TaskAdmin(Watched(ledger), TaskLimits()).counts()
     assert empty == admin.Counts()
     for count, state in enumerate(TRANSITIONS, 1):
         for number in range(count):
             ledger.add(f"t-{state}-{number}", state=state)
     ledger.add("t-mine", state="running", owner="me")
-    found = await admin.TaskAdmin(Watched(ledger), 0).counts()
+    found = await admin.TaskAdmin(Watched(ledger), TaskLimits()).counts()
     for count, state in enumerate(TRANSITIONS, 1):
         there = getattr(found, state.replace("-", "_"))
         assert there == count + (state == "running"), state
@@ -216,7 +218,7 @@ async def test_those_of_each_state_are_counted(new_ledger: Callable[[], Ledger])
 async def test_nothing_is_counted_when_somebody_asks_how_many(watched: Watched) -> None:
     for number in range(20):
         watched.ledger.add(f"u-{number}", state="failed")
-    found = await admin.TaskAdmin(watched, 0).counts()
+    found = await admin.TaskAdmin(watched, TaskLimits()).counts()
     assert (found.completed, found.failed, found.running) == (2944, 70, 6)
     assert re.search(r"\btasks\b", watched.plan()) is None
 
@@ -239,12 +241,14 @@ async def test_open_and_closed_questions_are_found_among_thousands_that_were_ans
 
     def put(number: int, thread: str | None = None) -> None:
         row = ledger.add(
-            f"t-{number:04}", state="running", request=asked_for(thread=thread), principal=BOB
+            f"t-{number:04}", state="running", request=asked_for(BOB, thread=thread), principal=BOB
         )
         confirm = confirm_for(
-            AGENT, row.id, BOB, echo, echo.inputs.type(text="x"),
-            id=f"c-{number:04}", expires=moment(NOON + 1000), risk="low",
-        )  # fmt: skip
+            *(asked_for(principal=BOB), echo, echo.inputs.type(text="x")),
+            task=row.id,
+            question=f"c-{number:04}",
+            expires=moment(NOON + 1000),
+        )
         ask_confirmation(ledger, row, confirm, (ALICE,))
 
     for number in range(400):

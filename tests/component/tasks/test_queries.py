@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.tasks import queries
+from component.tasks import queries, rows
 from component.tasks.changes import TRANSITIONS, change
+from component.tasks.protocol import TaskLimits
 from component.tasks.rows import EVENTS_KEPT, TERMINAL, milliseconds, moment
 from tests import schemas
 from tests.component.tasks.ledger import (
@@ -47,7 +48,7 @@ def shown(database: Ledger, task: str = "t-1") -> Task:
 
 
 def listed(database: Ledger, **asked: Any) -> Tasks:
-    found = queries.list_(database, ALICE, AGENT, Tasks(**asked))
+    found = queries.list_(database, ALICE, AGENT, Tasks(**asked), TaskLimits())
     assert schemas.check(encode(found)) == 1
     return found
 
@@ -69,7 +70,7 @@ def ids(tasks: Tasks) -> list[str]:
 
 def test_a_task_is_shown_whole(new_ledger: NewLedger) -> None:
     database = new_ledger()
-    request = asked_for(id="r-1", thread="rivers", poll_after=5)
+    request = asked_for(name="r-1", thread="rivers", poll_after=5)
     database.add(request=request, context="x-1", deadline=NOON + 9_500)
     assert shown(database) == Task(
         id="t-1",
@@ -133,7 +134,7 @@ def test_what_is_not_there_is_looked_for_in_one_and_the_same_way(
     asks: Sequence[Callable[[], object]] = (
         lambda: queries.get(database, who, at, task),
         lambda: queries.events(database, who, at, Events(id=task, since=0)),
-        lambda: queries.find(database, who, at, task),
+        lambda: rows.find(database, who, at, task),
         lambda: queries.earlier(database, who, at, [task]) or None,
     )
     statements = set()
@@ -466,7 +467,7 @@ def test_no_page_is_larger_than_anybody_has_to_take(
         asked = ResultSet(
             after=None if backwards else key, before=(key or "") if backwards else None
         )
-        answer = queries.list_(database, BOB, AGENT, Tasks(page=asked))
+        answer = queries.list_(database, BOB, AGENT, Tasks(page=asked), TaskLimits())
         assert len(encode(answer).encode()) <= 65_536 or len(answer.tasks) == 1
         assert answer.tasks
         listing += reversed(ids(answer)) if backwards else ids(answer)

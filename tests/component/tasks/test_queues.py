@@ -12,7 +12,7 @@ from component.app.schema import SCHEMA
 from component.skills import Context, DeclarationError, Skill, skill
 from component.storage import Storage
 from component.tasks.admin import TaskAdmin
-from component.tasks.protocol import QueueLimits
+from component.tasks.protocol import QueueLimits, TaskLimits
 from tests.component.tasks.ledger import NOON
 from tests.component.tasks.test_durable import Choice, answer, conditions, text_of
 from tests.component.tasks.world import ANN, BOB, Open, World, living
@@ -73,7 +73,7 @@ async def test_a_queue_bounds_what_runs_on_all_instances(tmp_path: Path, migrate
         await eventually(full)
         # What is not in the queue is not held up by it.
         assert text_of(await one.ear.ended(await one.task("other"))) == "done"
-        lines = await TaskAdmin(one.storage, 1000, queues=limits["queues"]).queues()
+        lines = await TaskAdmin(one.storage, TaskLimits(queues=limits["queues"])).queues()
         assert [(line.name, line.running, line.waiting) for line in lines] == [("mail", 2, 6)]
         mail.gate.set()
 

@@ -10,7 +10,7 @@ from component.storage.database import Database
 from component.tasks import replay
 from component.tasks.leases import Slot
 from component.tasks.rows import TERMINAL, Row
-from component.tasks.run import Execution
+from component.tasks.run import Run
 from tests.component.tasks.test_durable import cancel, conditions
 from tests.component.tasks.world import Open, living
 from tests.profiles import THOROUGH
@@ -100,7 +100,7 @@ async def test_a_task_that_is_cancelled_after_its_claim_and_before_it_goes_on_en
         worker = world.service._worker
         resume = worker._resume
 
-        async def cancelled_before(row: Row, slot: Slot) -> Execution | None:
+        async def cancelled_before(row: Row, slot: Slot) -> Run | None:
             if begun:
                 assert (await cancel(world, row.id)).state == "cancelling"
             return await resume(row, slot)

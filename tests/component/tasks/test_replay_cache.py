@@ -7,12 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from component.skills.params import TextParam
 from component.tasks.replay import Flight, ReplayCache
-from component.tasks.request import UNNAMED_WINDOW_S, RequestKey, call_of, key_in_memory
+from component.tasks.request import UNNAMED_WINDOW_S, Request, RequestKey, key_in_memory
 from tests.component.tasks.world import AGENT, ANN
 from xep.fluux_agent import errors
 from xep.fluux_agent.errors import Conflict
-from xep.fluux_agent.execute import Execute, Output, Param, Result
+from xep.fluux_agent.execute import Output, Result
 from xep.stanza_error import StanzaError
 
 REPLAY_S = 3600.0
@@ -61,8 +62,15 @@ def test_the_content_in_a_key_counts() -> None:
     cache = ReplayCache(REPLAY_S, entries=200, size=100_000)
     for number in range(20):
         text = "x" * 8_000
-        execute = Execute(skill="echo", params=(Param(name="text", text=text),))
-        cache.put(key_in_memory(ANN, AGENT, str(number), call_of(execute), 8_200), result("ok"))
+        request = Request(
+            skill="echo",
+            principal=ANN.bare,
+            requester=ANN,
+            target=AGENT,
+            params=(TextParam("text", text),),
+            stanza_id=str(number),
+        )
+        cache.put(key_in_memory(request), result("ok"))
     assert len(cache) == 5
 
 

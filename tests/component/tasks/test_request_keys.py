@@ -11,9 +11,10 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from component.skills.params import TextParam
-from component.tasks.request import SkillCall, digest_of, key_in_memory, named_key, unnamed_key
+from component.tasks.request import NO_JSON, Request, digest_of, key_in_memory, key_of
 from tests.component.tasks.world import AGENT, ANN, BOB
 from xep.fluux_agent.delegation import Delegation
 from xep.jid import JID
@@ -31,13 +32,26 @@ values = st.recursive(
 params = st.lists(st.tuples(st.sampled_from("abc"), texts), max_size=6)
 
 
-def execute(given_params: list[tuple[str, str]], value: Any = None, **attributes: Any) -> SkillCall:
-    return SkillCall(
+def execute(given_params: list[tuple[str, str]], value: Any = None, **attributes: Any) -> Request:
+    return Request(
         skill=attributes.pop("skill", "s"),
+        principal=ANN.bare,
+        requester=ANN,
+        target=AGENT,
         params=tuple(TextParam(name, text) for name, text in given_params),
-        json=None if value is None else msgspec.Raw(value),
+        json=NO_JSON if value is None else msgspec.Raw(value),
         **attributes,
     )
+
+
+def named(request: Request, name: str, requester: JID = ANN, target: JID = AGENT) -> Any:
+    """The key of a request that its caller has named."""
+    return key_of(replace(request, name=name, requester=requester, target=target))
+
+
+def unnamed(request: Request, stanza_id: str, requester: JID = ANN) -> Any:
+    """The key of a request without a name."""
+    return key_of(replace(request, stanza_id=stanza_id, requester=requester))
 
 
 def by_name(given_params: list[tuple[str, str]]) -> dict[str, list[str]]:
@@ -121,7 +135,7 @@ def test_each_attribute_is_content(name: str) -> None:
 
 
 def test_the_request_id_is_no_content_but_part_of_the_key() -> None:
-    assert digest_of(execute([], request="r")) == digest_of(execute([]))
+    assert digest_of(execute([], name="r")) == digest_of(execute([]))
 
 
 def test_a_deadline_is_an_instant() -> None:
@@ -149,17 +163,12 @@ def test_a_delegation_counts_with_all_it_holds() -> None:
     assert len({plain, *(delegated(**way) for way in ways)}) == len(ways) + 1
 
 
-KEPT = SkillCall(
-    skill="report",
-    mode="async",
-    params=(TextParam("topic", "rivers"),),
-    json=msgspec.Raw(b'{"years":[2024,2025]}'),
-)
+KEPT = execute([("topic", "rivers")], b'{"years":[2024,2025]}', skill="report", mode="async")
 
 
 def test_the_key_of_a_name_is_that_of_earlier_releases() -> None:
     """Their records are on disk."""
-    key = named_key(ANN, AGENT, "r-1", KEPT)
+    key = named(KEPT, "r-1", ANN, AGENT)
     assert key.text == "c1ddb9615ad4dd080c2c459efa21d3400d703eac8a083596848ba8ffdf7bd2e1"
     assert key.digest == "fb7339ef8aa5b133170eec3c04a8049c595764270eabf45b714d84c5a60f6de1"
     assert key.named
@@ -167,15 +176,15 @@ def test_the_key_of_a_name_is_that_of_earlier_releases() -> None:
 
 def test_a_name_belongs_to_the_account_and_the_id_of_an_iq_to_the_stream() -> None:
     phone = JID.parse("ann@a.example/phone")
-    assert named_key(ANN, AGENT, "r", KEPT) == named_key(phone, AGENT, "r", KEPT)
-    assert unnamed_key(ANN, AGENT, "1", KEPT) != unnamed_key(phone, AGENT, "1", KEPT)
+    assert named(KEPT, "r", ANN, AGENT) == named(KEPT, "r", phone, AGENT)
+    assert unnamed(KEPT, "1", ANN) != unnamed(KEPT, "1", phone)
     keys = {
-        named_key(ANN, AGENT, "r", KEPT).text,
-        named_key(BOB, AGENT, "r", KEPT).text,
-        named_key(ANN, JID.parse("other@agent.example"), "r", KEPT).text,
-        named_key(ANN, AGENT, "s", KEPT).text,
-        unnamed_key(ANN, AGENT, "r", KEPT).text,
-        unnamed_key(ANN, AGENT, "1", KEPT).text,
+        named(KEPT, "r", ANN, AGENT).text,
+        named(KEPT, "r", BOB, AGENT).text,
+        named(KEPT, "r", ANN, JID.parse("other@agent.example")).text,
+        named(KEPT, "s", ANN, AGENT).text,
+        unnamed(KEPT, "r", ANN).text,
+        unnamed(KEPT, "1", ANN).text,
     }
     assert len(keys) == 6
 
@@ -186,11 +195,11 @@ def test_the_content_is_part_of_the_key_of_a_request_without_a_name(
 ) -> None:
     """So another content is another request; under a name it is the same key and a conflict."""
     same = by_name(one) == by_name(other)
-    keys = [unnamed_key(ANN, AGENT, "1", execute(each)) for each in (one, other)]
+    keys = [unnamed(execute(each), "1", ANN) for each in (one, other)]
     assert (keys[0] == keys[1]) is same
-    named = [named_key(ANN, AGENT, "1", execute(each)) for each in (one, other)]
-    assert named[0].text == named[1].text
-    assert (named[0].digest == named[1].digest) is same
+    keys_of_names = [named(execute(each), "1", ANN, AGENT) for each in (one, other)]
+    assert keys_of_names[0].text == keys_of_names[1].text
+    assert (keys_of_names[0].digest == keys_of_names[1].digest) is same
 
 
 @given(params, params, st.booleans())
@@ -199,14 +208,14 @@ def test_in_memory_the_content_is_told_as_by_its_digest(
 ) -> None:
     value = b'{"d": 1}' if json_too else None
     contents = [execute(each, value) for each in (one, other)]
-    on_disk = [unnamed_key(ANN, AGENT, "1", each) for each in contents]
-    in_memory = [key_in_memory(ANN, AGENT, "1", each, 0) for each in contents]
+    on_disk = [unnamed(each, "1", ANN) for each in contents]
+    in_memory = [key_in_memory(replace(each, stanza_id="1")) for each in contents]
     assert (in_memory[0] == in_memory[1]) is (on_disk[0] == on_disk[1])
     assert len({key.id for key in in_memory}) == len({key.id for key in on_disk})
 
 
 @given(st.text(max_size=4), st.text(max_size=4), st.text(max_size=4), st.text(max_size=4))
 def test_no_two_ids_and_contents_run_into_each_other(a: str, b: str, c: str, d: str) -> None:
-    one = unnamed_key(ANN, AGENT, a, SkillCall(skill=b))
-    other = unnamed_key(ANN, AGENT, c, SkillCall(skill=d))
+    one = unnamed(execute([], skill=b), a, ANN)
+    other = unnamed(execute([], skill=d), c, ANN)
     assert (one == other) is ((a, b) == (c, d))

@@ -14,6 +14,7 @@ from component.storage import Storage, StorageError, waiters
 from component.storage.database import Database
 from component.tasks.changes import TRANSITIONS, change
 from component.tasks.expiry import forget, keep
+from component.tasks.protocol import TaskLimits
 from component.tasks.rows import TERMINAL
 from tests.component.tasks.ledger import NOON, Ledger, question
 from xep.fluux_agent.execute import Output, Result, State
@@ -27,12 +28,13 @@ NewLedger = Callable[[], Ledger]
 
 def fill(database: Ledger, task: str) -> None:
     """A task that has ended now, with children in every table."""
+    database.limits = TaskLimits(retention_s=1)
     database.add(task, state="running")
     database.ask(task, question(f"q-{task}", 1), 1)
     database.part(task, Output(name="log", part=0, text="x"))
     database.execute("INSERT INTO journal VALUES (?, 'a', 0, 1, NULL, NULL)", (task,))
     change(database, database.row(task), "running", Progress(text="x"))
-    change(database, database.row(task), "completed", Result(skill="report"), retention_ms=1_000)
+    change(database, database.row(task), "completed", Result(skill="report"))
 
 
 def test_a_task_goes_with_all_that_belongs_to_it(new_ledger: NewLedger) -> None:
@@ -62,10 +64,11 @@ def test_what_a_task_and_its_children_waited_for_is_deleted_with_them(
 
 def test_an_open_task_is_kept_with_its_record_however_old(new_ledger: NewLedger) -> None:
     database = new_ledger()
+    database.limits = TaskLimits(retention_s=1)
     database.add(state="input-required", retain_until=NOON - 1)
     database.replay("k-1", NOON - 1, "t-1")
     assert forget(database) == 0
-    change(database, database.row(), "cancelled", retention_ms=1_000)
+    change(database, database.row(), "cancelled")
     assert forget(database) == 0
     database.now += 1_001
     assert forget(database) == 1

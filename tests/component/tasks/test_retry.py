@@ -12,6 +12,7 @@ from component.app.schema import SCHEMA
 from component.skills import Context, Skill, skill
 from component.storage import Storage
 from component.tasks.admin import RefusedError, TaskAdmin
+from component.tasks.protocol import TaskLimits
 from component.tasks.service import TaskService
 from tests.component.tasks.test_durable import Choice, answer, conditions, text_of
 from tests.component.tasks.world import ANN, BOB, Open, World, living
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 
 def admin(world: World) -> TaskAdmin:
-    return TaskAdmin(world.storage, 60_000, requeued=lambda _: world.service.requeued())
+    return TaskAdmin(world.storage, TaskLimits(), requeued=lambda _: world.service.requeued())
 
 
 async def retried(world: World, task: str, *, force: bool = False) -> str:

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from component.app.schema import SCHEMA
 from component.skills import Context, Skill, skill
 from component.storage import Storage, StorageError
-from component.tasks import events, leases, membership
+from component.tasks import events, leases
 from component.tasks.leases import Slot, Slots
+from component.tasks.membership import Membership
 from tests.component.tasks.test_durable import asking, cancel, conditions, text_of, three_steps
 from tests.component.tasks.world import ANN, BOB, Ear, Open, World, living
 from tests.waiting import eventually
@@ -588,9 +589,8 @@ async def test_work_of_a_dead_instance_is_taken_over_and_it_can_write_nothing(
         dead = one.service.instance
         beat = await other.storage.write(lambda db: leases.beat(db, other.service.instance))
         assert beat is not None
-        await other.storage.write(
-            lambda db: membership.evict(db, dead, beat.others[dead], retention_ms=1000)
-        )
+        evicting = functools.partial(Membership._evict, dead, beat.others[dead])
+        await other.service._store.commit(evicting)
         service = other.service
         service._worker.wake()
         assert text_of(await other.ear.ended(task)) == "A"

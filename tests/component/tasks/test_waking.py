@@ -13,7 +13,8 @@ from component.app.schema import SCHEMA
 from component.storage import waiters
 from component.storage.database import Database
 from component.storage.postgres import PostgreSQL
-from component.tasks.changes import change
+from component.tasks.changes import Transaction, change
+from component.tasks.protocol import TaskLimits
 from component.tasks.rows import load
 from tests.component.tasks.ledger import Ledger
 
@@ -37,7 +38,7 @@ def end(task: str) -> Callable[[Database], None]:
     def op(database: Database) -> None:
         row = load(database, task)
         assert row is not None
-        change(database, row, "completed")
+        change(Transaction(database, TaskLimits()), row, "completed")
 
     return op
 

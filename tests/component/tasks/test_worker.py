@@ -19,8 +19,14 @@ pytestmark = pytest.mark.anyio
 
 def new_worker() -> Worker:
     unused: Any = None  # nothing of it is looked at
-    none = SkillAccess(find=lambda _name: None, may_use=lambda _who, _skill: False)
-    return Worker(unused, TaskLimits(), Threads(1, 1), lambda: "here", none, unused, unused)
+    none = SkillAccess(
+        find=lambda _name: None,
+        may_use=lambda _who, _skill: False,
+        gate=unused,
+        approvers=unused,
+        threads=Threads(1, 1),
+    )
+    return Worker(unused, TaskLimits(), none)
 
 
 @pytest.fixture
@@ -64,6 +70,10 @@ class Unstarted:
 
     async def run(self) -> None:
         raise AssertionError("it begins")
+
+    def release(self) -> None:
+        self.ended.set()
+        self.slot.release()
 
 
 @pytest.mark.usefixtures("nothing_left_behind")

@@ -18,7 +18,16 @@ from component.skills import Skill
 from component.skills.threads import Threads
 from component.storage import Storage
 from component.tasks.gate import Gate
-from component.tasks.protocol import DeletedTask, Notice, Share, SkillAccess, TaskLimits, nowhere
+from component.tasks.protocol import (
+    AskModel,
+    DeletedTask,
+    Notice,
+    Share,
+    SkillAccess,
+    TaskLimits,
+    no_model,
+    nowhere,
+)
 from component.tasks.request import Confirmation, Request, request_from
 from component.tasks.rows import TERMINAL
 from component.tasks.service import Clocks, TaskService
@@ -108,6 +117,7 @@ class World:
         self.ear = ear
         self.skills = skills
         self.allowed: Callable[[JID, Skill], bool] = lambda principal, skill: True
+        self.ask_model: AskModel = no_model
 
     def call(
         self,
@@ -229,6 +239,7 @@ async def living(
             names=lambda: tuple(by_name),
             late=late,
             share=share,
+            ask_model=lambda request, task, asked: world.ask_model(request, task, asked),
             **access_options,
         )
         if clocks is None:

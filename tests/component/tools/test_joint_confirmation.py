@@ -14,7 +14,7 @@ from component.policy import Rule
 from component.policy.flows import Decision as FlowDecision
 from component.policy.flows import Flow
 from component.skills import Skill, skill
-from component.tasks.request import Confirmation
+from component.tasks.request import Confirmation, Request
 from component.tools.joint_confirmation import (
     MOST_CALLS,
     MOST_CHARACTERS,
@@ -226,7 +226,9 @@ async def test_more_lines_than_a_person_can_review_are_asked_about_one_by_one() 
 def to_confirm(number: int, size: int, one: Skill = send) -> CallToConfirm:
     call = ToolCall(f"c{number}", one.name, "{}")
     values = {"to": "x" * size}
-    return CallToConfirm(call, one, values, FlowDecision("confirm"), Confirmation((WHO.bare,)))
+    request = Request(skill=one.name, requester=WHO, principal=WHO.bare, target=AT)
+    needed = Confirmation((WHO.bare,))
+    return CallToConfirm(call, one, values, FlowDecision("confirm"), needed, request)
 
 
 @given(st.lists(st.integers(0, 2 * MOST_CHARACTERS), max_size=40))

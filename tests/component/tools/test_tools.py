@@ -21,7 +21,7 @@ from component.agent.requests import (
 from component.budget.protocol import Payer, TurnBudget
 from component.models.messages import ToolCall
 from component.policy import Rule
-from component.policy.flows import Flow, Flows
+from component.policy.flows import Flow
 from component.policy.taint import Taint
 from component.skills import (
     Context,
@@ -33,11 +33,10 @@ from component.skills import (
     skill,
 )
 from component.skills.model_answers import ModelQuestion
-from component.tasks.request import Call, CallerContext
+from component.tasks.request import CallerContext, Request
 from component.tools.joint_confirmation import JointConfirmations
 from component.tools.tools import ToolExecutor, tool_name
 from tests.component.agent.world import message
-from tests.component.audit.book import Book
 from tests.component.handlers.world import ALICE, World
 from tests.component.router.wire import AGENT, until
 from xep.fluux_agent.confirm import Decision
@@ -83,9 +82,9 @@ class Desk:
         **options: Any,
     ) -> None:
         self.world = World(skills, flows=flows, **options)
-        self.book = Book()
+        self.book = self.world.book
         self.tools = ToolExecutor(
-            *(self.world.executor, self.world.service, self.world.view, Flows(flows), self.book),
+            *(self.world.service, self.world.view, self.world.gate, self.book),
             JointConfirmations(self.world.whom, self.world.service),
             timeout_s,
         )
@@ -630,17 +629,17 @@ async def test_the_tasks_of_a_turn_know_whether_their_principal_has_asked_for_it
     starter: RequestStarter, unrequested: bool
 ) -> None:
     desk = Desk(mood_of)
-    asked: list[Call] = []
+    asked: list[Request] = []
 
-    async def ask_model(call: Call, _task: str, _question: ModelQuestion) -> str:
-        asked.append(call)
+    async def ask_model(request: Request, _task: str, _question: ModelQuestion) -> str:
+        asked.append(request)
         return '{"mood": "good"}'
 
     caller = a_caller()
     said = msgspec.structs.replace(caller.request, starter=starter)
     caller = msgspec.structs.replace(caller, request=said)
     async with desk.world.running():
-        desk.world.service.ask_model = ask_model
+        desk.world.ask_model = ask_model
         await desk.call("mood_of", caller=caller, text="Great!")
     assert asked[0].caller_context.unrequested == unrequested
 
@@ -652,10 +651,10 @@ async def test_the_turn_that_pays_for_a_turn_pays_for_what_skills_ask(
     more: dict[str, Any], pays: str
 ) -> None:
     desk = Desk(mood_of)
-    asked: list[Call] = []
+    asked: list[Request] = []
 
-    async def ask_model(call: Call, _task: str, question: ModelQuestion) -> str:
-        asked.append(call)
+    async def ask_model(request: Request, _task: str, question: ModelQuestion) -> str:
+        asked.append(request)
         question.check('{"mood": "good"}')
         return '{"mood": "good"}'
 
@@ -664,7 +663,7 @@ async def test_the_turn_that_pays_for_a_turn_pays_for_what_skills_ask(
     said = msgspec.structs.replace(caller.request, payer=payer, budget_usd=0.5)
     caller = msgspec.structs.replace(caller, request=said)
     async with desk.world.running():
-        desk.world.service.ask_model = ask_model
+        desk.world.ask_model = ask_model
         result = await desk.call("mood_of", caller=caller, text="Great!")
     assert isinstance(result, ToolResult)
     assert result.content == "good"

@@ -5,17 +5,18 @@ from typing import Any
 import msgspec
 
 from component.storage.database import Database
-from component.tasks.changes import change
+from component.tasks.changes import Transaction, change
+from component.tasks.protocol import TaskLimits
 from component.tasks.request import Request
 from component.tasks.rows import Row
 from tests.component.tasks.ledger import Ledger
-from xep.binding import encode
-from xep.fluux_agent.execute import Execute, Output, Param, Result
+from xep.fluux_agent.execute import Output, Result
 from xep.fluux_agent.task import Failure
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
 RETENTION_MS = 3_600_000
+LIMITS = TaskLimits(retention_s=3600)
 ALICE, BOB = "alice@a.example", "bob@b.example"
 AGENT = "assistant@agent.example"
 
@@ -25,11 +26,12 @@ def insert(
 ) -> Row:
     """A task that was accepted just now."""
     request = Request(
-        execute=encode(
-            Execute(skill="report", request="r-1", params=(Param(name="topic", text="rivers"),))
-        ),
-        arguments=msgspec.Raw(b'{"topic":"rivers"}'),
-        id="r-1",
+        skill="report",
+        principal=JID.parse(principal),
+        requester=JID.parse(f"{principal}/phone"),
+        target=JID.parse(AGENT),
+        json=msgspec.Raw(b'{"topic":"rivers"}'),
+        name="r-1",
         **more,
     )
     return Ledger(database).add(
@@ -46,11 +48,13 @@ def insert(
 
 
 def complete(database: Database, row: Row, text: str = "done") -> None:
-    change(database, row, "running", owner="dead")
+    tx = Transaction(database, LIMITS)
+    change(tx, row, "running", owner="dead")
     result = Result(skill="report", outputs=(Output(name="summary", text=text),))
-    change(database, row, "completed", result, retention_ms=RETENTION_MS)
+    change(tx, row, "completed", result)
 
 
 def fail(database: Database, row: Row, error: StanzaError) -> None:
-    change(database, row, "running", owner="dead")
-    change(database, row, "failed", Failure.of(error), retention_ms=RETENTION_MS)
+    tx = Transaction(database, LIMITS)
+    change(tx, row, "running", owner="dead")
+    change(tx, row, "failed", Failure.of(error))

@@ -21,7 +21,7 @@ from tests.component.features.task_commands.stored import (
     AGENT,
     ALICE,
     BOB,
-    RETENTION_MS,
+    LIMITS,
     complete,
     fail,
     insert,
@@ -48,7 +48,7 @@ class Rows:
         return found
 
     async def list(self, who: JID, at: JID, query: TaskList) -> TaskList:
-        return await self._storage.read(lambda db: queries.list_(db, who, at, query))
+        return await self._storage.read(lambda db: queries.list_(db, who, at, query, LIMITS))
 
     async def cancel(self, who: JID, at: JID, query: Cancel) -> Task:
         task = await self.get(who, at, query.id)
@@ -60,7 +60,7 @@ class Bench:
     def __init__(self, storage: Storage, **ledger: Any) -> None:
         self.storage = storage
         self.rows = Rows(storage)
-        self.ledger = TaskAdmin(storage, RETENTION_MS, **ledger)
+        self.ledger = TaskAdmin(storage, LIMITS, **ledger)
         tasks: Any = self.rows
         self.commands = Commands(
             TaskCommands(self.ledger, tasks, Bounds(100, 2_000_000)).commands(),

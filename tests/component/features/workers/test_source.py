@@ -226,5 +226,5 @@ async def test_a_model_is_asked_through_the_service(served: Served) -> None:
         return '{"word": "Hm"}'
 
     async with served() as running:
-        running.world.service.ask_model = model
+        running.world.ask_model = model
         assert text(await running.world.run("think")) == "Hm"

@@ -3,10 +3,15 @@
 from component.audit.protocol import AuditEvent
 from component.audit.refusals import Refusals
 from component.metrics.counters import Counters
-from component.tasks.admission import RecordedNotes
+from component.tasks.records import TaskRecords
+from component.tasks.request import Request
 from xep.jid import JID
 
 ALICE, BOB = JID.parse("alice@a.example"), JID.parse("bob@a.example")
+
+
+def request_of(who: JID, skill: str) -> Request:
+    return Request(skill=skill, principal=who, requester=who, target=who)
 
 
 class Kept:
@@ -19,16 +24,16 @@ class Kept:
     async def settled(self) -> None: ...
 
 
-def noted() -> tuple[RecordedNotes, Kept, Counters]:
+def noted() -> tuple[TaskRecords, Kept, Counters]:
     kept, counters = Kept(), Counters()
-    return RecordedNotes(kept, Refusals(kept, lambda: 0.0), counters), kept, counters
+    return TaskRecords(kept, Refusals(kept, lambda: 0.0), counters), kept, counters
 
 
 def test_each_request_is_one_event_and_is_counted() -> None:
     notes, kept, counters = noted()
     for who, outcome in ((ALICE, "done"), (BOB, "done"), (ALICE, "failed"), (ALICE, "done")):
         notes.ran(who, "echo", outcome, 0.002)
-    notes.went_on(BOB, "echo", "accepted", 0.2, "t1", "")
+    notes.answered(request_of(BOB, "echo"), "accepted", 0.2, "t1")
     assert [(each.principal, each.outcome, each.task) for each in kept.events] == [
         (str(ALICE), "done", ""),
         (str(BOB), "done", ""),
@@ -53,7 +58,7 @@ def test_many_principals_do_not_fill_the_memory() -> None:
 def test_refusals_name_no_more_than_the_beginning_of_what_was_asked_for() -> None:
     notes, kept, counters = noted()
     for _ in range(5):
-        notes.refused(ALICE, "x" * 1000, "unknown or hidden skill")
+        notes.refused(request_of(ALICE, "x" * 1000), "unknown or hidden skill")
     (event,) = kept.events
     assert (event.kind, event.outcome, len(event.subject)) == ("policy", "refused", 64)
     assert counters.refusals.values["unknown or hidden skill",] == 5

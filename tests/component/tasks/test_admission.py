@@ -14,7 +14,7 @@ import pytest
 from component.skills import Skill, SkillError, skill
 from component.storage.database import Database
 from component.tasks.replay import ReplayCache
-from component.tasks.request import SkillRequest, call_of
+from component.tasks.request import request_from
 from tests.component.handlers.world import ALICE, BOB, NOW, World
 from tests.component.router.wire import AGENT
 from tests.waiting import eventually
@@ -51,14 +51,17 @@ async def done(asking: Asking) -> Answer:
 async def run(world: World, execute: Execute, id_: str = "1", from_: str = ALICE) -> Answer:
     who = JID.parse(from_)
     return await done(
-        world.executor.execute(SkillRequest(who, who.bare, AT, call_of(execute), stanza_id=id_))
+        world.service.execute(
+            request_from(execute, requester=who, principal=who.bare, target=AT, stanza_id=id_)
+        )
     )
 
 
 async def in_session(world: World, execute: Execute, session: str, from_: str = ALICE) -> Answer:
     who = JID.parse(from_)
-    request = SkillRequest(who, who.bare, AT, call_of(execute), session=session, origin="command")
-    return await done(world.executor.execute(request))
+    request = request_from(execute, requester=who, principal=who.bare, target=AT)
+    request = msgspec.structs.replace(request, session=session, origin="command")
+    return await done(world.service.execute(request))
 
 
 async def refused(asking: Awaitable[Answer]) -> type[Any]:
