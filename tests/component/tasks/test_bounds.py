@@ -41,7 +41,7 @@ def ended(
     database.now += 1_000
     row = database.add(task, principal=who, state="running")
     result = Result(skill="report", outputs=(Output(name="o", text=text),))
-    change(database, row, to, result if to == "completed" else None, retention_ms=7 * DAY)
+    change(database, row, to, result if to == "completed" else None)
     if told:
         database.execute("UPDATE tasks SET untold = NULL WHERE id = ?", (task,))
 
@@ -157,7 +157,7 @@ def test_a_task_has_the_bytes_of_all_its_texts(
     database.ask("t-1", question("q-1", 1), 1)
     database.execute("INSERT INTO journal VALUES ('t-1', 'a', 0, 1, ?, NULL)", (result,))
     outcome = Result(skill="report", outputs=(Output(name="o", text=result),))
-    change(database, row, "completed", outcome, )
+    change(database, row, "completed", outcome)
     columns = (
         *(("tasks", one) for one in ("request", "progress", "result", "failure")),
         *(("events", "detail"), ("parts", "output"), ("journal", "result")),

@@ -715,7 +715,7 @@ async def test_answers_on_both_databases(storage: Storage) -> None:
         judged.append(
             await storage.write(
                 lambda database: answer(
-                    in_transaction(database), Answerer(ALICE, AGENT), given_, None, retention_ms=DAY
+                    in_transaction(database), Answerer(ALICE, AGENT), given_, None
                 )
             )
         )
