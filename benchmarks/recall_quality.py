@@ -18,13 +18,13 @@ from benchmarks.recall_texts import Question, Text, load
 from benchmarks.report import Line, Target
 from component.audit.protocol import NoRecord
 from component.memory.embedding import Embedder, LocalEmbedder
-from component.memory.files import open_root
 from component.memory.index import Index
 from component.memory.index_database import FILE_NAME
 from component.memory.knowledge import Knowledge
 from component.memory.knowledge_lines import Entry, encode
-from component.memory.paths import Layout
 from component.memory.sharing import PRIVATE, Sharing
+from component.memory_directory.files import open_root
+from component.memory_directory.layout import Layout
 from component.settings.memory import Memory
 from xep.jid import JID
 

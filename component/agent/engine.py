@@ -27,7 +27,7 @@ from component.agent.run import Ask, Run
 from component.agent.tool_calls import Parked, ToolCalls
 from component.audit.protocol import AuditEvent, Recorder
 from component.budget.protocol import BudgetExceededError, Budgets
-from component.memory.lines import Line, Note, Said
+from component.conversations.lines import Line, Note, Said
 from component.models.call_markup import without_calls
 from component.models.messages import OpaquePart, TextPart, ToolCall, map_text
 from component.models.protocol import (

@@ -4,10 +4,10 @@ from typing import Final
 
 import msgspec
 
-from component.memory.own_personas import OwnPersonas
-from component.memory.packages import PersonaError
-from component.memory.persona_drafts import Draft, Drafts
-from component.memory.persona_text import LONGEST_TEXT, TEXTS, PersonaText
+from component.personas.drafts import Draft, Drafts
+from component.personas.own_personas import OwnPersonas
+from component.personas.packages import PersonaError
+from component.personas.persona_text import LONGEST_TEXT, TEXTS, PersonaText
 from xep.binding.escaping import without_forbidden
 from xep.jid import JID
 

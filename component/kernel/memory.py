@@ -12,19 +12,19 @@ import structlog
 from anyio import to_thread
 
 from component.audit.protocol import AuditEvent, Recorder
-from component.memory import files, sub_agents
+from component.conversations import sub_agents
+from component.conversations.sessions import Sessions
 from component.memory.embedding import Embedder, LocalEmbedder
 from component.memory.index import Index
 from component.memory.knowledge import Knowledge
-from component.memory.lines import SessionKey
-from component.memory.own_personas import OwnPersonas
-from component.memory.paths import Layout
-from component.memory.persona_drafts import Drafts
-from component.memory.personas import Personas
-from component.memory.sessions import Sessions
 from component.memory.sharing import Sharing
-from component.memory.texts import Texts
-from component.memory.workspace import Workspace
+from component.memory_directory import files
+from component.memory_directory.layout import Layout, SessionKey
+from component.memory_directory.texts import Texts
+from component.personas.drafts import Drafts
+from component.personas.own_personas import OwnPersonas
+from component.personas.personas import Personas
+from component.personas.workspace import Workspace
 from component.policy.admins import read_admins
 from component.private import make_directory
 from component.settings import Settings

@@ -19,8 +19,8 @@ from typing import Annotated, Final
 import anyio
 import msgspec
 
-from component.memory import files
-from component.memory.files import MemoryStoreError
+from component.memory_directory import files
+from component.memory_directory.files import MemoryStoreError
 from component.sandbox import profile as profiles
 from component.sandbox.launch import NOT_CONFINED, confined_command
 from component.sandbox.profile import Profile

@@ -13,15 +13,16 @@ import anyio
 import anyio.to_thread
 import structlog
 
-from component.memory import document_reader, files
+from component.memory import document_reader
+from component.memory.current_index import Fresh
 from component.memory.document_reader import KINDS, LIMITS, DocumentError, Limits, Part
-from component.memory.files import MemoryStoreError, Seen
-from component.memory.fresh import Fresh
 from component.memory.index import Document, Index
 from component.memory.index_search import Hit
 from component.memory.knowledge_lines import Item
-from component.memory.paths import AGENTS, KNOWLEDGE
 from component.memory.sharing import DOCUMENTS, Place
+from component.memory_directory import files
+from component.memory_directory.files import MemoryStoreError, Seen
+from component.memory_directory.layout import AGENTS, KNOWLEDGE
 from component.policy.taint import Taint
 from component.storage.errors import StorageError
 

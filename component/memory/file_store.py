@@ -4,8 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
-from component.memory import files
-from component.memory.fresh import LONGEST_FILE, Fresh
+from component.memory.current_index import LONGEST_FILE, Fresh
 from component.memory.index import Index, all_of, owners_of
 from component.memory.index_search import Hit, Search
 from component.memory.knowledge_lines import (
@@ -23,6 +22,7 @@ from component.memory.knowledge_lines import (
 )
 from component.memory.sharing import PRIVATE, Place, Sharing
 from component.memory.store import Expected, KnowledgeError, Watcher, Whose, check_expected
+from component.memory_directory import files
 from component.settings.memory import Memory
 from xep.characters import without_forbidden
 

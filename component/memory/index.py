@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from component.memory.embedding import Embedder
-from component.memory.files import Seen
 from component.memory.index_database import IndexDatabase
 from component.memory.knowledge_lines import Item
 from component.memory.ranking import all_grams
+from component.memory_directory.files import Seen
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

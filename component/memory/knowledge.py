@@ -18,10 +18,10 @@ from component.memory.index import Index
 from component.memory.index_search import Hit, Search
 from component.memory.index_words import wanted
 from component.memory.knowledge_lines import Entry, Item, now
-from component.memory.lines import SessionKey
 from component.memory.recalled import Recalled
 from component.memory.sharing import PRIVATE, Place, Sharing, taint_of
 from component.memory.store import KnowledgeError, MissingDecision, Whose
+from component.memory_directory.layout import SessionKey
 from component.policy.taint import Taint
 from component.settings.memory import Memory
 from component.storage.errors import StorageError

@@ -21,12 +21,12 @@ from anyio.abc import TaskStatus
 
 from component.audit.protocol import AuditEvent, Recorder
 from component.memory.file_store import PrivateFiles
-from component.memory.files import Seen
 from component.memory.knowledge_lines import Item, seconds_of
-from component.memory.locks import KeyLocks
 from component.memory.reconciler import Missing, Reconciliation, RemoteStore, SyncOptions
 from component.memory.store import MissingDecision, Whose, missing_sentence
 from component.memory.sync_state import SyncState, SyncStates
+from component.memory_directory.files import Seen
+from component.memory_directory.locks import KeyLocks
 from component.storage.errors import StorageError
 
 _KEPT: Final = 4096  # people of whom is known in memory that both stores are alike

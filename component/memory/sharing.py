@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from component.memory.knowledge_lines import FILE_NAME, Item
-from component.memory.lines import SessionKey
-from component.memory.paths import KNOWLEDGE, Layout, file_name
+from component.memory_directory.layout import KNOWLEDGE, Layout, SessionKey, file_name
 from component.policy.entries import EntryReader
 from component.policy.taint import Taint
 from component.settings.memory import MemoryScope

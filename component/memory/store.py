@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from component.memory.index_search import Search
 from component.memory.knowledge_lines import Entry, Item
-from component.memory.lines import SessionKey
+from component.memory_directory.layout import SessionKey
 from component.storage.errors import StorageError
 
 Whose: TypeAlias = SessionKey

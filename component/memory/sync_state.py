@@ -13,11 +13,10 @@ import msgspec
 import structlog
 from anyio import to_thread
 
-from component.memory import files
-from component.memory.lines import SessionKey
 from component.memory.merge import Synced
-from component.memory.paths import AGENTS, Layout
 from component.memory.store import Generation, Whose
+from component.memory_directory import files
+from component.memory_directory.layout import AGENTS, Layout, SessionKey
 from xep.jid import JID, JIDError
 
 FILE_NAME: Final = "knowledge.sync.jsonl"

@@ -13,11 +13,12 @@ from structlog.testing import capture_logs
 from component.agent import turns
 from component.app.service import Service
 from component.app.settings import make_settings
+from component.conversations.lines import Said
 from component.kernel.memory import Memories, open_memories, remove_sub_agents, tidy
 from component.memory import embedding
 from component.memory.index_search import Search
 from component.memory.knowledge import Memo
-from component.memory.lines import Said, SessionKey
+from component.memory_directory.layout import SessionKey
 from component.settings import Server
 from component.settings import Storage as Where
 from component.settings.memory import Memory, Session

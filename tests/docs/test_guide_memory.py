@@ -9,10 +9,9 @@ from cryptography.fernet import Fernet
 from component.app.settings import load
 from component.memory.index_database import FILE_NAME as INDEX
 from component.memory.knowledge_lines import FILE_NAME, Entry, decode, encode
-from component.memory.lines import SessionKey
-from component.memory.paths import Layout
-from component.memory.persona_text import LONGEST_TEXT, imported
 from component.memory.sharing import Sharing
+from component.memory_directory.layout import Layout, SessionKey
+from component.personas.persona_text import LONGEST_TEXT, imported
 from component.settings.memory import MemoryScope
 from tests.servers.guides import DOCS
 from xep.jid import JID

@@ -16,9 +16,9 @@ from component.commands.definition import (
     Outline,
 )
 from component.commands.people import PersonParams, person_of, whose
-from component.memory.lines import SessionKey
-from component.memory.personas import Personas
-from component.memory.sessions import Sessions
+from component.conversations.sessions import Sessions
+from component.memory_directory.layout import SessionKey
+from component.personas.personas import Personas
 from xep.jid import JID
 
 

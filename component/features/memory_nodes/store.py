@@ -9,7 +9,6 @@ from component.features.memory_nodes.items import item_of, payload_of
 from component.features.memory_nodes.nodes import ItemChangedError, MemoryNodes, NodeItem
 from component.memory.index_search import Search, among_items
 from component.memory.knowledge_lines import Entry, Item
-from component.memory.locks import KeyLocks
 from component.memory.store import (
     Expected,
     Past,
@@ -19,6 +18,7 @@ from component.memory.store import (
     Whose,
     check_expected,
 )
+from component.memory_directory.locks import KeyLocks
 from xep.jid import JID
 
 _ATTEMPTS: Final = 8

@@ -14,8 +14,9 @@ from component.agent.conversations import Conversations
 from component.agent.profile import Profile
 from component.agent.protocol import ToolResult
 from component.budget.protocol import Payer
-from component.memory import sub_agents
-from component.memory.lines import Said, SessionKey
+from component.conversations import sub_agents
+from component.conversations.lines import Said
+from component.memory_directory.layout import SessionKey
 from component.models.messages import ToolCall
 from component.models.protocol import Completion, ModelRequest, Usage
 from tests.component.agent.world import ROMEO, World, command, message, words

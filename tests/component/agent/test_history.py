@@ -12,8 +12,8 @@ from component.agent.history import Block, View, blocks, truncated
 from component.agent.journal import called, opaque_parts, resulted
 from component.agent.overflow import LEFT_OUT, cut, fitted, told
 from component.agent.protocol import ToolResult
-from component.memory.coding import decoded, encoded
-from component.memory.lines import Called, Header, Line, Note, Resulted, Said, Summary
+from component.conversations.coding import decoded, encoded
+from component.conversations.lines import Called, Header, Line, Note, Resulted, Said, Summary
 from component.models.messages import ImagePart, ModelMessage, OpaquePart, TextPart, ToolCall
 from component.models.protocol import Completion
 

@@ -9,13 +9,13 @@ import anyio.to_thread
 
 from component.audit.protocol import AuditEvent
 from component.memory.embedding import Embedder
-from component.memory.files import open_root
 from component.memory.index import Index, owners_of
 from component.memory.index_database import FILE_NAME
 from component.memory.index_search import Finder, Hit, Search
 from component.memory.knowledge import Knowledge, Memo, Remembered
-from component.memory.paths import Layout
 from component.memory.sharing import PRIVATE, Sharing
+from component.memory_directory.files import open_root
+from component.memory_directory.layout import Layout
 from component.settings.memory import Memory, MemoryScope
 from xep.jid import JID
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from component.memory.fresh import Fresh
+from component.memory.current_index import Fresh
 from component.memory.index import Index
-from component.memory.paths import Layout
 from component.memory.sharing import Sharing
+from component.memory_directory.layout import Layout
 from component.storage.errors import StorageError
 
 

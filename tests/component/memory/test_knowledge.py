@@ -9,11 +9,12 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from component.memory import files, index_database
-from component.memory.files import MemoryStoreError
+from component.memory import index_database
 from component.memory.index_database import FILE_NAME
 from component.memory.index_search import Search
 from component.memory.knowledge import KnowledgeError, Memo
+from component.memory_directory import files
+from component.memory_directory.files import MemoryStoreError
 from tests.component.memory.remembering import AGENT, ANN, BOB, remembering
 from tests.profiles import SEED
 

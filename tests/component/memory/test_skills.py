@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from component.memory.files import MemoryStoreError
 from component.memory.skills import memory_skills
+from component.memory_directory.files import MemoryStoreError
 from component.policy.flows import Flows
 from component.policy.taint import Taint
 from component.settings.memory import MemoryScope

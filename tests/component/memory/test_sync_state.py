@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.memory.lines import SessionKey
 from component.memory.merge import Synced
-from component.memory.paths import Layout
 from component.memory.sync_state import FILE_NAME, SyncStates
+from component.memory_directory.layout import Layout, SessionKey
 from tests.component.memory.remembering import ANN, BOB
 
 pytestmark = pytest.mark.anyio

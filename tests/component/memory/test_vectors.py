@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from component.memory.embedding import MODELS, LocalEmbedder, Model
-from component.memory.files import Seen
 from component.memory.index import Index
 from component.memory.index_database import FILE_NAME
 from component.memory.index_search import Search
 from component.memory.knowledge_lines import Item
 from component.memory.vectors import Vectors
+from component.memory_directory.files import Seen
 from component.storage.errors import StorageError
 from tests.component.memory.remembering import AGENT, ANN, BOB, Room, remembering
 from tests.profiles import THOROUGH

@@ -8,6 +8,7 @@ import pytest
 from component.agent.conversations import Activity
 from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult, Commands
 from component.commands.words import read_words
+from component.conversations.upkeep import Forgotten, Status
 from component.features.conversation_commands.commands import (
     About,
     AgentStatus,
@@ -16,9 +17,8 @@ from component.features.conversation_commands.commands import (
 from component.features.memory_commands.commands import MemoryCommands
 from component.memory.index_search import Search
 from component.memory.knowledge import KnowledgeError
-from component.memory.lines import SessionKey
-from component.memory.packages import Persona
-from component.memory.upkeep import Forgotten, Status
+from component.memory_directory.layout import SessionKey
+from component.personas.packages import Persona
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio

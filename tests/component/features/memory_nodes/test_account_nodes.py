@@ -10,8 +10,8 @@ from component.features.memory_nodes.account_ports import AccountPorts, Location
 from component.features.memory_nodes.consents import Consents
 from component.features.memory_nodes.nodes import NodeItem
 from component.features.memory_nodes.privileges import Privileges
-from component.memory.lines import SessionKey
 from component.memory.store import StoreUnavailableError, Whose
+from component.memory_directory.layout import SessionKey
 from component.pubsub.client import Page
 from xep import pubsub, pubsub_event, pubsub_owner
 from xep.binding import RawXML

@@ -11,15 +11,14 @@ import pytest
 from component.features.memory_nodes.agent_nodes import AgentNodes, node_of
 from component.features.memory_nodes.store import PepStore
 from component.memory.file_store import PrivateFiles
-from component.memory.files import open_root
 from component.memory.index import Index
 from component.memory.index_database import FILE_NAME
 from component.memory.knowledge import Knowledge, Memo
-from component.memory.lines import SessionKey
-from component.memory.paths import Layout
 from component.memory.replica import Replica, ReplicaOptions
 from component.memory.sharing import Sharing
 from component.memory.sync_state import SyncStates
+from component.memory_directory.files import open_root
+from component.memory_directory.layout import Layout, SessionKey
 from component.pubsub.notifier import Notifier
 from component.pubsub.publishing import NewItem, Wanted
 from component.pubsub.service import PubSubService

@@ -12,9 +12,9 @@ from component.features.memory_nodes.encryption import Cipher, KeyRefusedError
 from component.features.memory_nodes.items import item_of, payload_of
 from component.features.memory_nodes.nodes import NodeItem
 from component.memory.knowledge_lines import Item
-from component.memory.lines import SessionKey
 from component.memory.merge import digest
 from component.memory.store import StoreUnavailableError
+from component.memory_directory.layout import SessionKey
 from component.policy.taint import TAINTS
 from tests import schemas
 from tests.component.features.memory_nodes.world import ADDRESS, ANNS

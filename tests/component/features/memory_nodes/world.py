@@ -11,16 +11,15 @@ from component.features.memory_nodes.encryption import Cipher
 from component.features.memory_nodes.nodes import ItemChangedError, NodeItem
 from component.features.memory_nodes.store import PepStore
 from component.memory.file_store import PrivateFiles
-from component.memory.files import open_root
 from component.memory.index import Index
 from component.memory.index_database import FILE_NAME
 from component.memory.knowledge import Knowledge, Memo
-from component.memory.lines import SessionKey
-from component.memory.paths import Layout
 from component.memory.replica import Replica, ReplicaOptions
 from component.memory.sharing import Sharing
 from component.memory.store import Generation, Past, StoreUnavailableError, Watcher, Whose
 from component.memory.sync_state import SyncStates
+from component.memory_directory.files import open_root
+from component.memory_directory.layout import Layout, SessionKey
 from component.settings.memory import Memory
 from tests.component.memory.remembering import AGENT, ANN, Recording
 from xep.binding import RawXML, read

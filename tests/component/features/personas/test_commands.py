@@ -10,13 +10,13 @@ from component.commands.people import whose
 from component.commands.persona_dialogue import PersonaDialogue
 from component.commands.words import read_words
 from component.features.personas.commands import PERSONA, Exported, PersonaCommands, PersonaParams
-from component.memory import files
-from component.memory.own_personas import OwnPersonas
-from component.memory.paths import Layout
-from component.memory.persona_drafts import LAPSE_S, Drafts
-from component.memory.persona_text import LONGEST_TEXT, PersonaText
-from component.memory.personas import Personas
-from component.memory.texts import Texts
+from component.memory_directory import files
+from component.memory_directory.layout import Layout
+from component.memory_directory.texts import Texts
+from component.personas.drafts import LAPSE_S, Drafts
+from component.personas.own_personas import OwnPersonas
+from component.personas.persona_text import LONGEST_TEXT, PersonaText
+from component.personas.personas import Personas
 from component.settings.personas import Personas as Configured
 from component.skills.schema_properties import properties_of
 from tests.component.audit.book import Book
