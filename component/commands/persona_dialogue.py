@@ -4,10 +4,8 @@ from typing import Final
 
 import msgspec
 
-from component.personas.drafts import Draft, Drafts
-from component.personas.own_personas import OwnPersonas
-from component.personas.packages import PersonaError
-from component.personas.persona_text import LONGEST_TEXT, TEXTS, PersonaText
+from component.personas.own_personas import Draft, Drafts, OwnPersonas
+from component.personas.packages import LONGEST_TEXT, TEXTS, PersonaError, PersonaText
 from xep.binding.escaping import without_forbidden
 from xep.jid import JID
 

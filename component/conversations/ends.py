@@ -8,7 +8,7 @@ import msgspec
 from component.conversations.coding import moment
 from component.conversations.lines import Line, Summary
 from component.conversations.tail import Tail, tokens_of
-from component.memory_directory.files import Seen
+from component.memory_directory.files import FileState
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +32,9 @@ class End:
 
     __slots__ = ("budget", "costs", "count", "last", "seen", "tail")
 
-    def __init__(self, seen: Seen, tail: Tail, budget: int, count: Callable[[str], int]) -> None:
+    def __init__(
+        self, seen: FileState, tail: Tail, budget: int, count: Callable[[str], int]
+    ) -> None:
         self.seen = seen
         self.tail = tail
         self.budget = budget

@@ -22,9 +22,8 @@ from component.memory import knowledge_lines
 from component.memory.index_words import grams, words
 from component.memory.knowledge import Knowledge, KnowledgeError, Memo
 from component.memory_directory import files
-from component.memory_directory.files import MemoryStoreError
+from component.memory_directory.files import KeyLocks, MemoryStoreError
 from component.memory_directory.layout import Layout, SessionKey
-from component.memory_directory.locks import KeyLocks
 from component.policy.flows import TRUSTED
 
 USER: Final = "user.md"
@@ -272,7 +271,7 @@ class Facts:
 
 def _user_file(folder: Path) -> Path:
     # A new user.md would hide the other file.
-    if files.seen(folder / USER) is None and files.seen(folder / OLDER_USER) is not None:
+    if files.state_of(folder / USER) is None and files.state_of(folder / OLDER_USER) is not None:
         return folder / OLDER_USER
     return folder / USER
 

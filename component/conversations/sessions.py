@@ -20,9 +20,8 @@ from component.conversations.lines import Header, Line
 from component.conversations.tail import Damage, line_number, read_tail, read_turn
 from component.conversations.upkeep import HISTORY, Forgotten, Status
 from component.memory_directory import files
-from component.memory_directory.files import Seen
+from component.memory_directory.files import FileState, KeyLocks
 from component.memory_directory.layout import Layout, SessionKey
-from component.memory_directory.locks import KeyLocks
 from component.settings.memory import Session
 
 __all__ = ["Forgotten", "History", "Sessions", "Status"]
@@ -188,7 +187,7 @@ class Sessions:
         """The end of a conversation, from memory if the file is as it was."""
         budget = self._settings.history_tokens if tokens is None else tokens
         path = self._path(key)
-        seen = files.seen(path) if files.check_folder(self.layout.root, path.parent) else None
+        seen = files.state_of(path) if files.check_folder(self.layout.root, path.parent) else None
         end = self._ends.pop(key, None)
         if seen is None:
             return None
@@ -205,7 +204,12 @@ class Sessions:
             self._ends.popitem(last=False)
 
     def _added(
-        self, key: SessionKey, lines: Sequence[Line], now: float, before: Seen | None, after: Seen
+        self,
+        key: SessionKey,
+        lines: Sequence[Line],
+        now: float,
+        before: FileState | None,
+        after: FileState,
     ) -> None:
         end = self._ends.pop(key, None)
         if end is not None and end.seen == before and end.add(lines, now):
@@ -242,10 +246,10 @@ class Sessions:
 
     def _write(
         self, key: SessionKey, data: bytes, now: float, *, sync: bool
-    ) -> tuple[Seen | None, Seen]:
+    ) -> tuple[FileState | None, FileState]:
         path = self._path(key)
         files.make_folder(self.layout.root, path.parent)
-        before = files.seen(path)
+        before = files.state_of(path)
 
         def first() -> bytes:
             return encoded(Header(version=1, created=stamp(now), jid=str(key.who.bare)))
@@ -258,7 +262,7 @@ class Sessions:
         with _opened(path) as descriptor:
             if descriptor is None:
                 return None, []
-            seen = files.state(descriptor)
+            seen = files.state_of_open(descriptor)
             tail = read_tail(descriptor, seen.size, budget, count)
             return End(seen, tail, budget, count), self._tell(path, descriptor, tail.damage)
 
@@ -271,7 +275,7 @@ class Sessions:
             with _opened(each) as descriptor:
                 if descriptor is None:
                     continue
-                size = files.state(descriptor).size
+                size = files.state_of_open(descriptor).size
                 found, begun, damage = read_turn(descriptor, size, turn)
                 lines[:0] = found
                 told += self._tell(each, descriptor, damage)
@@ -280,7 +284,7 @@ class Sessions:
         return lines, told
 
     def _tell(self, path: Path, descriptor: int, damage: Sequence[Damage]) -> _Told:
-        inode = files.state(descriptor).inode
+        inode = files.state_of_open(descriptor).inode
         return [
             (path, inode, line_number(descriptor, each.offset), each)
             for each in damage

@@ -35,7 +35,7 @@ def left(layout: Layout, before: float) -> list[Path]:
 def needed(layout: Layout, folder: Path, unanswered: Collection[SessionKey]) -> bool:
     """Whether a sub-agent may go on: it works in one of the conversations that have a turn."""
     return any(
-        folder.parent == layout.home(key.agent) / SUB_AGENTS
+        folder.parent == layout.agent_directory(key.agent) / SUB_AGENTS
         and os.path.lexists(folder / file_name(str(key.who.bare)))
         for key in unanswered
     )

@@ -19,7 +19,7 @@ from component.conversations.lines import Header
 from component.memory import knowledge_lines
 from component.memory_directory import files
 from component.memory_directory.layout import SUB_AGENTS, Layout, SessionKey
-from component.personas.drafts import DRAFT
+from component.personas.own_personas import DRAFT
 
 log = structlog.get_logger("component.memory")
 
@@ -101,7 +101,7 @@ def put_away(root: Path, folder: Path, now: float, most_bytes: int) -> Path:
 def _make_room(root: Path, folder: Path, latest: Path, most_bytes: int) -> None:
     total = 0
     for path in archives(root, folder):
-        seen = files.seen(path)
+        seen = files.state_of(path)
         total += 0 if seen is None else seen.size
         if total > most_bytes and path != latest:
             files.remove(path)
@@ -145,7 +145,7 @@ def erase(root: Path, folder: Path) -> Forgotten:
 def below(layout: Layout, key: SessionKey) -> list[SessionKey]:
     """Return the conversations of sub-agents that worked for a person, the deepest first."""
     found: list[SessionKey] = []
-    subs = layout.home(key.agent) / SUB_AGENTS
+    subs = layout.agent_directory(key.agent) / SUB_AGENTS
     if not files.check_folder(layout.root, subs):
         return found
     with files.explained(subs, "read"):

@@ -21,8 +21,7 @@ from component.memory.sharing import Sharing
 from component.memory_directory import files
 from component.memory_directory.layout import Layout, SessionKey
 from component.memory_directory.texts import Texts
-from component.personas.drafts import Drafts
-from component.personas.own_personas import OwnPersonas
+from component.personas.own_personas import Drafts, OwnPersonas
 from component.personas.personas import Personas
 from component.personas.workspace import Workspace
 from component.policy.admins import read_admins

@@ -14,9 +14,8 @@ from component.memory.index_search import Finder, Hit, Search
 from component.memory.knowledge_lines import FILE_NAME, parse
 from component.memory.sharing import Place, Sharing
 from component.memory_directory import files
-from component.memory_directory.files import Seen
+from component.memory_directory.files import FileState, KeyLocks
 from component.memory_directory.layout import KNOWLEDGE
-from component.memory_directory.locks import KeyLocks
 from component.storage.errors import StorageError
 
 T = TypeVar("T")
@@ -172,10 +171,10 @@ class Fresh:
                 known |= owners_of(connection, [folder.owner])
             return _Found((), self._finder.among(connection, known, search))
 
-    def _seen(self, place: Place) -> Seen | None:
+    def _seen(self, place: Place) -> FileState | None:
         if not files.check_folder(self._root, place.folder):
             return None
-        return files.seen(place.file)
+        return files.state_of(place.file)
 
     def _stale(self, places: Sequence[Place]) -> list[Place]:
         return [place for place in places if self._is_stale(place)]

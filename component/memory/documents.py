@@ -21,7 +21,7 @@ from component.memory.index_search import Hit
 from component.memory.knowledge_lines import Item
 from component.memory.sharing import DOCUMENTS, Place
 from component.memory_directory import files
-from component.memory_directory.files import MemoryStoreError, Seen
+from component.memory_directory.files import FileState, MemoryStoreError
 from component.memory_directory.layout import AGENTS, KNOWLEDGE
 from component.policy.taint import Taint
 from component.storage.errors import StorageError
@@ -101,7 +101,7 @@ class Documents:
         name = key.rpartition("#")[0]
         known = self._known.get(place.owner, {}).get(name)
         try:
-            if known is not None and files.seen(place.folder / name) == known.seen:
+            if known is not None and files.state_of(place.folder / name) == known.seen:
                 return True
         except MemoryStoreError as error:
             _log.warning("a document cannot be looked at", why=str(error))
@@ -118,7 +118,7 @@ class Documents:
             if name not in known or known[name].seen != seen:
                 known[name] = await self._read(owner, folder, name, seen)
 
-    async def _read(self, owner: str, folder: Path, name: str, seen: Seen) -> Document:
+    async def _read(self, owner: str, folder: Path, name: str, seen: FileState) -> Document:
         path, error, items = folder / name, "", []
         try:
             parts = await document_reader.read(path, self._limits)
@@ -150,13 +150,13 @@ class Documents:
                 found += [each / KNOWLEDGE for each in agents.iterdir()]
         return [folder for folder in found if folder.is_dir()]
 
-    def _list(self, folder: Path) -> dict[str, Seen]:
+    def _list(self, folder: Path) -> dict[str, FileState]:
         """The state of each document; symbolic links and hidden files are passed over."""
-        found: dict[str, Seen] = {}
+        found: dict[str, FileState] = {}
         if not files.check_folder(self._root, folder):
             return found
         for path in _below(folder, _DEPTH):
-            seen = files.seen(path)
+            seen = files.state_of(path)
             name = path.relative_to(folder).as_posix()
             if seen is None or path.suffix.lower() not in KINDS or not name.isprintable():
                 continue

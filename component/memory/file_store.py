@@ -151,13 +151,15 @@ class FileStore:
         self._index.put(place.owner, item, seen)
         return item
 
-    def _shorten(self, place: Place, item: Item, seen: files.Seen) -> tuple[files.Seen, Item]:
+    def _shorten(
+        self, place: Place, item: Item, seen: files.FileState
+    ) -> tuple[files.FileState, Item]:
         """Remove the older half of the versions, so that this is rarely needed."""
         kept = -(-self._settings.versions // 2)
         data = _whole(place)
         files.replace(place.file, shortened(data, item.key, kept))
         last = versions_of(_whole(place), item.key)[-1]
-        return files.seen(place.file) or seen, last
+        return files.state_of(place.file) or seen, last
 
     def _list(self, place: Place) -> list[Item]:
         with self._index.database.reading() as connection:
@@ -171,7 +173,7 @@ class FileStore:
             return False
         gone = Entry(key=key, ts=now(), forgotten=True)
         files.replace(place.file, without(_whole(place), (key,), (gone,)))
-        seen = files.seen(place.file)
+        seen = files.state_of(place.file)
         assert seen is not None, "just written, and its lock is held"
         self._index.remove(place.owner, (key,), seen)
         return True
@@ -196,7 +198,7 @@ class FileStore:
         if place.scope == PRIVATE:
             return
         owner = self._index.owners((place.owner,)).get(place.owner)
-        seen = files.seen(place.file)
+        seen = files.state_of(place.file)
         free = self._settings.items_per_principal - items - (0 if owner is None else owner.items)
         free_bytes = (
             self._settings.bytes_per_principal - bytes_ - (0 if seen is None else seen.size)
@@ -212,7 +214,7 @@ class FileStore:
             )
 
     def _check_size(self, place: Place, more: int) -> None:
-        seen = files.seen(place.file)
+        seen = files.state_of(place.file)
         if seen is not None and seen.size + more > self._settings.bytes_per_principal:
             raise KnowledgeError(
                 f"The memories of {place.scope} take {seen.size} bytes, and more is not kept."
@@ -274,12 +276,12 @@ class PrivateFiles:
         """Call `watcher` after changes that are made here. Those made by hand are not noticed."""
         self._watchers.append(watcher)
 
-    def state(self, whose: Whose) -> files.Seen | None:
+    def state(self, whose: Whose) -> files.FileState | None:
         """The state of the file; it differs after each change, also after one made by hand."""
         place = self.place(whose)
         if not files.check_folder(self._sharing.root, place.folder):
             return None
-        return files.seen(place.file)
+        return files.state_of(place.file)
 
     def place(self, whose: Whose) -> Place:
         """Where the file of a person is."""

@@ -15,7 +15,7 @@ from component.memory.embedding import Embedder
 from component.memory.index_database import IndexDatabase
 from component.memory.knowledge_lines import Item
 from component.memory.ranking import all_grams
-from component.memory_directory.files import Seen
+from component.memory_directory.files import FileState
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -25,7 +25,9 @@ _COLUMNS: Final = (
     "key, body, title, topic, tags, version, versions, created, updated, creator, contributor,"
     " taint, expires"
 )
-_NO_FILE: Final = Seen(0, 0, -1, 0)  # the state of an owner whose memories are in several files
+_NO_FILE: Final = FileState(
+    0, 0, -1, 0
+)  # the state of an owner whose memories are in several files
 _FAILURES: Final = 3  # of the model with one memory, until it is passed over
 _AT_ONCE: Final = 16  # memories whose vectors are made when they are stored; others are made later
 
@@ -37,7 +39,7 @@ class Owner(NamedTuple):
     """What the index knows of one file: its number, the state it was seen in, its memories."""
 
     id: int
-    seen: Seen
+    seen: FileState
     items: int
 
 
@@ -45,7 +47,7 @@ class Document(NamedTuple):
     """A document in the index: the state of its file when it was read, the number of its parts, and
     why it could not be read if it could not."""
 
-    seen: Seen
+    seen: FileState
     parts: int
     error: str
 
@@ -103,7 +105,7 @@ class Index:
             items, size = connection.execute(query, (by, name)).fetchone()
         return int(items), int(size)
 
-    def put(self, name: str, item: Item, seen: Seen) -> None:
+    def put(self, name: str, item: Item, seen: FileState) -> None:
         """Take in one memory, with the state of its file after it was stored there."""
         vectors = self._vectors([item])
         with self.database.writing() as connection:
@@ -112,14 +114,14 @@ class Index:
             self._insert(connection, owner, [item], vectors)
             _settle(connection, owner, seen, 1 - gone)
 
-    def remove(self, name: str, keys: Sequence[str], seen: Seen) -> None:
+    def remove(self, name: str, keys: Sequence[str], seen: FileState) -> None:
         """Let go of memories so that nothing of them is left, with the state of the file then."""
         with self.database.writing() as connection:
             owner = _owner(connection, name)
             _settle(connection, owner, seen, -_delete(connection, owner, keys))
         self.database.expunge()
 
-    def replace(self, name: str, items: Mapping[str, Item], seen: Seen) -> None:
+    def replace(self, name: str, items: Mapping[str, Item], seen: FileState) -> None:
         """Have exactly these memories of an owner; what is the same already is left alone."""
         with self.database.writing() as connection:
             owner = _owner(connection, name)
@@ -162,10 +164,10 @@ class Index:
         )
         with self.database.reading() as connection:
             rows = connection.execute(query, (name,)).fetchall()
-        return {row[0]: Document(Seen(*row[1:5]), *row[5:]) for row in rows}
+        return {row[0]: Document(FileState(*row[1:5]), *row[5:]) for row in rows}
 
     def put_document(
-        self, name: str, document: str, seen: Seen, items: Sequence[Item], error: str = ""
+        self, name: str, document: str, seen: FileState, items: Sequence[Item], error: str = ""
     ) -> None:
         """Replace the parts of a document of an owner; `seen` is the state of its file."""
         with self.database.writing() as connection:
@@ -273,7 +275,8 @@ def owners_of(connection: "Connection", names: Iterable[str]) -> dict[str, Owner
     columns = "name, id, mtime, ctime, size, inode, items"
     query = f"SELECT {columns} FROM owners WHERE name IN ({marks})"  # noqa: S608 - marks
     found = {
-        row[0]: Owner(row[1], Seen(*row[2:6]), row[6]) for row in connection.execute(query, wanted)
+        row[0]: Owner(row[1], FileState(*row[2:6]), row[6])
+        for row in connection.execute(query, wanted)
     }
     return {name: found[name] for name in wanted if name in found}
 
@@ -340,7 +343,7 @@ def _owner(connection: "Connection", name: str) -> int:
     return found[0]
 
 
-def _settle(connection: "Connection", owner: int, seen: Seen, more: int) -> None:
+def _settle(connection: "Connection", owner: int, seen: FileState, more: int) -> None:
     connection.execute(
         "UPDATE owners SET mtime = ?, ctime = ?, size = ?, inode = ?, items = items + ?"
         " WHERE id = ?",

@@ -25,8 +25,7 @@ from component.memory.knowledge_lines import Item, seconds_of
 from component.memory.reconciler import Missing, Reconciliation, RemoteStore, SyncOptions
 from component.memory.store import MissingDecision, Whose, missing_sentence
 from component.memory.sync_state import SyncState, SyncStates
-from component.memory_directory.files import Seen
-from component.memory_directory.locks import KeyLocks
+from component.memory_directory.files import FileState, KeyLocks
 from component.storage.errors import StorageError
 
 _KEPT: Final = 4096  # people of whom is known in memory that both stores are alike
@@ -57,7 +56,7 @@ class ReplicaOptions(msgspec.Struct, frozen=True, kw_only=True):
 class _Current(msgspec.Struct, frozen=True):
     """Both stores were equal at `at`, with the file in the state `seen`."""
 
-    seen: Seen | None
+    seen: FileState | None
     at: float
 
 

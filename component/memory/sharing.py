@@ -118,7 +118,7 @@ class Sharing:
         """The folder with the documents of an agent; a sub-agent has none."""
         if "/" in agent:
             return None
-        folder = self._layout.home(agent) / KNOWLEDGE
+        folder = self._layout.agent_directory(agent) / KNOWLEDGE
         return self._place(DOCUMENTS, folder, may_write=False)
 
     def _private(self, agent: str, who: JID) -> Place:
@@ -138,7 +138,7 @@ class Sharing:
 
     def _folder_of(self, name: str, agent: str, *, may_write: bool) -> Place:
         if name == AGENT:
-            folder = self._layout.home(agent) / "_all"
+            folder = self._layout.agent_directory(agent) / "_all"
         else:
             folder = self._layout.root / "_shared" / file_name(name)
         return self._place(name, folder, may_write=may_write)

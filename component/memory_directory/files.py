@@ -1,8 +1,8 @@
-"""Files as memory needs them: whole or not at all, inside the root, and never through a link.
+"""Files below the root of the memory: written as a whole or not at all, never through a link.
 
-All of these wait for the disk, so they are called in worker threads; `seen`, `check_folder` and a
-short `append` that is not synced take a few microseconds and may be called without one.
-Everything here raises MemoryStoreError when the disk refuses.
+The functions wait for the disk and are called in worker threads. `state_of`, `check_folder` and a
+short `append` without sync take a few microseconds and may be called without one. They raise
+MemoryStoreError for errors of the disk.
 """
 
 import contextlib
@@ -10,12 +10,18 @@ import errno
 import functools
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import NamedTuple
+from types import TracebackType
+from typing import Generic, NamedTuple, TypeVar
+
+import anyio
 
 from component.private import make_directory
 from component.storage.errors import StorageError
+
+K = TypeVar("K", bound=Hashable)
 
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe put in place of a file never blocks
 
@@ -24,8 +30,8 @@ class MemoryStoreError(StorageError):
     """A file of the memory cannot be read or written; the message names it and says what to do."""
 
 
-class Seen(NamedTuple):
-    """What tells one state of a file from another; times in nanoseconds."""
+class FileState(NamedTuple):
+    """The state of a file, which differs after each change; times in nanoseconds."""
 
     mtime: int
     ctime: int
@@ -33,10 +39,61 @@ class Seen(NamedTuple):
     inode: int
 
 
-def open_root(path: Path) -> Path:
-    """Make the directory of all memory if it is missing; returns where it really is.
+class KeyLocks(Generic[K]):
+    """A lock for each key, in order of request. Unused locks are not kept."""
 
-    The path itself may lead through symbolic links: it is the operator's.
+    def __init__(self) -> None:
+        self._locks: dict[K, tuple[anyio.Lock, int]] = {}
+
+    def __len__(self) -> int:
+        """The number of locks that are held or waited for."""
+        return len(self._locks)
+
+    def __contains__(self, key: K) -> bool:
+        """Whether the lock of a key is held or waited for."""
+        return key in self._locks
+
+    def hold(self, key: K) -> AbstractAsyncContextManager[None]:
+        """Hold the lock of one key within the context."""
+        return _Held(self._locks, key)
+
+
+class _Held(Generic[K]):
+    # A class, because a generator takes as long as the rest of a read from memory.
+    __slots__ = ("_key", "_lock", "_locks")
+
+    def __init__(self, locks: dict[K, tuple[anyio.Lock, int]], key: K) -> None:
+        self._locks = locks
+        self._key = key
+
+    async def __aenter__(self) -> None:
+        self._lock, users = self._locks.get(self._key) or (anyio.Lock(fast_acquire=True), 0)
+        self._locks[self._key] = self._lock, users + 1
+        try:
+            await self._lock.acquire()
+        except BaseException:
+            self._leave()
+            raise
+
+    async def __aexit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self._lock.release()
+        self._leave()
+
+    def _leave(self) -> None:
+        lock, users = self._locks.pop(self._key)
+        if users > 1:
+            self._locks[self._key] = lock, users - 1
+
+
+def open_root(path: Path) -> Path:
+    """Create the root if it does not exist; return its path without symbolic links.
+
+    The given path may lead through symbolic links: it is the operator's.
     """
     with explained(path, "made or opened"):
         make_directory(path)
@@ -56,7 +113,7 @@ def steps(root: Path, folder: Path) -> tuple[Path, ...]:
 
 
 def check_folder(root: Path, folder: Path) -> bool:
-    """Whether there is such a directory below the root, reached through no symbolic link."""
+    """Whether this directory exists below the root. Raises MemoryStoreError for a symbolic link."""
     for step in steps(root, folder):
         with explained(step, "opened"):
             try:
@@ -68,7 +125,7 @@ def check_folder(root: Path, folder: Path) -> bool:
 
 
 def make_folder(root: Path, folder: Path) -> None:
-    """Make a directory below the root, and those above it, as far as they are missing."""
+    """Create a directory below the root, with its parents, where they do not exist."""
     for step in steps(root, folder):
         with explained(step, "made"):
             try:
@@ -81,26 +138,26 @@ def make_folder(root: Path, folder: Path) -> None:
         _must_be_directory(step, found)
 
 
-def seen(path: Path) -> Seen | None:
-    """The state of a file, or None if there is none; a link is not followed."""
+def state_of(path: Path) -> FileState | None:
+    """Return the state of a file, or None if it does not exist; a link is not followed."""
     try:
         found = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise refused(path, "looked at", error) from error
-    return seen_as(found)
+    return _state(found)
 
 
-def state(descriptor: int) -> Seen:
-    """The state of an open file. Raises OSError."""
-    return seen_as(os.fstat(descriptor))
+def state_of_open(descriptor: int) -> FileState:
+    """Return the state of an open file. Raises OSError."""
+    return _state(os.fstat(descriptor))
 
 
-def read(path: Path, limit: int) -> tuple[bytes, Seen] | None:
-    """The content of a file of `limit` bytes at most, and the state it had; None if there is none.
+def read(path: Path, limit: int) -> tuple[bytes, FileState] | None:
+    """Return the content of a file and its state when it was read; None if it does not exist.
 
-    Raises MemoryStoreError for more, for a link, and for what is no file.
+    Raises MemoryStoreError if it has more than `limit` bytes, or is a link or not a regular file.
     """
     with explained(path, "read"):
         try:
@@ -113,15 +170,15 @@ def read(path: Path, limit: int) -> tuple[bytes, Seen] | None:
                 raise MemoryStoreError(
                     f"{path} has {found.st_size} bytes, and at most {limit} are read. Shorten it."
                 )
-            return b"".join(_pieces(descriptor, limit)), seen_as(found)
+            return b"".join(_pieces(descriptor, limit)), _state(found)
         finally:
             os.close(descriptor)
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Write a whole file: others see the old content or the new, also after a crash.
+    """Replace a whole file: others see the old content or the new one, also after a crash.
 
-    One writer at a time for each path: the new content is first written to `.{name}.new` beside it.
+    Each path has one writer at a time: the content is first written to `.{name}.new` beside it.
     """
     new = path.with_name(f".{path.name}.new")
     with explained(path, "written"):
@@ -142,12 +199,12 @@ def replace(path: Path, data: bytes) -> None:
 
 def append(
     path: Path, data: bytes, *, first: Callable[[], bytes] = bytes, sync: bool = False
-) -> Seen:
-    """Add lines to a file with one write; returns its state afterwards.
+) -> FileState:
+    """Append lines to a file with one write; return its state afterwards.
 
-    What `first` gives goes before them if the file is empty or new. A last line that a crash has
-    cut in the middle is ended first. With `sync`, and whenever the file is new, they are on the
-    disk when this returns. If it raises, the file is as it was.
+    In a new or empty file, the result of `first` goes before them. An incomplete last line, left by
+    a crash, is ended first. With `sync`, and if the file is new, the lines are on the disk when
+    this returns. If it raises, the file is unchanged.
     """
     with explained(path, "written"):
         descriptor = open_file(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
@@ -167,13 +224,13 @@ def append(
                 raise
             if not size:
                 sync_folder(path.parent)
-            return state(descriptor)
+            return state_of_open(descriptor)
         finally:
             os.close(descriptor)
 
 
 def remove(path: Path) -> bool:
-    """Remove a file, or the link in its place; False if there was none."""
+    """Remove a file or a symbolic link; return whether it existed."""
     with explained(path, "removed"):
         try:
             path.unlink()
@@ -183,7 +240,7 @@ def remove(path: Path) -> bool:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names in a directory on the disk. Raises OSError."""
+    """Sync the names in a directory to the disk. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -192,17 +249,17 @@ def sync_folder(folder: Path) -> None:
 
 
 def open_file(path: Path, flags: int) -> int:
-    """Open a regular file and no link to one. Raises OSError, MemoryStoreError for what is none."""
+    """Open a regular file. Raises OSError for a link, MemoryStoreError for anything else."""
     descriptor = os.open(path, flags | _FLAGS, 0o600)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise MemoryStoreError(f"{path} is no file. Remove what is there in its place.")
+        raise MemoryStoreError(f"{path} is not a regular file; remove it.")
     return descriptor
 
 
 @contextlib.contextmanager
 def explained(path: Path, what: str) -> Iterator[None]:
-    """Turn an OSError about `path` into a MemoryStoreError: it cannot be `what`."""
+    """Turn an OSError about `path` into a MemoryStoreError that says that it cannot be `what`."""
     try:
         yield
     except OSError as error:
@@ -210,7 +267,7 @@ def explained(path: Path, what: str) -> Iterator[None]:
 
 
 def refused(path: Path, what: str, error: OSError) -> MemoryStoreError:
-    """The error that says that `path` cannot be `what`, and what to do."""
+    """Return an error that says that `path` cannot be `what`, and what to do."""
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
             why = "the disk or the quota is full. Free some space"
@@ -236,12 +293,11 @@ def _must_be_directory(path: Path, found: os.stat_result) -> None:
             " of somebody else. Put the directory itself there."
         )
     if not stat.S_ISDIR(found.st_mode):
-        raise MemoryStoreError(f"{path} is no directory. Move away what is there in its place.")
+        raise MemoryStoreError(f"{path} is not a directory; move it away.")
 
 
-def seen_as(found: os.stat_result) -> Seen:
-    """What `found` says of the state of a file."""
-    return Seen(found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
+def _state(found: os.stat_result) -> FileState:
+    return FileState(found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
 
 
 def _pieces(descriptor: int, limit: int) -> Iterator[bytes]:

@@ -1,8 +1,8 @@
-"""Where on disk everything lies: whose directory is which, and names that cannot lead astray.
+"""The layout of the directory: which directory belongs to whom, and safe file names.
 
 The default agent has the root itself, as in Fluux Agent: `{root}/{jid}/history.jsonl`. Any other
 agent has `{root}/_agents/{name}`, a sub-agent `_sub/{id}` in the directory of its parent. No domain
-begins with `_`, so neither is ever taken for an address.
+begins with `_`, so these names are never addresses.
 """
 
 import functools
@@ -17,19 +17,19 @@ from component.settings.model import DEFAULT_AGENT
 from xep.jid import JID
 
 AGENTS = "_agents"
-"""Where in the root the directories of the other agents are."""
+"""The directory of the other agents, in the root."""
 SUB_AGENTS = "_sub"
-"""Where in the directory of an agent those below it are."""
+"""The directory of its sub-agents, in the directory of an agent."""
 
 KNOWLEDGE = "knowledge"
-"""Where in the directory of an agent its documents are."""
+"""The directory of its documents, in the directory of an agent."""
 
 _LONGEST = 255  # bytes in a file name, on the file systems in use (NAME_MAX)
 _DIGEST = 65  # bytes of `&` and a SHA-256 in hex
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9._%+=~-]*@[a-z0-9][a-z0-9.-]*")
 
-# What stands beside the directories of addresses and could be the name of a domain.
-_TAKEN = frozenset(
+# Names beside the directories of addresses that could be domains.
+_RESERVED = frozenset(
     {
         "context.md",
         "identity.md",
@@ -55,56 +55,53 @@ class SessionKey(msgspec.Struct, frozen=True):
 
 
 class Layout:
-    """The directories below one root. Reads and writes nothing.
-
-    `component.memory_directory.files.open_root` makes a root.
-    """
+    """The paths below one root, without I/O; `files.open_root` creates a root."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        # Making a path takes longer than asking the disk about it.
+        # To make a path takes longer than to call `stat` for it.
         self._folder = functools.lru_cache(maxsize=1024)(self._make_folder)
         self.personas = root / "personas"
-        """Where the persona packages are, those of all agents."""
+        """The persona packages for all agents."""
 
-    def home(self, agent: str) -> Path:
+    def agent_directory(self, agent: str) -> Path:
         """The directory of an agent, or of a sub-agent `parent/id`."""
         name, *below = agent.split("/")
-        home = self.root
+        directory = self.root
         if name != DEFAULT_AGENT:
-            home = home / AGENTS / file_name(name)
+            directory = directory / AGENTS / file_name(name)
         for each in below:
-            home = home / SUB_AGENTS / file_name(each)
-        return home
+            directory = directory / SUB_AGENTS / file_name(each)
+        return directory
 
-    def homes(self, agent: str) -> tuple[Path, ...]:
-        """Where files for all conversations of an agent are looked for: its own directory first,
-        then those of the agents above it, the root last.
+    def agent_directories(self, agent: str) -> tuple[Path, ...]:
+        """The directories with files for all conversations of an agent, in the order of their
+        precedence: its own, those of its parents, and the root.
         """
         names = agent.split("/")
-        found = [self.home("/".join(names[:end])) for end in range(len(names), 0, -1)]
+        found = [self.agent_directory("/".join(names[:end])) for end in range(len(names), 0, -1)]
         return tuple(dict.fromkeys([*found, self.root]))
 
     def folder(self, key: SessionKey) -> Path:
-        """The directory of one conversation. Nothing of another one is ever in there."""
+        """The directory of one conversation, with nothing of any other one."""
         return self._folder(key)
 
     def own_personas(self, key: SessionKey) -> Path:
-        """Where the persona packages are that somebody has made for themselves, for one agent."""
+        """The persona packages that a person has created for themselves, with one agent."""
         return self.folder(key) / "personas"
 
     def _make_folder(self, key: SessionKey) -> Path:
-        return self.home(key.agent) / file_name(str(key.who.bare))
+        return self.agent_directory(key.agent) / file_name(str(key.who.bare))
 
 
 @functools.lru_cache(maxsize=1024)
 def file_name(name: str) -> str:
-    """The file name for an address or an agent: the name itself wherever that can be.
+    """Return the file name for an address or an agent: the name itself if possible.
 
-    Different names give different file names, also where the file system does not tell capitals
-    from small letters or normalises Unicode (APFS, HFS+). What would not be kept apart, cannot be
-    seen, or is no part of a file name is written `&`, the code point in hex, `;`: no address holds
-    an `&` (RFC 7622 §3.3.1). A name too long for a file ends in `&` and a digest of the whole.
+    Different names have different file names, also on file systems that ignore case or normalise
+    Unicode (APFS, HFS+). Characters that such a file system confuses, that are invisible, or that
+    cannot be in a file name are written as `&`, the code point in hex, and `;`; no address contains
+    `&` (RFC 7622 §3.3.1). A name that is too long ends in `&` and a digest of the whole.
     """
     if _PLAIN.fullmatch(name) and len(name) <= _LONGEST:
         return name
@@ -113,7 +110,7 @@ def file_name(name: str) -> str:
         text = "".join(c if c.isascii() else _escaped(c) for c in text)
     if not name:
         text = "&;"
-    elif "@" not in name and (name[0] in "._" or text in _TAKEN):
+    elif "@" not in name and (name[0] in "._" or text in _RESERVED):
         text = _escaped(name[0]) + text[1:]
     data = text.encode()
     if len(data) <= _LONGEST:

@@ -1,4 +1,4 @@
-"""Texts that people edit: what was made of them counts until one of their files has changed."""
+"""Texts that people edit, and results made of them, kept in memory until a file has changed."""
 
 import os
 import stat
@@ -8,7 +8,6 @@ from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
-import anyio
 import structlog
 from anyio import to_thread
 
@@ -21,78 +20,76 @@ log = structlog.get_logger("component.memory")
 
 MAX_TEXT = 1 << 18  # bytes of one file
 
-_RESULTS = 512  # what was made of texts, that is kept
+_RESULTS = 512  # results in memory
 _KEPT = 1 << 23  # characters of texts in memory
 
 _State: TypeAlias = tuple[int, ...] | None
-"""What tells one state of a file or directory from another; None if there is none."""
+"""The state of a file or directory, which differs after each change; None if it does not exist."""
 
 
-class _Looked(NamedTuple):
+class _Observed(NamedTuple):
     path: str
     follow: bool
     state: _State
 
 
-class Look:
-    """Looks at files, and remembers what it has seen of them. For worker threads."""
+class Reader:
+    """Reads files, and records their states. Waits for the disk."""
 
     def __init__(self, texts: "Texts") -> None:
         self._texts = texts
-        self.looked: list[_Looked] = []
+        self.observed: list[_Observed] = []
 
-    def folder(self, folder: Path) -> bool:
-        """Whether there is such a directory below the root, reached through no symbolic link.
-
-        Raises MemoryStoreError for a link.
+    def has_folder(self, folder: Path) -> bool:
+        """Whether this directory exists below the root. Raises MemoryStoreError for a symbolic
+        link.
         """
         for step in files.steps(self._texts.root, folder):
-            self.looked.append(_Looked(str(step), False, _state(str(step), follow=False)))
+            self.observed.append(_Observed(str(step), False, _state(str(step), follow=False)))
         return files.check_folder(self._texts.root, folder)
 
     def text(self, path: Path, *, linked: bool = False) -> str | None:
-        """The text of a file, or None if there is none.
+        """Return the text of a file, or None if it does not exist.
 
-        With `linked` a symbolic link is followed, as long as it ends within the root. Raises
-        MemoryStoreError for any other, and if the file cannot be read or is too long.
+        With `linked` a symbolic link is followed if it ends within the root. Raises
+        MemoryStoreError for any other link, and if the file cannot be read or is too long.
         """
         state = _state(str(path), follow=linked)
-        self.looked.append(_Looked(str(path), linked, state))
+        self.observed.append(_Observed(str(path), linked, state))
         return None if state is None else self._texts.text(path, state, linked=linked)
 
 
 class Texts:
-    """The texts below one root. A file that cannot be read is a MemoryStoreError and not passed
-    over: an agent does not work without rules that were written for it.
+    """The texts below one root. A file that cannot be read is a MemoryStoreError and is not
+    ignored: an agent does not work without rules that were written for it.
     """
 
-    def __init__(self, root: Path, *, threads: anyio.CapacityLimiter | None = None) -> None:
+    def __init__(self, root: Path) -> None:
         self.root = root
-        self._threads = threads
-        self._results: OrderedDict[Hashable, tuple[list[_Looked], Any]] = OrderedDict()
+        self._results: OrderedDict[Hashable, tuple[list[_Observed], Any]] = OrderedDict()
         self._texts: dict[str, tuple[_State, str]] = {}
         self._size = 0
-        self._changing = threading.Lock()
+        self._lock = threading.Lock()
 
-    async def gather(self, name: Hashable, build: Callable[[Look], T]) -> T:
-        """Return what `build` makes of the files that it looks at, in a worker thread.
+    async def cached(self, name: Hashable, build: Callable[[Reader], T]) -> T:
+        """Return what `build` makes of the files that it reads, in a worker thread.
 
-        The result is kept under its `name`; as long as all these files are as they were it is
-        returned at once, for a call of `stat` each. Raises MemoryStoreError.
+        The result is kept under `name`. While the files are unchanged, it is returned after a call
+        of `stat` for each. Raises MemoryStoreError.
         """
         known = self._results.get(name)
-        if known is not None and _unchanged(known[0]):
+        if known is not None and _are_unchanged(known[0]):
             self._results.move_to_end(name)
             return cast("T", known[1])
-        look = Look(self)
-        result = await to_thread.run_sync(build, look, limiter=self._threads)
-        self._results[name] = look.looked, result
+        reader = Reader(self)
+        result = await to_thread.run_sync(build, reader)
+        self._results[name] = reader.observed, result
         if len(self._results) > _RESULTS:
             self._results.popitem(last=False)
         return result
 
     def text(self, path: Path, state: tuple[int, ...], *, linked: bool) -> str | None:
-        """The text of a file that is in this state, for `Look`."""
+        """Return the text of a file that is in this state, for `Reader`."""
         known = self._texts.get(str(path))
         if known is not None and known[0] == state:
             return known[1]
@@ -110,7 +107,7 @@ class Texts:
                 line=data.count(b"\n", 0, error.start) + 1,
             )
         if (seen.inode, seen.mtime, seen.ctime, seen.size) == (state[0], *state[2:]):
-            self._remember(str(path), state, text)
+            self._keep(str(path), state, text)
         return text
 
     def _within(self, path: Path) -> Path:
@@ -123,19 +120,19 @@ class Texts:
             )
         return target
 
-    def _remember(self, path: str, state: _State, text: str) -> None:
-        with self._changing:
+    def _keep(self, path: str, state: _State, text: str) -> None:
+        with self._lock:
             before = self._texts.pop(path, None)
             self._size += len(text) - (len(before[1]) if before else 0)
             self._texts[path] = state, text
             while self._size > _KEPT:
-                _state_then, oldest = self._texts.pop(next(iter(self._texts)))
+                _, oldest = self._texts.pop(next(iter(self._texts)))
                 self._size -= len(oldest)
 
 
-def _unchanged(looked: list[_Looked]) -> bool:
-    # Every turn comes by here, so nothing is made that is not needed.
-    for path, follow, state in looked:
+def _are_unchanged(observed: list[_Observed]) -> bool:
+    # This runs for every turn, so it creates no objects without need.
+    for path, follow, state in observed:
         try:
             found = os.stat(path, follow_symlinks=follow)  # noqa: PTH116
         except (FileNotFoundError, NotADirectoryError):
@@ -143,7 +140,7 @@ def _unchanged(looked: list[_Looked]) -> bool:
                 continue
             return False
         except OSError:
-            return False  # the next reader reports what is wrong
+            return False  # the next reader reports the error
         if state is None or (found.st_ino, found.st_mode) != state[:2]:
             return False
         if state[2:] and (found.st_mtime_ns, found.st_ctime_ns, found.st_size) != state[2:]:

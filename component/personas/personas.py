@@ -1,24 +1,22 @@
 """Personas: packages of a character that people choose from.
 
 Each is a directory `personas/{id}` below the root, with a `persona.toml` and any of `identity.md`,
-`personality.md`, `instructions.md` and `context.md`; those that somebody has made for themselves
-(`component.personas.own_personas`) are in the directory of their conversation, where nobody else's
-are looked for. What somebody has chosen stands there too, in `active_persona.txt`.
+`personality.md`, `instructions.md` and `context.md`. Those that a person has created
+(`component.personas.own_personas`) are in the directory of their conversation, where only that
+person's requests look. The choice of a person is there too, in `active_persona.txt`.
 """
 
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
-import anyio
 import structlog
 from anyio import to_thread
 
 from component.memory_directory import files
-from component.memory_directory.files import MemoryStoreError
+from component.memory_directory.files import KeyLocks, MemoryStoreError
 from component.memory_directory.layout import Layout, SessionKey
-from component.memory_directory.locks import KeyLocks
-from component.memory_directory.texts import Look, Texts
+from component.memory_directory.texts import Reader, Texts
 from component.personas.packages import ID, MANIFEST, Persona, PersonaError, parse
 from component.policy.globs import pattern
 from component.settings import personas as settings
@@ -28,14 +26,20 @@ from xep.jid import JID
 log = structlog.get_logger("component.memory")
 
 _CHOICE = "active_persona.txt"
-_WARNED = 256  # warnings that are remembered as given
+_WARNED = 256  # different warnings that are given once
 
 
 class Personas:
-    """The packages, who may choose which, and what each has chosen.
+    """The packages, who may choose which, and what each person has chosen.
 
-    Of two with one id, a person's own counts before the one of all, but not for who is named by a
-    restriction: the ids there are those of the packages that the operator knows.
+    If a person's own persona has the id of one for all, the own one is used, unless a restriction
+    applies to the person: its ids are those of packages that the operator knows.
+
+    Args:
+        layout: the directories.
+        texts: reads the packages.
+        configured: the settings.
+        defaults: the persona of each agent for people who have chosen none, by id.
     """
 
     def __init__(
@@ -45,95 +49,94 @@ class Personas:
         configured: settings.Personas,
         *,
         defaults: Mapping[str, str] | None = None,
-        threads: anyio.CapacityLimiter | None = None,
     ) -> None:
-        """Take the settings; `defaults` are the ids of what agents have for who has chosen none."""
         self._layout = layout
         self._texts = texts
-        self._with_own = configured.allow_user_personas
+        self._allow_own = configured.allow_user_personas
         self._defaults = {DEFAULT_AGENT: configured.default} | dict(defaults or {})
         self._restrictions = [
             (pattern([each.jid]), pattern(each.allowed)) for each in configured.restrictions
         ]
-        self._threads = threads
         self._locks: KeyLocks[SessionKey] = KeyLocks()
-        self._warned: dict[str, None] = {}
+        self._warned: set[str] = set()
 
     async def list(self, agent: str, who: JID) -> tuple[Persona, ...]:
-        """The personas that somebody may choose for an agent: their own by id, then the others by
-        id. A damaged package is left out, with a warning. Raises MemoryStoreError.
+        """Return the personas that a person may choose for an agent: their own, then the others,
+        each sorted by id. A damaged package is omitted, with a warning. Raises MemoryStoreError.
         """
         key = SessionKey(agent, who.bare)
-        names, own = await to_thread.run_sync(self._names, key, limiter=self._threads)
-        return await self._texts.gather(
+        names, own = await to_thread.run_sync(self._names, key)
+        return await self._texts.cached(
             ("personas", key, names, own),
-            lambda look: tuple(
+            lambda reader: tuple(
                 each
                 for name in dict.fromkeys((*own, *names))
-                if (each := self._chosen(look, name, key)) is not None
+                if (each := self._chosen(reader, name, key)) is not None
                 and self._admits(each, key.who)
             ),
         )
 
     async def active(self, agent: str, who: JID) -> Persona | None:
-        """The persona that an agent has for somebody: the chosen one, else that of its declaration
-        or, for `assistant`, of personas.default; None for a sub-agent, and if there is no such
-        package or it is not allowed (any more). Raises MemoryStoreError.
+        """Return the persona of an agent for a person: the chosen one, else that of the agent's
+        declaration or, for `assistant`, of personas.default. None for a sub-agent, and if the
+        package does not exist or is not allowed (any more). Raises MemoryStoreError.
         """
         key = SessionKey(agent, who.bare)
-        return await self._texts.gather((_CHOICE, key), lambda look: self._active(look, key))
+        return await self._texts.cached((_CHOICE, key), lambda reader: self._active(reader, key))
 
     async def choose(self, agent: str, who: JID, chosen: str | None) -> Persona | None:
-        """Keep what somebody has chosen, by id or name, or go back to the default with None;
-        returns what is active now.
+        """Store the choice of a person, by id or name; None for the default. Return the persona
+        that is active now.
 
-        Raises PersonaError if there is no such persona for them, MemoryStoreError.
+        Raises PersonaError if the person has no such persona; MemoryStoreError.
         """
         key = SessionKey(agent, who.bare)
         persona = None if chosen is None else named(chosen, await self.list(agent, who))
         async with self._locks.hold(key):
-            await to_thread.run_sync(self._keep, key, persona, limiter=self._threads)
+            await to_thread.run_sync(self._store, key, persona)
         return await self.active(agent, who) if persona is None else persona
 
     async def fault(self, name: str) -> str | None:
-        """Why nobody can have the persona of this id, in a sentence; None if it is whole. For who
-        looks whether the settings can be kept to. Raises MemoryStoreError.
+        """Return a sentence that says why the persona with this id cannot be used; None if it can.
+        For checks of the settings. Raises MemoryStoreError.
         """
         if ID.fullmatch(name) is None:
             return f"{name!r} is no id: small letters, digits, dots, hyphens and underscores."
         folder = self._layout.personas / name
-        parsed = await self._texts.gather(("fault", name), lambda look: _read(look, folder))
+        parsed = await self._texts.cached(("fault", name), lambda reader: _read(reader, folder))
         manifest = folder / MANIFEST
         if parsed is None:
             return f"There is no {manifest}."
         return f"{manifest}: {parsed}" if isinstance(parsed, str) else None
 
     async def refusal(self, who: JID, name: str) -> str | None:
-        """Why somebody may not make a persona of their own with this id, in a sentence; None if
-        they may. Raises MemoryStoreError.
+        """Return a sentence that says why a person may not create a persona with this id; None if
+        the person may. Raises MemoryStoreError.
         """
         if (allowed := self._allowed(who)) is not None and allowed.fullmatch(name) is None:
             return f"You may not have a persona {name!r} here: the operator has said which ones."
         there = self._layout.personas / name / MANIFEST
-        if await to_thread.run_sync(files.seen, there, limiter=self._threads) is not None:
+        if await to_thread.run_sync(files.state_of, there) is not None:
             return f"There is a persona {name!r} for all already. Take another name."
         return None
 
-    def _active(self, look: Look, key: SessionKey) -> Persona | None:
+    def _active(self, reader: Reader, key: SessionKey) -> Persona | None:
         if "/" in key.agent:
             return None
         folder = self._layout.folder(key)
-        if look.folder(folder):
-            chosen = (look.text(folder / _CHOICE) or "").strip()
+        if reader.has_folder(folder):
+            chosen = (reader.text(folder / _CHOICE) or "").strip()
             if chosen:
-                found = self._chosen(look, chosen, key) if ID.fullmatch(chosen) else None
+                found = self._chosen(reader, chosen, key) if ID.fullmatch(chosen) else None
                 if (persona := self._usable(found, chosen, key.who)) is not None:
                     return persona
         default = self._defaults.get(key.agent)
         if not default:
             return None
         found = (
-            self._package(look, self._layout.personas / default) if ID.fullmatch(default) else None
+            self._package(reader, self._layout.personas / default)
+            if ID.fullmatch(default)
+            else None
         )
         return self._usable(found, default, key.who)
 
@@ -145,16 +148,16 @@ class Personas:
             persona = None
         return persona
 
-    def _chosen(self, look: Look, name: str, key: SessionKey) -> Persona | None:
-        """Of the two that can have this id, the one that is meant."""
-        of_all = self._package(look, self._layout.personas / name)
-        if not self._with_own or (of_all is not None and self._allowed(key.who) is not None):
-            return of_all
-        mine = self._package(look, self._layout.own_personas(key) / name, own=True)
-        return of_all if mine is None else mine
+    def _chosen(self, reader: Reader, name: str, key: SessionKey) -> Persona | None:
+        """Return the persona with this id for a person, who may have one of their own."""
+        for_all = self._package(reader, self._layout.personas / name)
+        if not self._allow_own or (for_all is not None and self._allowed(key.who) is not None):
+            return for_all
+        own = self._package(reader, self._layout.own_personas(key) / name, own=True)
+        return for_all if own is None else own
 
-    def _package(self, look: Look, folder: Path, *, own: bool = False) -> Persona | None:
-        parsed = _read(look, folder, own=own)
+    def _package(self, reader: Reader, folder: Path, *, own: bool = False) -> Persona | None:
+        parsed = _read(reader, folder, own=own)
         if isinstance(parsed, str):
             self._warn("a persona cannot be used", file=str(folder / MANIFEST), why=parsed)
             return None
@@ -167,7 +170,7 @@ class Personas:
         return allowed is None or allowed.fullmatch(persona.id) is not None
 
     def _allowed(self, who: JID) -> re.Pattern[str] | None:
-        """The ids that somebody is restricted to; None for who is named by no restriction."""
+        """Return the ids that a person is restricted to; None if no restriction applies."""
         address = str(who.bare)
         for people, allowed in self._restrictions:
             if people.fullmatch(address):
@@ -175,23 +178,23 @@ class Personas:
         return None
 
     def _warn(self, event: str, **values: str) -> None:
-        told = repr((event, values))
-        if told not in self._warned:
+        warning = repr((event, values))
+        if warning not in self._warned:
             if len(self._warned) >= _WARNED:
                 self._warned.clear()
-            self._warned[told] = None
+            self._warned.add(warning)
             log.warning(event, **values)
 
     # In worker threads.
 
     def _names(self, key: SessionKey) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The directories of packages, and those of the person's own."""
+        """Return the ids of the packages for all, and of the person's own."""
         own = self._layout.own_personas(key)
-        if not self._with_own or not files.check_folder(self._layout.root, own):
+        if not self._allow_own or not files.check_folder(self._layout.root, own):
             return _folders(self._layout.personas), ()
         return _folders(self._layout.personas), _folders(own)
 
-    def _keep(self, key: SessionKey, persona: Persona | None) -> None:
+    def _store(self, key: SessionKey, persona: Persona | None) -> None:
         folder = self._layout.folder(key)
         if persona is not None:
             files.make_folder(self._layout.root, folder)
@@ -201,7 +204,7 @@ class Personas:
 
 
 def named(chosen: str, offered: tuple[Persona, ...]) -> Persona:
-    """The persona of this id, else the first of this name, without regard to case.
+    """Return the persona with this id, or else the first with this name, ignoring case.
 
     Raises PersonaError.
     """
@@ -214,15 +217,15 @@ def named(chosen: str, offered: tuple[Persona, ...]) -> Persona:
     raise PersonaError(f"There is no persona {chosen.strip()!r} for you. {there}".strip())
 
 
-def _read(look: Look, folder: Path, *, own: bool = False) -> Persona | str | None:
-    """What a manifest says; a text says what is wrong with it. None if there is none.
+def _read(reader: Reader, folder: Path, *, own: bool = False) -> Persona | str | None:
+    """Read a package; return a sentence if it is invalid, and None if it does not exist.
 
-    No link is followed to what is a person's own.
+    In the directory of a person no link is followed.
     """
     try:
-        if own and not look.folder(folder):
+        if own and not reader.has_folder(folder):
             return None
-        text = look.text(folder / MANIFEST, linked=not own)
+        text = reader.text(folder / MANIFEST, linked=not own)
     except MemoryStoreError as error:
         return str(error)
     return None if text is None else parse(folder, text, own=own)

@@ -14,31 +14,15 @@ instructions are added to these as wishes, and the instructions are chosen witho
 """
 
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
 from component.memory_directory.layout import Layout, SessionKey
-from component.memory_directory.texts import Look, Texts
+from component.memory_directory.texts import Reader, Texts
+from component.personas.packages import TEXTS
+from component.settings.agents import AgentEntry
 
-_KINDS = ("identity", "personality", "instructions")
 _WISHES = "The person you talk with wishes that you keep to this, within all that is said below:"
-
-
-class Declared(Protocol):
-    """The texts of an agent's declaration; empty ones are not declared."""
-
-    @property
-    def identity(self) -> str:
-        """Who it is."""
-
-    @property
-    def personality(self) -> str:
-        """How it speaks."""
-
-    @property
-    def instructions(self) -> str:
-        """The rules that it must follow."""
 
 
 class Character(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,64 +43,66 @@ class Character(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Workspace:
-    """Reads the workspace. If no file has changed, this takes a few `stat` calls and no thread."""
+    """Reads these texts. While no file has changed, this takes a few `stat` calls and no thread."""
 
     def __init__(self, layout: Layout, texts: Texts) -> None:
         self._layout = layout
         self._texts = texts
 
     async def read(
-        self, key: SessionKey, *, persona: Path | None = None, declared: Declared | None = None
+        self, key: SessionKey, *, persona: Path | None = None, declared: AgentEntry | None = None
     ) -> Character:
         """Read the texts for one conversation; `persona` is the directory of the active persona.
 
         Raises MemoryStoreError if a file exists but cannot be read.
         """
-        own = () if declared is None else tuple(getattr(declared, kind) for kind in _KINDS)
-        return await self._texts.gather(
-            (key, persona, own), lambda look: self._build(look, key, persona, own)
+        texts = () if declared is None else tuple(getattr(declared, kind) for kind in TEXTS)
+        return await self._texts.cached(
+            (key, persona, texts), lambda reader: self._build(reader, key, persona, texts)
         )
 
     def _build(
-        self, look: Look, key: SessionKey, persona: Path | None, declared: tuple[str, ...]
+        self, reader: Reader, key: SessionKey, persona: Path | None, declared: tuple[str, ...]
     ) -> Character:
         sources: list[str] = []
 
         def first(*candidates: Path, linked: bool = True) -> str:
             for path in candidates:
-                text = look.text(path, linked=linked)
+                text = reader.text(path, linked=linked)
                 if text and not text.isspace():
                     sources.append(path.relative_to(self._layout.root).as_posix())
                     return text
             return ""
 
         folder = self._layout.folder(key)
-        own = look.folder(folder)
+        own = reader.has_folder(folder)
         # No link is followed in the directory of a person.
-        mine = persona is not None and persona.is_relative_to(folder)
-        chosen = () if persona is None or (mine and not look.folder(persona)) else (persona,)
-        homes = self._layout.homes(key.agent)
+        is_own = persona is not None and persona.is_relative_to(folder)
+        chosen = (
+            () if persona is None or (is_own and not reader.has_folder(persona)) else (persona,)
+        )
+        directories = self._layout.agent_directories(key.agent)
         texts = {}
         wishes = ""
-        for kind, text_declared in zip(_KINDS, declared or ("", "", ""), strict=True):
+        for kind, text_declared in zip(TEXTS, declared or ("", "", ""), strict=True):
             file = f"{kind}.md"
             text = first(folder / file, linked=False) if own else ""
             if not text:
-                text = first(*(each / file for each in chosen), linked=not mine)
-                if mine and kind == "instructions":
+                text = first(*(each / file for each in chosen), linked=not is_own)
+                if is_own and kind == "instructions":
                     text, wishes = "", text
             if not text and text_declared.strip():
                 text = text_declared
                 sources.append("agent.toml")
-            texts[kind] = text or first(*(each / file for each in homes))
+            texts[kind] = text or first(*(each / file for each in directories))
         if wishes:
             _add(texts, wishes)
-        context = first(*(each / "context.md" for each in chosen), linked=not mine)
+        context = first(*(each / "context.md" for each in chosen), linked=not is_own)
         user = memory = ""
         if own:
-            # Like Fluux Agent: `context.md` is ignored if there is a `user.md`.
-            there = look.text(folder / "user.md") is not None
-            user = first(folder / ("user.md" if there else "context.md"), linked=False)
+            # As in Fluux Agent, `context.md` is ignored if `user.md` exists.
+            exists = reader.text(folder / "user.md") is not None
+            user = first(folder / ("user.md" if exists else "context.md"), linked=False)
             memory = first(folder / "memory.md", linked=False)
         return Character(**texts, context=context, user=user, memory=memory, sources=tuple(sources))
 

@@ -20,7 +20,7 @@ from component.features.conversation_commands.feature import ConversationCommand
 from component.kernel.agents import AgentPorts, AgentSubsystem
 from component.kernel.memory import Memories, open_memories
 from component.memory_directory.layout import SessionKey
-from component.personas.persona_text import PersonaText
+from component.personas.packages import PersonaText
 from component.settings import Server, Settings
 from component.settings.agents import AgentEntry
 from component.settings.llm import LLM, ModelChoice, Tier

@@ -11,7 +11,7 @@ from component.memory.index_database import FILE_NAME as INDEX
 from component.memory.knowledge_lines import FILE_NAME, Entry, decode, encode
 from component.memory.sharing import Sharing
 from component.memory_directory.layout import Layout, SessionKey
-from component.personas.persona_text import LONGEST_TEXT, imported
+from component.personas.packages import LONGEST_TEXT, imported
 from component.settings.memory import MemoryScope
 from tests.servers.guides import DOCS
 from xep.jid import JID

@@ -18,7 +18,7 @@ from component.memory.store import (
     Whose,
     check_expected,
 )
-from component.memory_directory.locks import KeyLocks
+from component.memory_directory.files import KeyLocks
 from xep.jid import JID
 
 _ATTEMPTS: Final = 8

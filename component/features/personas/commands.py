@@ -10,8 +10,7 @@ import msgspec
 from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
 from component.commands.persona_dialogue import PersonaDialogue, changed
 from component.personas.own_personas import OwnPersonas
-from component.personas.packages import Persona, PersonaError
-from component.personas.persona_text import VERBS, exported, id_of
+from component.personas.packages import VERBS, Persona, PersonaError, exported, id_of
 from component.personas.personas import Personas
 from xep.jid import JID
 

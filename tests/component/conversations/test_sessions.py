@@ -289,7 +289,7 @@ async def test_to_forget_goes_for_sub_agents_too(world: World, tmp_path: Path) -
     for key in (ALICE, *mine, *others):
         await world.sessions.append(key, [note("x")], sync=True)
         world.file(key, "knowledge.jsonl").write_text(f"{A}\n")
-    subs = world.layout.home(ALICE.agent) / "_sub"
+    subs = world.layout.agent_directory(ALICE.agent) / "_sub"
     (subs / "a file").touch()
     (subs / "elsewhere").symlink_to(tmp_path)
     forgotten = await world.sessions.forget(ALICE)

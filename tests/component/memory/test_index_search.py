@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from component.memory.index import Index
 from component.memory.index_search import Search
 from component.memory.knowledge_lines import Item
-from component.memory_directory.files import Seen, open_root
+from component.memory_directory.files import FileState, open_root
 from tests.component.memory.remembering import AGENT, ANN, among, remembering
 
-SEEN = Seen(1, 2, 3, 4)
+SEEN = FileState(1, 2, 3, 4)
 
 
 @pytest.fixture

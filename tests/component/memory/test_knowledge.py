@@ -308,7 +308,7 @@ async def test_a_disk_that_refuses_costs_the_store_and_no_turn(
                 await room.store("dog", "Bello")
         assert await room.get("dog") is None
         with monkeypatch.context() as patch, capture_logs() as logs:
-            patch.setattr(files, "seen", full)
+            patch.setattr(files, "state_of", full)
             assert await room.recall("green") == []
         assert [log["event"] for log in logs] == ["memories could not be recalled"]
         assert await room.recall("green") == ["tea"]

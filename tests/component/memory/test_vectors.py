@@ -18,7 +18,7 @@ from component.memory.index_database import FILE_NAME
 from component.memory.index_search import Search
 from component.memory.knowledge_lines import Item
 from component.memory.vectors import Vectors
-from component.memory_directory.files import Seen
+from component.memory_directory.files import FileState
 from component.storage.errors import StorageError
 from tests.component.memory.remembering import AGENT, ANN, BOB, Room, remembering
 from tests.profiles import THOROUGH
@@ -229,7 +229,7 @@ class Made:
 def made_index(path: Path) -> Index:
     index = Index(path / FILE_NAME, Made())
     items = {f"k{n}": Item(key=f"k{n}", body=f"memory {n}") for n in range(NUMBERS)}
-    index.replace("ann", items, Seen(1, 1, 1, 1))
+    index.replace("ann", items, FileState(1, 1, 1, 1))
     while index.embed(1000):
         pass
     return index
@@ -250,9 +250,9 @@ def test_the_nearest_of_many_is_found_also_after_changes(tmp_path: Path) -> None
     for number in (0, 17, NUMBERS - 1):
         assert nearest(index, vectors, number) == f"k{number}"
     for number in range(NUMBERS, NUMBERS + 5):
-        index.put("ann", Item(key=f"k{number}", body=f"memory {number}"), Seen(1, 1, 1, 1))
+        index.put("ann", Item(key=f"k{number}", body=f"memory {number}"), FileState(1, 1, 1, 1))
         assert nearest(index, vectors, number) == f"k{number}"
-    index.remove("ann", [f"k{n}" for n in range(1000)], Seen(1, 1, 1, 1))
+    index.remove("ann", [f"k{n}" for n in range(1000)], FileState(1, 1, 1, 1))
     assert nearest(index, vectors, 17) is None
     assert nearest(index, vectors, 1000) == "k1000"
     assert max(matrix.used for matrix in vectors._kept.values()) <= NUMBERS - 900
@@ -271,7 +271,7 @@ def test_threads_that_ask_while_memories_are_added_find_them(tmp_path: Path) -> 
     for thread in threads:
         thread.start()
     for number in range(NUMBERS, NUMBERS + 200):
-        index.put("ann", Item(key=f"k{number}", body=f"memory {number}"), Seen(1, 1, 1, 1))
+        index.put("ann", Item(key=f"k{number}", body=f"memory {number}"), FileState(1, 1, 1, 1))
         ask(range(number, number + 1))
     for thread in threads:
         thread.join()

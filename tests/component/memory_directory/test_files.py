@@ -119,7 +119,7 @@ def test_what_is_added_begins_on_a_line_of_its_own_wherever_a_crash_has_cut(
     assert data.startswith(left or b"header\n")
     assert data.endswith(b"\n" + new)
     assert len(data) - len(left or b"header\n") - len(new) == (bool(left) and left[-1:] != b"\n")
-    assert seen == files.seen(path)
+    assert seen == files.state_of(path)
 
 
 def test_a_header_goes_before_the_first_lines_only(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_reading_has_a_limit_and_knows_what_is_not_there(tmp_path: Path) -> None
     path = tmp_path / "a.md"
     assert files.read(path, 3) is None
     path.write_bytes(b"abc")
-    assert files.read(path, 3) == (b"abc", files.seen(path))
+    assert files.read(path, 3) == (b"abc", files.state_of(path))
     with pytest.raises(MemoryStoreError, match=r"has 3 bytes, and at most 2 are read"):
         files.read(path, 2)
 

@@ -99,14 +99,14 @@ def test_no_two_conversations_share_a_directory_or_have_one_in_the_other(
 
 def test_the_default_agent_has_the_layout_of_fluux_agent() -> None:
     assert LAYOUT.folder(key("alice@example.com")) == Path("/memory/alice@example.com")
-    assert LAYOUT.home("assistant") == Path("/memory")
+    assert LAYOUT.agent_directory("assistant") == Path("/memory")
 
 
 def test_other_agents_and_sub_agents_have_directories_of_their_own() -> None:
     assert LAYOUT.folder(key("a@b", "researcher")) == Path("/memory/_agents/researcher/a@b")
     assert LAYOUT.folder(key("a@b", "assistant/1")) == Path("/memory/_sub/1/a@b")
-    assert LAYOUT.home("x/1/2") == Path("/memory/_agents/x/_sub/1/_sub/2")
-    assert LAYOUT.homes("x/1") == (
+    assert LAYOUT.agent_directory("x/1/2") == Path("/memory/_agents/x/_sub/1/_sub/2")
+    assert LAYOUT.agent_directories("x/1") == (
         Path("/memory/_agents/x/_sub/1"),
         Path("/memory/_agents/x"),
         Path("/memory"),

@@ -13,8 +13,7 @@ from component.memory_directory.files import MemoryStoreError
 from component.memory_directory.layout import Layout, SessionKey
 from component.memory_directory.texts import Texts
 from component.personas.own_personas import OwnPersonas
-from component.personas.packages import Persona, PersonaError, tier_of
-from component.personas.persona_text import PersonaText
+from component.personas.packages import Persona, PersonaError, PersonaText, tier_of
 from component.personas.personas import Personas
 from component.personas.workspace import Character, Workspace
 from component.settings.agents import AgentEntry

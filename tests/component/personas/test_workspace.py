@@ -170,7 +170,7 @@ async def test_a_file_that_cannot_be_read_is_an_error_and_never_passed_over(desk
             await desk.workspace.read(ALICE)
     (desk.root / "instructions.md").unlink()
     (desk.root / "instructions.md").mkdir()
-    with pytest.raises(MemoryStoreError, match=r"instructions\.md is no file"):
+    with pytest.raises(MemoryStoreError, match=r"instructions\.md is not a regular file"):
         await desk.workspace.read(ALICE)
 
 

@@ -13,9 +13,8 @@ from component.features.personas.commands import PERSONA, Exported, PersonaComma
 from component.memory_directory import files
 from component.memory_directory.layout import Layout
 from component.memory_directory.texts import Texts
-from component.personas.drafts import LAPSE_S, Drafts
-from component.personas.own_personas import OwnPersonas
-from component.personas.persona_text import LONGEST_TEXT, PersonaText
+from component.personas.own_personas import LAPSE_S, Drafts, OwnPersonas
+from component.personas.packages import LONGEST_TEXT, PersonaText
 from component.personas.personas import Personas
 from component.settings.personas import Personas as Configured
 from component.skills.schema_properties import properties_of

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.personas.persona_text import (
+from component.personas.packages import (
     LONGEST_TEXT,
     TEXTS,
     VERBS,
