@@ -19,7 +19,7 @@ import anyio
 from benchmarks import recall_quality
 from benchmarks.report import Line, Target
 from component.audit.protocol import NoRecord
-from component.memory.embedding import Embedder, LocalEmbedder
+from component.memory.embedding import LocalEmbedder
 from component.memory.index import Index
 from component.memory.index_database import FILE_NAME
 from component.memory.knowledge import Knowledge, Memo
@@ -121,7 +121,7 @@ async def _many(path: Path, runs: int, figures: Figures) -> None:
 
 
 async def _finding(
-    path: Path, runs: int, figures: Figures, count: int, name: str, embedder: Embedder | None
+    path: Path, runs: int, figures: Figures, count: int, name: str, embedder: LocalEmbedder | None
 ) -> None:
     words = _Words()
     root = open_root(path)
@@ -130,7 +130,7 @@ async def _finding(
     index = Index(root / FILE_NAME, embedder)
     knowledge = Knowledge(index, sharing, Memory(items_per_principal=2 * count), NoRecord())
     await knowledge.recall(_AGENT, _ANN, words.text(8), 5)
-    await knowledge.files.fresh.embedded()
+    await knowledge.files.index.embedded()
     await knowledge.recall(_AGENT, _ANN, words.text(8), 5)  # the vectors are in memory then
     for _ in range(runs):
         questions = [words.text(8) for _ in range(_QUESTIONS)]

@@ -69,7 +69,7 @@ class Answered(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, line: Said) -> "Answered":
         """Return the answer that a line contains."""
-        return cls(line.told, bool(line.notice and not line.content), line.taints)
+        return cls(line.sent_text, bool(line.notice and not line.content), line.taints)
 
 
 class EngineLimits(msgspec.Struct, frozen=True, kw_only=True):

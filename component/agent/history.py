@@ -11,7 +11,7 @@ import msgspec
 
 from component.agent.fences import Fence
 from component.conversations.lines import Called, Line, Note, Resulted, Said, Summary
-from component.memory.recalled import Recalled
+from component.memory.store import Recalled
 from component.models.contents import without
 from component.models.messages import (
     FilePart,

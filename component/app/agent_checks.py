@@ -7,7 +7,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from component.app.skills import load_skills
-from component.features.memory_nodes.encryption import Cipher, KeyRefusedError
+from component.features.memory_nodes.items import Cipher, KeyRefusedError
 from component.kernel.check import Check
 from component.kernel.memory import location_hint
 from component.kernel.options import SOFTWARE, limited_in_usd, own_models

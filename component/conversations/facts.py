@@ -1,4 +1,4 @@
-"""Facts that were learned in conversations: merges them with known facts, and writes them to files
+"""Facts that were learned in conversations: they are merged with known facts, and written to files
 that people can edit.
 
 A lasting fact about a person is a line in `user.md`, which every prompt contains; any other fact is
@@ -15,9 +15,8 @@ import anyio.to_thread
 import msgspec
 
 from component.audit.protocol import AuditEvent, Recorder
-from component.conversations import upkeep
-from component.conversations.coding import decoded
-from component.conversations.lines import Said
+from component.conversations import directories
+from component.conversations.lines import Said, decode_line
 from component.memory import knowledge_lines
 from component.memory.index_words import grams, words
 from component.memory.knowledge import Knowledge, KnowledgeError, Memo
@@ -36,7 +35,7 @@ TAG: Final = "learned"
 _MEMORIES: Final = knowledge_lines.FILE_NAME
 _MOST_BYTES: Final = 1 << 26  # of a file that is read
 _SECTION: Final = 4000  # characters of facts in user.md; further ones become memories
-_ALIKE: Final = 0.6  # similarity from which on two texts are about the same
+_ALIKE: Final = 0.6  # minimum similarity of two texts about the same
 _QUOTE: Final = 300  # characters of a message that are kept as the source
 _BULLET: Final = re.compile(r"^\s*[-*]\s+(.*?)(?:\s+\(\d{4}-\d\d-\d\d\))?\s*$")
 
@@ -152,7 +151,7 @@ class Facts:
                     continue
                 results.append(await self._keep(key, proposal))
             if there:
-                await anyio.to_thread.run_sync(self._note, key, _Read(until))
+                await anyio.to_thread.run_sync(self._append, key, _Read(until))
         return results
 
     async def _keep(self, key: SessionKey, fact: ProposedFact) -> Result:
@@ -172,8 +171,8 @@ class Facts:
         if result in {"added", "updated", "beside"}:
             source = fact.source
             line = _Kept(fact.key, fact.text, file, source.said, source.turn, source.text[:_QUOTE])
-            await anyio.to_thread.run_sync(self._note, key, line)
-            self._tell(key, fact, f"{result} in {file}")
+            await anyio.to_thread.run_sync(self._append, key, line)
+            self._record(key, fact, f"{result} in {file}")
         return result
 
     async def _keep_memory(self, key: SessionKey, fact: ProposedFact, kept: _Kept | None) -> Result:
@@ -193,7 +192,7 @@ class Facts:
             return "refused"
         return result
 
-    def _tell(self, key: SessionKey, fact: ProposedFact, detail: str) -> None:
+    def _record(self, key: SessionKey, fact: ProposedFact, detail: str) -> None:
         self._recorder.record(
             AuditEvent(
                 kind="memory",
@@ -216,11 +215,14 @@ class Facts:
         for line in self._lines(key):
             until = line.until if isinstance(line, _Read) else until
         found: list[Message] = []
-        for path in [*upkeep.archives(self._layout.root, folder)[:1], folder / upkeep.HISTORY]:
+        for path in [
+            *directories.archives(self._layout.root, folder)[:1],
+            folder / directories.HISTORY,
+        ]:
             data = files.read(path, _MOST_BYTES)
             for raw in [] if data is None else data[0].splitlines():
                 try:
-                    said = decoded(raw)
+                    said = decode_line(raw)
                 except ValueError:
                     continue
                 # Only a message that is known to be the person's own words is learned from.
@@ -235,7 +237,7 @@ class Facts:
         return found
 
     def _load(self, key: SessionKey) -> tuple[dict[str, _Kept], str]:
-        """The last line of each key, and the text of user.md."""
+        """Return the last line of each key, and the text of user.md."""
         folder = self._layout.folder(key)
         if not files.check_folder(self._layout.root, folder):
             return {}, ""
@@ -248,7 +250,7 @@ class Facts:
             raise MemoryStoreError(f"{path} is not UTF-8. Save it as UTF-8.") from error
 
     def _lines(self, key: SessionKey) -> list[_Kept | _Read]:
-        found = files.read(self._layout.folder(key) / upkeep.FACTS, _MOST_BYTES)
+        found = files.read(self._layout.folder(key) / directories.FACTS, _MOST_BYTES)
         lines: list[_Kept | _Read] = []
         for raw in [] if found is None else found[0].splitlines():
             try:
@@ -258,19 +260,19 @@ class Facts:
         return lines
 
     def _write(self, key: SessionKey, text: str) -> str:
-        """Write user.md; returns the name of the file."""
+        """Write user.md, and return the name of the file."""
         folder = self._layout.folder(key)
         files.make_folder(self._layout.root, folder)
         path = _user_file(folder)
         files.replace(path, text.encode())
         return path.name
 
-    def _note(self, key: SessionKey, line: _Kept | _Read) -> None:
-        files.append(self._layout.folder(key) / upkeep.FACTS, _encode(line) + b"\n", sync=True)
+    def _append(self, key: SessionKey, line: _Kept | _Read) -> None:
+        files.append(self._layout.folder(key) / directories.FACTS, _encode(line) + b"\n", sync=True)
 
 
 def _user_file(folder: Path) -> Path:
-    # A new user.md would hide the other file.
+    # If `user.md` is created, the other file is not read any more.
     if files.state_of(folder / USER) is None and files.state_of(folder / OLDER_USER) is not None:
         return folder / OLDER_USER
     return folder / USER
@@ -315,9 +317,15 @@ def merged(text: str, fact: ProposedFact, records: dict[str, _Kept]) -> tuple[Re
 
 
 def similarity(one: str, other: str) -> float:
-    """How much two texts have in common: 1 for the same words, 0 for none."""
-    mine, its = ({gram for word in words(text) for gram in grams(word)} for text in (one, other))
-    return len(mine & its) / len(mine | its) if mine | its else float(_plain(one) == _plain(other))
+    """Return how similar two texts are: 1 for the same words, 0 for no common ones."""
+    first, second = (
+        {gram for word in words(text) for gram in grams(word)} for text in (one, other)
+    )
+    return (
+        len(first & second) / len(first | second)
+        if first | second
+        else float(_plain(one) == _plain(other))
+    )
 
 
 def _bullets(text: str) -> list[str]:

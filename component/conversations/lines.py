@@ -3,14 +3,18 @@
 The file is that of Fluux Agent: a header, then one JSON object a line. Its `message` lines are read
 and written as there; `call`, `result`, `summary` and `note` are added by this service.
 
-What a model is shown of a line depends on nothing but the line, so that the beginning of a prompt
-stays the same and providers need not read it again. Hence a line stores what was shown beside it.
+The part of a prompt that shows a line depends on nothing but the line. So the beginning of a prompt
+does not change, and providers can cache it. For this reason a line stores its context in the
+prompt, too.
 """
 
-from typing import Literal, TypeAlias
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from component.memory_directory.files import MemoryStoreError
 from component.models.messages import FilePart, ImagePart, OpaquePart, TextPart
 from component.policy.taint import Taint
 
@@ -105,13 +109,9 @@ class Said(msgspec.Struct, frozen=True, tag="message", omit_defaults=True, kw_on
     notice: str = ""
 
     @property
-    def told(self) -> str:
+    def sent_text(self) -> str:
         """The message that the person got: the text and the notice."""
-        return (
-            f"{self.content}\n{self.notice}"
-            if self.content and self.notice
-            else (self.content or self.notice)
-        )
+        return "\n".join(part for part in (self.content, self.notice) if part)
 
 
 class Called(msgspec.Struct, frozen=True, tag="call", omit_defaults=True, kw_only=True):
@@ -200,3 +200,66 @@ class Note(msgspec.Struct, frozen=True, tag="note", omit_defaults=True, kw_only=
 
 
 Line: TypeAlias = Said | Called | Resulted | Summary | Note
+
+MAX_LINE: Final = 1 << 24
+"""Bytes of a line; a longer one is damaged."""
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Header | Said | Called | Resulted | Summary | Note)
+
+
+def decode_line(raw: bytes) -> Line | Header:
+    """Read one line. Raises ValueError that says why it cannot be read."""
+    try:
+        line: Line | Header = _decoder.decode(raw)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+    return line
+
+
+def encode_line(line: Line | Header) -> bytes:
+    """Return one line with its line feed.
+
+    Raises MemoryStoreError if it is too long, and UnicodeEncodeError for a lone surrogate.
+    """
+    data = _encoder.encode(line)
+    if len(data) > MAX_LINE:
+        raise MemoryStoreError(
+            f"A line of {len(data)} bytes cannot be kept, only up to {MAX_LINE}. Shorten it."
+        )
+    return data + b"\n"
+
+
+def encode_lines(lines: Iterable[Line], now: str) -> tuple[list[Line], bytes]:
+    """Return lines as they will be read again, and their bytes; those without a time get `now`.
+
+    Raises MemoryStoreError if one is too long.
+    """
+    encoded: list[Line] = []
+    data: list[bytes] = []
+    for each in lines:
+        line = msgspec.structs.replace(each, ts=now) if each.ts is None else each
+        try:
+            data.append(encode_line(line))
+        except UnicodeEncodeError:
+            # A model may write half of a surrogate pair in the arguments of a call.
+            line = msgspec.convert(_without_surrogates(msgspec.to_builtins(line)), Line)
+            data.append(encode_line(line))
+        encoded.append(line)
+    return encoded, b"".join(data)
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {key: _without_surrogates(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_surrogates(each) for each in value]
+    return value
+
+
+def timestamp(seconds: float) -> str:
+    """Return a time in seconds since 1970 in the format of RFC 3339, in UTC."""
+    time = datetime.fromtimestamp(seconds, UTC)
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

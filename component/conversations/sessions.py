@@ -1,24 +1,28 @@
-"""Conversations on disk: `history.jsonl`, of which only the end is ever read, and `sessions/`."""
+"""Conversations in files: `history.jsonl`, of which only the end is read, and `sessions/`."""
 
 import os
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple
 
-import anyio
 import structlog
 from anyio import to_thread
 
-from component.conversations import upkeep
-from component.conversations.coding import encoded, stamp, written
-from component.conversations.ends import End, History, shown
-from component.conversations.lines import Header, Line
-from component.conversations.tail import Damage, line_number, read_tail, read_turn
-from component.conversations.upkeep import HISTORY, Forgotten, Status
+from component.conversations import directories
+from component.conversations.directories import HISTORY, Forgotten, Status
+from component.conversations.lines import Header, Line, encode_line, encode_lines, timestamp
+from component.conversations.tail import (
+    CachedTail,
+    Damage,
+    History,
+    line_number,
+    read_tail,
+    read_turn,
+)
 from component.memory_directory import files
 from component.memory_directory.files import FileState, KeyLocks
 from component.memory_directory.layout import Layout, SessionKey
@@ -26,38 +30,44 @@ from component.settings.memory import Session
 
 __all__ = ["Forgotten", "History", "Sessions", "Status"]
 
-T = TypeVar("T")
-
 log = structlog.get_logger("component.memory")
 
-_KEPT = 128  # conversations whose end stays in memory
-_AT_ONCE = 1 << 16  # bytes that are written without a thread, if no sync is needed
+_KEPT = 128  # conversations whose tail is cached
+_SHORT = 1 << 16  # bytes that are written without a thread, if no sync is needed
 _ARCHIVES = 8  # archived sessions that are searched for the beginning of a turn
-_WARNED = 1024  # damaged lines that are known to be reported
+_WARNED = 1024  # damaged lines that are reported once
 
 
-def _rough(text: str) -> int:
+def _estimate(text: str) -> int:
     # A low estimate, because the caller, who knows the model, can leave out surplus lines.
     return len(text) // 4
 
 
-async def _nobody(_key: SessionKey) -> None:
+async def _do_nothing(_key: SessionKey) -> None:
     pass
 
 
-_Told: TypeAlias = list[tuple[Path, int, int, Damage]]
-"""Of each damaged line: the file, its inode, the number of the line, and the damage."""
+class _DamagedLine(NamedTuple):
+    path: Path
+    inode: int
+    number: int
+    damage: Damage
 
 
 class Sessions:
     """All conversations of all agents.
 
-    Each conversation has one writer at a time; `/new` and `/forget` may run concurrently, so each
-    operation holds the lock of its conversation. The ends of the last 128 are cached, and read
-    again if their file was changed by others. Errors of the disk raise MemoryStoreError.
+    Each operation holds the lock of its conversation. The tails of the last 128 are cached, and
+    read again if their file was changed by others. Errors of the disk raise MemoryStoreError.
+
+    Args:
+        layout: the directories.
+        settings: the limits.
+        clock: returns seconds since 1970.
+        on_forget: is awaited after the files of a conversation were deleted.
 
     Attributes:
-        layout: where the conversations are.
+        layout: as given.
     """
 
     def __init__(
@@ -66,21 +76,14 @@ class Sessions:
         settings: Session,
         *,
         clock: Callable[[], float] = time.time,
-        on_forget: Callable[[SessionKey], Awaitable[None]] = _nobody,
-        threads: anyio.CapacityLimiter | None = None,
+        on_forget: Callable[[SessionKey], Awaitable[None]] = _do_nothing,
     ) -> None:
-        """Work below `layout.root`, which exists.
-
-        `clock` gives seconds since 1970. `on_forget` is awaited when the files of a conversation
-        have been erased, `knowledge.jsonl` among them. `threads` bounds the worker threads.
-        """
         self.layout = layout
         self._settings = settings
         self._clock = clock
         self._on_forget = on_forget
-        self._threads = threads
         self._locks: KeyLocks[SessionKey] = KeyLocks()
-        self._ends: OrderedDict[SessionKey, End] = OrderedDict()
+        self._tails: OrderedDict[SessionKey, CachedTail] = OrderedDict()
         self._path = lru_cache(maxsize=1024)(lambda key: layout.folder(key) / HISTORY)
         self._warned: OrderedDict[tuple[int, int], None] = OrderedDict()
 
@@ -89,32 +92,35 @@ class Sessions:
         key: SessionKey,
         *,
         tokens: int | None = None,
-        count: Callable[[str], int] = _rough,
+        count: Callable[[str], int] = _estimate,
     ) -> History:
-        """Begin with a message: as `read`, but a conversation that has been silent for longer than
-        session.idle_timeout_mins, or takes more than session.max_bytes, is archived first.
+        """Read a conversation for a new message: as `read`, but a conversation that has been silent
+        for longer than session.idle_timeout_mins, or exceeds session.max_bytes, is archived first.
         """
         async with self._locks.hold(key):
-            end = await self._end(key, tokens, count)
-            if self._silent(end) or (end is not None and end.seen.size > self._settings.max_bytes):
-                return History(archived=await self._put_away(key))
-            return shown(end)
+            tail = await self._tail(key, tokens, count)
+            if tail is None:
+                return History()
+            if self._is_silent(tail) or tail.seen.size > self._settings.max_bytes:
+                return History(archived=await self._archive(key))
+            return tail.history
 
     async def read(
         self,
         key: SessionKey,
         *,
         tokens: int | None = None,
-        count: Callable[[str], int] = _rough,
+        count: Callable[[str], int] = _estimate,
     ) -> History:
-        """Read the lines since the last summary, and those that it has kept: the last ones up to
-        `tokens`, by `count` (session.history_tokens and four characters per token unless given),
-        but at least the last line.
+        """Read the lines since the last summary and those that it keeps: the last ones, up to
+        `tokens` by `count`, but at least one. Default: session.history_tokens, and four characters
+        per token.
 
         `count` must not wait; it may be called in a worker thread.
         """
         async with self._locks.hold(key):
-            return shown(await self._end(key, tokens, count))
+            tail = await self._tail(key, tokens, count)
+            return History() if tail is None else tail.history
 
     async def append(self, key: SessionKey, lines: Sequence[Line], *, sync: bool) -> None:
         """Append lines with one write; a line without a time gets the current one.
@@ -123,24 +129,24 @@ class Sessions:
         process, but not that of the machine. If it raises, none of them is stored.
         """
         now = self._clock()
-        lines, data = written(lines, stamp(now))
+        lines, data = encode_lines(lines, timestamp(now))
         if not data:
             return
-        if not sync and len(data) <= _AT_ONCE and key in self._ends and key not in self._locks:
+        if not sync and len(data) <= _SHORT and key in self._tails and key not in self._locks:
             # A thread would take twenty times as long as the write.
-            self._added(key, lines, now, *self._write(key, data, now, sync=False))
+            self._add(key, lines, now, *self._write(key, data, now, sync=False))
             return
         async with self._locks.hold(key):
-            seen = await self._run(lambda: self._write(key, data, now, sync=sync))
-            self._added(key, lines, now, *seen)
+            states = await to_thread.run_sync(lambda: self._write(key, data, now, sync=sync))
+            self._add(key, lines, now, *states)
 
     async def turn(self, key: SessionKey, turn: str) -> tuple[Line, ...]:
-        """Read the lines of a turn, oldest first, from the message that began it; empty if there
-        are none. They may be in a session that was archived in the meantime.
+        """Read the lines of a turn, oldest first, starting with the message that began it; empty if
+        there are none. They may be in an archived session.
         """
         async with self._locks.hold(key):
-            lines, told = await self._run(lambda: self._turn(key, turn))
-        self._warn(told)
+            lines, damaged = await to_thread.run_sync(self._read_turn, key, turn)
+        self._warn(damaged)
         return tuple(lines)
 
     async def archive(self, key: SessionKey) -> Path | None:
@@ -148,8 +154,8 @@ class Sessions:
         message starts a new one; None if it is empty.
         """
         async with self._locks.hold(key):
-            end = await self._end(key, None, _rough)
-            return None if end is None or end.empty else await self._put_away(key)
+            tail = await self._tail(key, None, _estimate)
+            return None if tail is None or tail.is_empty else await self._archive(key)
 
     async def forget(self, key: SessionKey) -> Forgotten:
         """Delete the conversation, the notes on the person, the memories and the attachments,
@@ -157,16 +163,16 @@ class Sessions:
 
         The counts do not include sub-agents.
         """
-        for child in await self._run(lambda: upkeep.below(self.layout, key)):
+        for child in await to_thread.run_sync(directories.below, self.layout, key):
             await self._forget(child)
-            await self._run(partial(upkeep.tidy, self.layout.folder(child)))
+            await to_thread.run_sync(directories.remove_empty, self.layout.folder(child))
         return await self._forget(key)
 
     async def _forget(self, key: SessionKey) -> Forgotten:
         folder = self.layout.folder(key)
         async with self._locks.hold(key):
-            self._ends.pop(key, None)
-            forgotten = await self._run(lambda: upkeep.erase(self.layout.root, folder))
+            self._tails.pop(key, None)
+            forgotten = await to_thread.run_sync(directories.erase, self.layout.root, folder)
             await self._on_forget(key)
             return forgotten
 
@@ -174,36 +180,31 @@ class Sessions:
         """Count messages, memories and attachments. Reads the whole conversation."""
         folder = self.layout.folder(key)
         async with self._locks.hold(key):
-            return await self._run(lambda: upkeep.count(self.layout.root, folder))
+            return await to_thread.run_sync(directories.count, self.layout.root, folder)
 
-    # -- in the event loop ---------------------------------------------------------------------
-
-    async def _run(self, work: Callable[[], T]) -> T:
-        return await to_thread.run_sync(work, limiter=self._threads)
-
-    async def _end(
+    async def _tail(
         self, key: SessionKey, tokens: int | None, count: Callable[[str], int]
-    ) -> End | None:
-        """The end of a conversation, from memory if the file is as it was."""
+    ) -> CachedTail | None:
+        """Return the tail of a conversation, from the cache if the file is unchanged."""
         budget = self._settings.history_tokens if tokens is None else tokens
         path = self._path(key)
         seen = files.state_of(path) if files.check_folder(self.layout.root, path.parent) else None
-        end = self._ends.pop(key, None)
+        tail = self._tails.pop(key, None)
         if seen is None:
             return None
-        if end is None or end.seen != seen or end.budget != budget or end.count != count:
-            end, told = await self._run(lambda: self._read(path, budget, count))
-            self._warn(told)
-        if end is not None:
-            self._keep(key, end)
-        return end
+        if tail is None or (tail.seen, tail.budget, tail.count) != (seen, budget, count):
+            tail, damaged = await to_thread.run_sync(self._read, path, budget, count)
+            self._warn(damaged)
+        if tail is not None:
+            self._keep(key, tail)
+        return tail
 
-    def _keep(self, key: SessionKey, end: End) -> None:
-        self._ends[key] = end
-        if len(self._ends) > _KEPT:
-            self._ends.popitem(last=False)
+    def _keep(self, key: SessionKey, tail: CachedTail) -> None:
+        self._tails[key] = tail
+        if len(self._tails) > _KEPT:
+            self._tails.popitem(last=False)
 
-    def _added(
+    def _add(
         self,
         key: SessionKey,
         lines: Sequence[Line],
@@ -211,27 +212,24 @@ class Sessions:
         before: FileState | None,
         after: FileState,
     ) -> None:
-        end = self._ends.pop(key, None)
-        if end is not None and end.seen == before and end.add(lines, now):
-            end.seen = after
-            self._keep(key, end)
+        tail = self._tails.pop(key, None)
+        if tail is not None and tail.seen == before and tail.add(lines, now):
+            tail.seen = after
+            self._keep(key, tail)
 
-    async def _put_away(self, key: SessionKey) -> Path:
-        self._ends.pop(key, None)
-        folder = self.layout.folder(key)
-        most = self._settings.archived_bytes
-        return await self._run(
-            lambda: upkeep.put_away(self.layout.root, folder, self._clock(), most)
+    async def _archive(self, key: SessionKey) -> Path:
+        self._tails.pop(key, None)
+        folder, most = self.layout.folder(key), self._settings.archived_bytes
+        return await to_thread.run_sync(
+            directories.archive, self.layout.root, folder, self._clock(), most
         )
 
-    def _silent(self, end: End | None) -> bool:
+    def _is_silent(self, tail: CachedTail) -> bool:
         limit = self._settings.idle_timeout_mins * 60
-        return (
-            bool(limit) and end is not None and not end.empty and self._clock() - end.last > limit
-        )
+        return bool(limit) and not tail.is_empty and self._clock() - tail.last > limit
 
-    def _warn(self, told: _Told) -> None:
-        for path, inode, line, damage in told:
+    def _warn(self, damaged: list[_DamagedLine]) -> None:
+        for path, inode, line, damage in damaged:
             self._warned[inode, damage.offset] = None
             if len(self._warned) > _WARNED:
                 self._warned.popitem(last=False)
@@ -242,7 +240,7 @@ class Sessions:
                 why=damage.why,
             )
 
-    # -- in worker threads, and where the disk does not make them wait --------------------------
+    # In worker threads; `_write` also in the event loop, if it does not wait.
 
     def _write(
         self, key: SessionKey, data: bytes, now: float, *, sync: bool
@@ -252,41 +250,44 @@ class Sessions:
         before = files.state_of(path)
 
         def first() -> bytes:
-            return encoded(Header(version=1, created=stamp(now), jid=str(key.who.bare)))
+            return encode_line(Header(version=1, created=timestamp(now), jid=str(key.who.bare)))
 
         return before, files.append(path, data, first=first, sync=sync)
 
     def _read(
         self, path: Path, budget: int, count: Callable[[str], int]
-    ) -> tuple[End | None, _Told]:
+    ) -> tuple[CachedTail | None, list[_DamagedLine]]:
         with _opened(path) as descriptor:
             if descriptor is None:
                 return None, []
             seen = files.state_of_open(descriptor)
             tail = read_tail(descriptor, seen.size, budget, count)
-            return End(seen, tail, budget, count), self._tell(path, descriptor, tail.damage)
+            damaged = self._new_damage(path, descriptor, tail.damage)
+            return CachedTail(seen, tail, budget, count), damaged
 
-    def _turn(self, key: SessionKey, turn: str) -> tuple[list[Line], _Told]:
+    def _read_turn(self, key: SessionKey, turn: str) -> tuple[list[Line], list[_DamagedLine]]:
         path = self._path(key)
-        older = upkeep.archives(self.layout.root, path.parent)[:_ARCHIVES]
+        archived = directories.archives(self.layout.root, path.parent)[:_ARCHIVES]
         lines: list[Line] = []
-        told: _Told = []
-        for each in (path, *(e for e in older if e.suffix == ".jsonl")):
+        damaged: list[_DamagedLine] = []
+        for each in (path, *(e for e in archived if e.suffix == ".jsonl")):
             with _opened(each) as descriptor:
                 if descriptor is None:
                     continue
                 size = files.state_of_open(descriptor).size
-                found, begun, damage = read_turn(descriptor, size, turn)
+                found, is_complete, damage = read_turn(descriptor, size, turn)
                 lines[:0] = found
-                told += self._tell(each, descriptor, damage)
-                if begun:
+                damaged += self._new_damage(each, descriptor, damage)
+                if is_complete:
                     break
-        return lines, told
+        return lines, damaged
 
-    def _tell(self, path: Path, descriptor: int, damage: Sequence[Damage]) -> _Told:
+    def _new_damage(
+        self, path: Path, descriptor: int, damage: Sequence[Damage]
+    ) -> list[_DamagedLine]:
         inode = files.state_of_open(descriptor).inode
         return [
-            (path, inode, line_number(descriptor, each.offset), each)
+            _DamagedLine(path, inode, line_number(descriptor, each.offset), each)
             for each in damage
             if (inode, each.offset) not in self._warned
         ]

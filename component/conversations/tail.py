@@ -1,19 +1,32 @@
-"""Reads the end of a session file backwards, so that the time does not depend on its size."""
+"""The end of a session file, which is read backwards, so that the time does not depend on the size
+of the file.
+"""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from component.conversations.coding import MAX_LINE, decoded
-from component.conversations.lines import Called, Header, Line, Resulted, Said, Summary
+from component.conversations.lines import (
+    MAX_LINE,
+    Called,
+    Header,
+    Line,
+    Resulted,
+    Said,
+    Summary,
+    decode_line,
+)
+from component.memory.knowledge_lines import seconds_of
+from component.memory_directory.files import FileState
 from component.models.messages import OpaquePart, TextPart
 
 _BLOCK = 1 << 15  # bytes read at a time
-_TOLD = 20  # damaged lines that are reported for one read
+_REPORTED = 20  # damaged lines that are reported for one read
 _BYTES_PER_TOKEN = 4  # of opaque parts, about
-_SEARCHED = 1 << 20  # bytes above the budget in which a summary is still looked for
+_SEARCHED = 1 << 20  # bytes before the lines of the budget that are searched for a summary
 
 
 class Damage(NamedTuple):
@@ -24,9 +37,9 @@ class Damage(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """The end of a session file, oldest line first; `summary` replaces the lines before it.
+    """The last lines of a session file, oldest first; `summary` replaces the lines before it.
 
-    `left_out` says that some lines after the summary (or of all, without one) did not fit.
+    `left_out` says that some lines after the summary, or from the beginning, did not fit.
     """
 
     lines: list[Line]
@@ -44,7 +57,9 @@ def tokens_of(line: Line, count: Callable[[str], int]) -> int:
         case Said():
             context = count(line.context) if line.context else 0
             context += sum(one.size for one in line.memories) // _BYTES_PER_TOKEN
-            return count(line.told) + context + _opaque_bytes(line.parts) // _BYTES_PER_TOKEN + 4
+            return (
+                count(line.sent_text) + context + _opaque_bytes(line.parts) // _BYTES_PER_TOKEN + 4
+            )
         case Resulted(content=content, shown=int() as shown):
             return count(content[:shown]) + 4
         case _:
@@ -56,8 +71,8 @@ def _opaque_bytes(parts: Sequence[TextPart | OpaquePart]) -> int:
 
 
 def read_tail(descriptor: int, end: int, budget: int, count: Callable[[str], int]) -> Tail:
-    """Read the lines since the last summary, and those that it has kept: the last ones up to
-    `budget` tokens, but at least one.
+    """Read the lines since the last summary and those that it keeps: the last ones, up to `budget`
+    tokens, but at least one.
     """
     reader = _Reader(descriptor, end)
     lines: list[Line] = []
@@ -65,7 +80,7 @@ def read_tail(descriptor: int, end: int, budget: int, count: Callable[[str], int
     left_out = False
     spent = kept = 0
     for offset, raw in reader:
-        line = reader.decoded(offset, raw)
+        line = reader.decode(offset, raw)
         if isinstance(line, Summary):
             if summary is None:
                 summary, kept = line, line.kept
@@ -84,7 +99,7 @@ def read_tail(descriptor: int, end: int, budget: int, count: Callable[[str], int
 
 
 def read_turn(descriptor: int, end: int, turn: str) -> tuple[list[Line], bool, list[Damage]]:
-    """Read the lines of a turn from the message that began it; oldest first.
+    """Read the lines of a turn, oldest first, starting with the message that began it.
 
     The second value says whether that message was found.
     """
@@ -93,7 +108,7 @@ def read_turn(descriptor: int, end: int, turn: str) -> tuple[list[Line], bool, l
     lines: list[Line] = []
     begun = False
     for offset, raw in reader:
-        line = reader.decoded(offset, raw) if named in raw else None
+        line = reader.decode(offset, raw) if named in raw else None
         if line is not None and not isinstance(line, Summary) and line.turn == turn:
             lines.append(line)
             begun = isinstance(line, Said) and line.role == "user"
@@ -103,7 +118,7 @@ def read_turn(descriptor: int, end: int, turn: str) -> tuple[list[Line], bool, l
 
 
 def line_number(descriptor: int, offset: int) -> int:
-    """Which line it is that begins at a byte, counted from 1."""
+    """Return the number, from 1, of the line that begins at a byte."""
     number, position = 1, 0
     while position < offset:
         data = os.pread(descriptor, min(1 << 20, offset - position), position)
@@ -122,19 +137,19 @@ class _Reader:
         self._end = end
         self.damage: list[Damage] = []
 
-    def decoded(self, offset: int, raw: bytes) -> Line | None:
-        """The line, or None for a header and for damage."""
+    def decode(self, offset: int, raw: bytes) -> Line | None:
+        """Decode a line; None for a header and for a damaged one."""
         if not offset:
-            raw = raw.removeprefix(b"\xef\xbb\xbf")  # as some editors begin a file
+            raw = raw.removeprefix(b"\xef\xbb\xbf")  # some editors write a byte order mark
         try:
-            line = decoded(raw)
+            line = decode_line(raw)
         except ValueError as error:
             self._damaged(offset, str(error))
             return None
         return None if isinstance(line, Header) else line
 
     def summary_above(self, end: int) -> Summary | None:
-        """The last summary that ends before a byte, if it is not too far above."""
+        """Return the last summary that ends before a byte, if it is near enough."""
         begin = max(0, end - _SEARCHED)
         data = os.pread(self._descriptor, end - begin, begin)
         last = len(data)
@@ -142,16 +157,16 @@ class _Reader:
             first = data.rfind(b"\n", 0, at) + 1
             stop = data.find(b"\n", at, last)
             if first or not begin:
-                line = self.decoded(begin + first, data[first : last if stop < 0 else stop])
+                line = self.decode(begin + first, data[first : last if stop < 0 else stop])
                 if isinstance(line, Summary):
                     return line
             last = max(first - 1, 0)
         return None
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
-        """Each line that is not blank, the last first, with the byte at which it begins."""
+        """Yield each line that is not blank, from the last one, with its offset."""
         position = self._end
-        pieces: list[bytes] = []  # of the line whose beginning is not reached, the last one first
+        pieces: list[bytes] = []  # of the line whose beginning is not read yet, the last one first
         length = 0
         while position > 0:
             size = min(_BLOCK, position)
@@ -169,7 +184,7 @@ class _Reader:
         yield from self._line(0, pieces, length)
 
     def _damaged(self, offset: int, why: str) -> None:
-        if len(self.damage) < _TOLD:
+        if len(self.damage) < _REPORTED:
             self.damage.append(Damage(offset, why))
 
     def _line(self, offset: int, pieces: list[bytes], length: int) -> Iterator[tuple[int, bytes]]:
@@ -179,3 +194,85 @@ class _Reader:
         line = b"".join(reversed(pieces))
         if line.strip():
             yield offset, line
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a conversation, for a model.
+
+    Attributes:
+        lines: the lines, oldest first, without summaries.
+        summary: replaces the lines before them.
+        left_out: whether lines between them were omitted, since they exceed the tokens requested.
+        archived: where the conversation was archived, if it had been silent for too long.
+        tokens: the estimated tokens of `lines`.
+    """
+
+    lines: tuple[Line, ...] = ()
+    summary: Summary | None = None
+    left_out: bool = False
+    archived: Path | None = None
+    tokens: int = 0
+
+
+class CachedTail:
+    """The end of a session file in the state `seen`.
+
+    Args:
+        seen: the state of the file.
+        tail: what was read of it.
+        budget: the maximum number of tokens of the lines.
+        count: counts the tokens of a text.
+
+    Attributes:
+        last: the time of the last line, in seconds since 1970.
+    """
+
+    __slots__ = ("budget", "costs", "count", "last", "seen", "tail")
+
+    def __init__(
+        self, seen: FileState, tail: Tail, budget: int, count: Callable[[str], int]
+    ) -> None:
+        self.seen = seen
+        self.tail = tail
+        self.budget = budget
+        self.count = count
+        self.costs = [tokens_of(line, count) for line in tail.lines]
+        stamps = [line.ts for line in (*tail.lines[-1:], tail.summary) if line is not None]
+        times = [seconds_of(each) for each in stamps]
+        self.last = max((each for each in times if each is not None), default=seen.mtime / 1e9)
+
+    def add(self, lines: Sequence[Line], now: float) -> bool:
+        """Add lines that were appended to the file; False if it has to be read again."""
+        kept, summary, left_out, damage = self.tail
+        for line in lines:
+            if isinstance(line, Summary):
+                if line.kept > len(kept):
+                    return False
+                begin = len(kept) - line.kept
+                del kept[:begin], self.costs[:begin]
+                summary, left_out = line, False
+            else:
+                kept.append(line)
+                self.costs.append(tokens_of(line, self.count))
+        spent = sum(self.costs)
+        drop = 0
+        while spent > self.budget and drop < len(kept) - 1:
+            spent -= self.costs[drop]
+            drop += 1
+        del kept[:drop], self.costs[:drop]
+        self.tail = Tail(kept, summary, left_out or drop > 0, damage)
+        self.last = now
+        return True
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the file has only a header."""
+        return not (self.tail.lines or self.tail.summary or self.tail.damage)
+
+    @property
+    def history(self) -> History:
+        """The lines for a model."""
+        lines, summary, left_out, _ = self.tail
+        return History(
+            lines=tuple(lines), summary=summary, left_out=left_out, tokens=sum(self.costs)
+        )

@@ -12,9 +12,9 @@ import structlog
 from anyio import to_thread
 
 from component.audit.protocol import AuditEvent, Recorder
-from component.conversations import sub_agents
+from component.conversations import directories
 from component.conversations.sessions import Sessions
-from component.memory.embedding import Embedder, LocalEmbedder
+from component.memory.embedding import LocalEmbedder
 from component.memory.index import Index
 from component.memory.knowledge import Knowledge
 from component.memory.sharing import Sharing
@@ -67,7 +67,7 @@ class Memories:
 
     async def remove_sub_agent(self, folder: Path) -> None:
         """Remove the directory of a sub-agent that has ended. Raises StorageError."""
-        owners = await to_thread.run_sync(sub_agents.remove, self.layout, folder)
+        owners = await to_thread.run_sync(directories.remove_sub_agent, self.layout, folder)
         await self.knowledge.tidy(owners)
         self._recorder.record(
             AuditEvent(
@@ -127,7 +127,7 @@ def _open(settings: Settings) -> Index:
     return Index(root / _INDEX, _embedder(settings))
 
 
-def _embedder(settings: Settings) -> Embedder | None:
+def _embedder(settings: Settings) -> LocalEmbedder | None:
     """Return the model of the settings; none, with a warning, if the extra is not installed."""
     if settings.memory.vectors == "off":
         return None
@@ -178,7 +178,7 @@ async def remove_sub_agents(memories: Memories, storage: Storage, home: str, now
     Raises StorageError.
     """
     before = now - memories.sub_agents_keep_s
-    found = await to_thread.run_sync(sub_agents.left, memories.layout, before)
+    found = await to_thread.run_sync(directories.unused_sub_agents, memories.layout, before)
     if not found:
         return
     # Imported only where there are sub-agents: a service without a model starts faster.
@@ -188,5 +188,7 @@ async def remove_sub_agents(memories: Memories, storage: Storage, home: str, now
     # not stored now has ended, and its sub-agents are never used again.
     unanswered = await storage.read(partial(turns.sessions, home=home))
     for folder in found:
-        if not await to_thread.run_sync(sub_agents.needed, memories.layout, folder, unanswered):
+        if not await to_thread.run_sync(
+            directories.is_used_sub_agent, memories.layout, folder, unanswered
+        ):
             await memories.remove_sub_agent(folder)

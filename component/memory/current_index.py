@@ -1,50 +1,48 @@
-"""The index kept as the files are: each is looked at before it is used, and read again only if it
-has changed. So what people add, edit or delete by hand counts at once.
+"""The index, kept up to date with the files: before the memories of a file are used, its state is
+compared, and the file is read again if it has changed. So edits by hand are used immediately.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
 import anyio.to_thread
 import structlog
 
-from component.memory.index import Index, Owner, owners_of
+from component.memory.index import Index, Owner, all_of, items_of, owners_of
 from component.memory.index_search import Finder, Hit, Search
-from component.memory.knowledge_lines import FILE_NAME, parse
+from component.memory.knowledge_lines import FILE_NAME, Item, parse
 from component.memory.sharing import Place, Sharing
 from component.memory_directory import files
 from component.memory_directory.files import FileState, KeyLocks
 from component.memory_directory.layout import KNOWLEDGE
 from component.storage.errors import StorageError
+from xep.characters import without_forbidden
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
 
 T = TypeVar("T")
 
 LONGEST_FILE: Final = 1 << 30
 """Maximum number of bytes that are read of a file."""
 
+EMBED_AGAIN_S: Final = 60.0
+"""Seconds until the next attempt after the embedding model has failed."""
+
+_EMBEDDED: Final = 8  # memories that get their vectors together; searches wait for them
+_ATTEMPTS: Final = 3  # to read a file that keeps changing
+
 _log = structlog.get_logger("component.memory")
 
-EMBED_AGAIN_S: Final = 60.0
-"""Seconds until the next try after the embedding model has failed."""
 
-_EMBEDDED: Final = 8  # memories that get their vectors at a time; a question waits for them
-_ATTEMPTS: Final = 3  # at a file that somebody keeps changing
-
-
-class _Found(NamedTuple):
-    """What was found, unless there are `stale` places."""
-
-    stale: Sequence[Place]
-    hits: Sequence[Hit] = ()
-
-
-class Fresh:
-    """Searches that never miss a change, and what else needs the index to be up to date.
+class CurrentIndex:
+    """Reads the index, and refreshes it. All methods raise StorageError.
 
     Args:
         index: the open index.
-        sharing: knows the root of all memories.
+        sharing: has the root of all memories.
 
     Attributes:
         locks: of owners; the writer of a file holds its lock.
@@ -56,63 +54,77 @@ class Fresh:
         self._index = index
         self._root = sharing.root
         self._finder = Finder(index)
-        # Apart, so that who has a large file read again keeps nobody from a quick look.
+        # Separate, so that reading a large file again delays no search.
         self._readers = anyio.CapacityLimiter(8)
         self._writers = anyio.CapacityLimiter(8)
         self._refreshers = anyio.CapacityLimiter(2)
 
     async def find(
-        self, places: Sequence[Place], search: Search, folder: Place | None = None
+        self, places: Sequence[Place], search: Search, documents: Place | None = None
     ) -> list[tuple[Place, Hit]]:
-        """The memories that fit best, each with its place. Raises StorageError.
+        """Return the best matches, each with its place.
 
-        `folder` is one with documents, whose part of the index is used as it is.
+        Args:
+            places: where to search.
+            search: what to search for.
+            documents: a folder of documents to search as it is in the index.
         """
-        by_owner = {place.owner: place for place in (*places, *([folder] if folder else ()))}
-        hits: Sequence[Hit] = ()
-        # Most people have no memories, and to see that takes no thread.
-        there = folder is not None or any(self._seen(place) is not None for place in places)
-        for _ in range(_ATTEMPTS if there else 0):
-            found = await self._run(self._readers, self._find, places, search, folder)
-            hits = found.hits
-            if not found.stale:
-                break
-            await self.refresh(found.stale)
-        return [(by_owner[hit.owner], hit) for hit in hits]
+        by_owner = {place.owner: place for place in (*places, *([documents] if documents else ()))}
+        hits = await self._current(places, documents, partial(self._finder.among, search=search))
+        return [(by_owner[hit.owner], hit) for hit in hits or ()]
+
+    async def get(self, place: Place, key: str) -> Item | None:
+        """Return one memory by its key."""
+        found = await self.get_many((place,), (key,))
+        return found[0][1] if found else None
+
+    async def get_many(
+        self, places: Sequence[Place], keys: Collection[str], documents: Place | None = None
+    ) -> list[tuple[Place, Item]]:
+        """Return the memories with these keys, in the order of the places."""
+        keys = [without_forbidden(key) for key in keys]
+        found = await self._current(places, documents, partial(items_of, keys=keys)) or {}
+        ordered = (*places, *([documents] if documents else ()))
+        pairs = [(place, key) for place in ordered for key in keys]
+        return [
+            (place, found[place.owner, key]) for place, key in pairs if (place.owner, key) in found
+        ]
+
+    async def items(self, place: Place) -> list[Item]:
+        """Return all memories of a place, in the order of their last change."""
+        return await self._current((place,), None, _all_items) or []
 
     async def read(self, work: Callable[..., T], *args: object) -> T:
-        """Run in a thread what only reads. Raises StorageError."""
+        """Run a function that only reads in a thread."""
         return await self._run(self._readers, work, *args)
 
     async def write(self, work: Callable[..., T], *args: object) -> T:
-        """Run in a thread what writes a file, whose lock is held. Raises StorageError."""
+        """Run a function that writes a file, whose lock is held, in a thread."""
         try:
             return await self._run(self._writers, work, *args)
         finally:
             self._written.set()
 
     async def refresh(self, places: Sequence[Place]) -> None:
-        """Bring the index up to date with files. Raises StorageError."""
+        """Read files again that have changed."""
         for place in await self._run(self._readers, self._stale, places):
             async with self.locks.hold(place.owner):
-                await self._read_if_stale(place, self._refreshers)
+                await self._refresh(place, self._refreshers)
 
     async def refresh_held(self, place: Place) -> None:
-        """The same for a file whose lock is held, before it is written. Raises StorageError."""
-        await self._read_if_stale(place, self._writers)
+        """Read a file again if it has changed, before it is written. The caller holds its lock."""
+        await self._refresh(place, self._writers)
 
     async def tidy(self, owners: Iterable[str] | None = None) -> None:
-        """Let the index go of files that are no more, as after somebody removed a directory: of all
-        or of some owners. Raises StorageError.
-        """
+        """Remove deleted files from the index: those of these owners, or of all."""
         if owners is None:
             owners = await self._run(self._refreshers, self._index.names)
         for owner in owners:
             async with self.locks.hold(owner):
-                await self._run(self._refreshers, self._erase_unless_there, owner)
+                await self._run(self._refreshers, self._erase_if_deleted, owner)
 
     async def embed(self) -> None:
-        """Make the vectors that are missing, those of new memories included, until cancelled."""
+        """Make missing vectors, also those of new memories, until cancelled."""
         together = _EMBEDDED
         while self._index.embedder is not None:
             self._written = anyio.Event()
@@ -122,7 +134,7 @@ class Fresh:
                 _log.warning("vectors could not be stored", why=str(error))
                 made = None
             if made is None:
-                # One at a time then, so that a text that the model does not survive fails alone.
+                # One at a time, so that a text that crashes the model fails alone.
                 together = 1
                 await anyio.sleep(EMBED_AGAIN_S)
             elif not made:
@@ -130,12 +142,43 @@ class Fresh:
                 await self._written.wait()
 
     async def embedded(self) -> None:
-        """Return when all memories have vectors that can have one. Raises StorageError."""
+        """Return when all memories have vectors, except those that cannot have one."""
         while await self._run(self._refreshers, self._index.embed, _EMBEDDED):
             pass
 
-    async def _read_if_stale(self, place: Place, limiter: anyio.CapacityLimiter) -> None:
-        if await self._run(limiter, self._is_stale, place):
+    async def _current(
+        self,
+        places: Sequence[Place],
+        documents: Place | None,
+        work: "Callable[[Connection, Mapping[str, Owner]], T]",
+    ) -> T | None:
+        """Run `work` on the owners of these places in a thread, in one state of the index in which
+        no place is stale, unless they keep changing. None if these places have no files.
+        """
+        # Most people have no memories, and to notice that takes no thread.
+        if documents is None and not any(self._state_of(place) is not None for place in places):
+            return None
+
+        def attempt(*, is_last: bool) -> tuple[Sequence[Place], T | None]:
+            with self._index.database.reading() as connection:
+                known = owners_of(connection, [place.owner for place in places])
+                stale = [place for place in places if self._differs(place, known)]
+                if stale and not is_last:
+                    return stale, None
+                if documents is not None:
+                    known |= owners_of(connection, [documents.owner])
+                return (), work(connection, known)
+
+        for number in range(_ATTEMPTS + 1):
+            work_once = partial(attempt, is_last=number == _ATTEMPTS)
+            stale, result = await self._run(self._readers, work_once)
+            if not stale:
+                break
+            await self.refresh(stale)
+        return result
+
+    async def _refresh(self, place: Place, limiter: anyio.CapacityLimiter) -> None:
+        if await self._run(limiter, self._stale, (place,)):
             damaged = await self._run(self._refreshers, self._read_again, place)
             self._written.set()
             if damaged:
@@ -145,13 +188,13 @@ class Fresh:
     async def _run(
         self, limiter: anyio.CapacityLimiter, work: Callable[..., T], *args: object
     ) -> T:
-        """Run in a thread, and once more with a new index if it turns out to be damaged."""
+        """Run in a thread, and once more with a new index if it is damaged."""
         database = self._index.database
         opened = database.opened
         try:
             return await anyio.to_thread.run_sync(work, *args, limiter=limiter)
         except StorageError as error:
-            # Another reader that has noticed may have rebuilt it since.
+            # Another reader may have noticed the damage, and rebuilt it.
             if opened is database.opened and not opened.damaged:
                 raise
             if await anyio.to_thread.run_sync(database.renew, limiter=limiter):
@@ -159,32 +202,20 @@ class Fresh:
                 _log.warning("the index is damaged and is rebuilt", path=path, why=str(error))
             return await anyio.to_thread.run_sync(work, *args, limiter=limiter)
 
-    # What follows runs in worker threads.
+    # In worker threads.
 
-    def _find(self, places: Sequence[Place], search: Search, folder: Place | None) -> _Found:
-        with self._index.database.reading() as connection:
-            known = owners_of(connection, [place.owner for place in places])
-            stale = [place for place in places if self._differs(place, known)]
-            if stale:
-                return _Found(stale)
-            if folder is not None:
-                known |= owners_of(connection, [folder.owner])
-            return _Found((), self._finder.among(connection, known, search))
-
-    def _seen(self, place: Place) -> FileState | None:
+    def _state_of(self, place: Place) -> FileState | None:
         if not files.check_folder(self._root, place.folder):
             return None
         return files.state_of(place.file)
 
     def _stale(self, places: Sequence[Place]) -> list[Place]:
-        return [place for place in places if self._is_stale(place)]
-
-    def _is_stale(self, place: Place) -> bool:
-        return self._differs(place, self._index.owners((place.owner,)))
+        known = self._index.owners([place.owner for place in places])
+        return [place for place in places if self._differs(place, known)]
 
     def _differs(self, place: Place, known: Mapping[str, Owner]) -> bool:
         owner = known.get(place.owner)
-        return self._seen(place) != (None if owner is None else owner.seen)
+        return self._state_of(place) != (None if owner is None else owner.seen)
 
     def _read_again(self, place: Place) -> list[int]:
         found = None
@@ -198,9 +229,12 @@ class Fresh:
         self._index.replace(place.owner, items, seen)
         return damaged
 
-    def _erase_unless_there(self, owner: str) -> None:
+    def _erase_if_deleted(self, owner: str) -> None:
         folder = self._root / owner
-        if folder.name == KNOWLEDGE:
-            return  # `documents` compares those
-        if not (folder / FILE_NAME).exists():
+        # `documents` compares folders of documents.
+        if folder.name != KNOWLEDGE and not (folder / FILE_NAME).exists():
             self._index.erase(owner)
+
+
+def _all_items(connection: "Connection", owners: Mapping[str, Owner]) -> list[Item]:
+    return [item for owner in owners.values() for _, item in all_of(connection, owner.id)]

@@ -121,10 +121,10 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def seconds_of(ts: str) -> float | None:
-    """The seconds since 1970 of a line's time; None for what is none."""
+def seconds_of(ts: str | None) -> float | None:
+    """Return a time of RFC 3339 in seconds since 1970; None for anything else."""
     try:
-        when = datetime.fromisoformat(ts)
+        when = datetime.fromisoformat(ts or "")
     except ValueError:
         return None
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()

@@ -8,20 +8,32 @@ person has made it a publisher.
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
+import msgspec
 import structlog
 
-from component.features.memory_nodes.account_ports import AccountPorts, Location
-from component.features.memory_nodes.consents import Consents
-from component.features.memory_nodes.nodes import NodeItem
-from component.memory.store import KnowledgeError, Past, StoreUnavailableError, Watcher, Whose
-from component.pubsub.client import PubSubClient
+from component.features.memory_nodes.agent_nodes import node_of
+from component.features.memory_nodes.items import NodeItem
+from component.features.memory_nodes.privileges import (
+    Consents,
+    PrivilegedCall,
+    Privileges,
+    SetOwned,
+)
+from component.features.memory_nodes.rows import AccountConsentStore
+from component.kernel.environment import Environment
+from component.kernel.options import privileged_domains
+from component.kernel.stream import StreamSubsystem
+from component.memory.store import KnowledgeError, Past, StoreUnavailableError, Watcher
+from component.memory_directory.layout import SessionKey
+from component.pubsub.client import Call, PubSubClient
 from xep import pubsub
 from xep.binding import RawXML
 from xep.data_forms import Field, Form
+from xep.disco import InfoQuery
 from xep.fluux_agent.memory import NAMESPACE
 from xep.jid import JID
 from xep.pubsub import AffiliationName, Item
@@ -44,8 +56,43 @@ _MOST_RETRACTED: Final = 10_000
 _NOT_ALLOWED: Final = frozenset(("forbidden", "not-authorized", "not-allowed", "conflict"))
 
 
+class Location(NamedTuple):
+    """The place of a node, and the agent's address that sends requests to it.
+
+    `shares` says that the account is the agent's own, which creates the node for the person.
+    """
+
+    service: JID
+    node: str
+    requester: JID
+    shares: bool
+
+
+class AccountPorts(msgspec.Struct, frozen=True, kw_only=True):
+    """The dependencies of `AccountNodes`.
+
+    Attributes:
+        client: makes requests as the agent.
+        set_owned: makes requests of owners.
+        on_behalf: makes requests on behalf of people; None if that is never possible.
+        locate: returns the location of a node.
+        agent_at: returns the name of the agent at an address.
+        is_connected: whether there is a session.
+        software: returns the name of the software of a domain, from its identity in disco#info.
+            Raises StanzaError.
+    """
+
+    client: PubSubClient
+    set_owned: SetOwned
+    on_behalf: Consents | None
+    locate: Callable[[SessionKey], Location]
+    agent_at: Callable[[JID], str]
+    is_connected: Callable[[], bool]
+    software: Callable[[JID], Awaitable[str]]
+
+
 class AccountNodes:
-    """Implements `component.features.memory_nodes.nodes.MemoryNodes`, and
+    """Implements `component.features.memory_nodes.store.MemoryNodes`, and
     `component.kernel.pubsub_events.EventListener`.
 
     The agent subscribes to each node that it lists, so that it is notified of edits. Servers do not
@@ -59,15 +106,15 @@ class AccountNodes:
     def __init__(self, ports: AccountPorts) -> None:
         self._ports = ports
         self._watchers: list[Watcher] = []
-        self._followed: dict[tuple[JID, str], Whose] = {}
+        self._followed: dict[tuple[JID, str], SessionKey] = {}
         self._services: Counter[JID] = Counter()
-        self._prepared: set[Whose] = set()
-        self._retracted: dict[Whose, set[str]] = {}
-        self._emptied: set[Whose] = set()
+        self._prepared: set[SessionKey] = set()
+        self._retracted: dict[SessionKey, set[str]] = {}
+        self._emptied: set[SessionKey] = set()
         self._checked: set[str] = set()
         self._unsuitable: set[str] = set()
 
-    def is_reachable(self, whose: Whose) -> bool:
+    def is_reachable(self, whose: SessionKey) -> bool:
         """Whether there is a session, and people can correct items on the server."""
         domain = self._ports.locate(whose).service.domain
         return self._ports.is_connected() and domain not in self._unsuitable
@@ -77,7 +124,7 @@ class AccountNodes:
         self._watchers.append(watcher)
 
     def disconnected(self) -> None:
-        """Forget the state of the session. Never waits."""
+        """Discard the state of the session. Never waits."""
         self._prepared.clear()
 
     def is_service(self, address: JID) -> bool:
@@ -96,7 +143,7 @@ class AccountNodes:
         for watcher in self._watchers:
             watcher(whose, keys)
 
-    def _note(self, whose: Whose, event: Event) -> None:
+    def _note(self, whose: SessionKey, event: Event) -> None:
         """Note which items were deleted, and which of them are there again."""
         if event.purge is not None or event.delete is not None:
             self._emptied.add(whose)
@@ -109,7 +156,7 @@ class AccountNodes:
         if retracted:
             self._retracted[whose] = retracted
 
-    async def items(self, whose: Whose, ids: Sequence[str] = ()) -> Sequence[NodeItem]:
+    async def items(self, whose: SessionKey, ids: Sequence[str] = ()) -> Sequence[NodeItem]:
         """Return the items of the node; empty if there is no node or item."""
         place = self._ports.locate(whose)
         await self._check_server(place)
@@ -128,13 +175,13 @@ class AccountNodes:
             if each.id
         ]
 
-    async def past(self, whose: Whose) -> Past:
-        """Return which items the server has announced as deleted; it does not tell more."""
+    async def past(self, whose: SessionKey) -> Past:
+        """Return which items the server has announced as deleted."""
         retracted = dict.fromkeys(self._retracted.get(whose, ()), math.inf)
         return Past(None, retracted, whose in self._emptied)
 
-    async def settled(self, whose: Whose, past: Past) -> None:
-        """Forget what `past` says of deleted items."""
+    async def settled(self, whose: SessionKey, past: Past) -> None:
+        """Discard what `past` says about deleted items."""
         if past.is_emptied:
             self._emptied.discard(whose)
         if whose in self._retracted:
@@ -143,7 +190,7 @@ class AccountNodes:
                 del self._retracted[whose]
 
     async def publish(
-        self, whose: Whose, id_: str, payload: RawXML, replaces: NodeItem | None
+        self, whose: SessionKey, id_: str, payload: RawXML, replaces: NodeItem | None
     ) -> None:
         """Publish an item, if nobody else can read the node."""
         place = self._ports.locate(whose)
@@ -164,7 +211,7 @@ class AccountNodes:
                 raise KnowledgeError(f"{place.service} does not accept {id_}: {error}") from error
             raise self._unavailable(whose, error) from error
 
-    async def retract(self, whose: Whose, items: Sequence[NodeItem]) -> None:
+    async def retract(self, whose: SessionKey, items: Sequence[NodeItem]) -> None:
         """Delete items."""
         place = self._ports.locate(whose)
         client = await self._client(whose, place)
@@ -175,7 +222,7 @@ class AccountNodes:
                 if error.condition != "item-not-found":
                     raise self._unavailable(whose, error) from error
 
-    async def leave(self, whose: Whose) -> None:
+    async def leave(self, whose: SessionKey) -> None:
         """Stop using the node on behalf of its owner: give up the affiliation with it and the
         subscription. Raises StanzaError.
         """
@@ -187,7 +234,7 @@ class AccountNodes:
         if on_behalf is not None and on_behalf.may_own(whose):
             await on_behalf.set_owned(place.service, _affiliated(place, place.requester, "none"))
 
-    async def _client(self, whose: Whose, place: Location) -> PubSubClient:
+    async def _client(self, whose: SessionKey, place: Location) -> PubSubClient:
         """Return the client for requests to the node: as the agent, or on behalf of the person."""
         on_behalf = self._ports.on_behalf
         if on_behalf is None or place.shares or not await on_behalf.allows(whose):
@@ -197,7 +244,7 @@ class AccountNodes:
             self._prepared.add(whose)
         return on_behalf.client
 
-    async def _prepare(self, on_behalf: Consents, whose: Whose, place: Location) -> None:
+    async def _prepare(self, on_behalf: Consents, whose: SessionKey, place: Location) -> None:
         """Create the person's node if needed, and make the agent a member, which may subscribe.
 
         Prosody 0.12.3 reports all errors of the account as internal-server-error, so an existing
@@ -217,7 +264,7 @@ class AccountNodes:
                     reason=str(error),
                 )
 
-    async def _follow(self, whose: Whose, place: Location) -> None:
+    async def _follow(self, whose: SessionKey, place: Location) -> None:
         """Subscribe to the node before it is listed. Without a subscription, edits are detected
         when everything is compared.
         """
@@ -256,7 +303,7 @@ class AccountNodes:
             )
         self._checked.add(domain)
 
-    async def _share(self, whose: Whose, place: Location) -> None:
+    async def _share(self, whose: SessionKey, place: Location) -> None:
         """Create the node in the agent's account, with the person as an owner."""
         if whose in self._prepared:
             return
@@ -274,7 +321,7 @@ class AccountNodes:
             raise self._unavailable(whose, error) from error
         self._prepared.add(whose)
 
-    def _unavailable(self, whose: Whose, error: StanzaError) -> StoreUnavailableError:
+    def _unavailable(self, whose: SessionKey, error: StanzaError) -> StoreUnavailableError:
         place = self._ports.locate(whose)
         self._prepared.discard(whose)  # the node may be gone
         if error.condition in _NOT_ALLOWED and not place.shares:
@@ -333,3 +380,101 @@ def changed_items(event: Event) -> tuple[str, frozenset[str] | None]:
         if part is not None:
             return part.node, None
     return "", frozenset()
+
+
+class AccountMemories:
+    """Memories in accounts: in those of people, or in that of an agent in client mode.
+
+    Args:
+        environment: the settings, and the database.
+        stream: makes requests.
+
+    Attributes:
+        nodes: the nodes.
+        privileges: what servers permit.
+        is_consent_possible: whether people can let the agent act on their behalf.
+    """
+
+    def __init__(self, environment: Environment, stream: StreamSubsystem) -> None:
+        settings, ours = environment.settings, stream.addresses
+        self._stream = stream
+        self._listeners: list[Callable[[SessionKey], None]] = []
+        self.privileges = Privileges(privileged_domains(settings))
+        privileged = PrivilegedCall(stream.call_optional, NAMESPACE)
+        self._consents = Consents(
+            AccountConsentStore(environment.storage),
+            self.privileges,
+            PubSubClient(privileged),
+            _owner_requests(privileged),
+            ours.address_of,
+        )
+        is_person = settings.memory.home == "person"
+
+        def locate(whose: SessionKey) -> Location:
+            requester = ours.address_of(whose.agent)
+            if is_person:
+                return Location(whose.who, NAMESPACE, requester, shares=False)
+            return Location(requester, node_of(whose.who), requester, shares=True)
+
+        self.is_consent_possible = is_person and settings.server.mode == "component"
+        self.nodes = AccountNodes(
+            AccountPorts(
+                client=PubSubClient(stream.call_optional),
+                set_owned=_owner_requests(stream.call_optional),
+                on_behalf=self._consents if self.is_consent_possible else None,
+                locate=locate,
+                agent_at=ours.agent_at,
+                is_connected=stream.is_connected,
+                software=self._software,
+            )
+        )
+
+    def disconnected(self) -> None:
+        """Discard the state of the session. Never waits."""
+        self.privileges.clear()
+        self.nodes.disconnected()
+
+    def listen(self, listener: Callable[[SessionKey], None]) -> None:
+        """Call `listener` when a person has consented. It must not wait."""
+        self._listeners.append(listener)
+
+    # For the command.
+
+    def is_offered(self, whose: SessionKey) -> bool:
+        """Whether the server of the person permits it now."""
+        return self._consents.is_offered(whose)
+
+    async def is_allowed(self, whose: SessionKey) -> bool:
+        """Whether the person has consented. Raises StorageError."""
+        return await self._consents.has(whose)
+
+    async def allow(self, whose: SessionKey) -> None:
+        """The person consents. Raises StorageError."""
+        await self._consents.give(whose)
+        for listener in self._listeners:
+            listener(whose)
+
+    async def stop(self, whose: SessionKey) -> bool:
+        """The person withdraws the consent; False if there was none. Raises StorageError, and
+        StanzaError if the server did not do its part.
+        """
+        withdrawn = await self._consents.withdraw(whose)
+        if withdrawn:
+            await self.nodes.leave(whose)
+        return withdrawn
+
+    async def _software(self, domain: JID) -> str:
+        return server_software(await self._stream.get(domain, InfoQuery(), InfoQuery))
+
+
+def server_software(info: InfoQuery) -> str:
+    """Return the name of the software of a server, from its identity in disco#info."""
+    servers = [each for each in info.identities if each.category == "server"]
+    return next((each.name or "" for each in servers), "")
+
+
+def _owner_requests(call: Call) -> SetOwned:
+    async def set_owned(service: JID, request: PubsubOwner) -> None:
+        await call("set", service, request, PubsubOwner)
+
+    return set_owned

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.conversations import upkeep
+from component.conversations import directories
 from component.conversations.facts import HEADING, Facts, Message, ProposedFact, merged, similarity
 from component.conversations.lines import Said
 from component.conversations.sessions import Sessions
@@ -122,7 +122,7 @@ async def test_a_text_by_an_untrusted_author_is_not_a_known_fact(tmp_path: Path)
 async def test_each_fact_has_where_it_came_from(tmp_path: Path) -> None:
     async with world(tmp_path / "m") as it:
         await it.keep("dog", "The dog is called Bello.")
-        lines = (it.user.parent / upkeep.FACTS).read_bytes().splitlines()
+        lines = (it.user.parent / directories.FACTS).read_bytes().splitlines()
         kept, read = map(msgspec.json.decode, lines)
         assert kept == {
             "type": "fact",

@@ -14,10 +14,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from component.conversations import upkeep
-from component.conversations.coding import moment, stamp, written
-from component.conversations.lines import Called, Line, Note, Resulted, Said, Summary
+from component.conversations import directories
+from component.conversations.lines import (
+    Called,
+    Line,
+    Note,
+    Resulted,
+    Said,
+    Summary,
+    encode_lines,
+    timestamp,
+)
 from component.conversations.sessions import History, Sessions
+from component.memory.knowledge_lines import seconds_of
 from component.memory_directory import files
 from component.memory_directory.files import MemoryStoreError
 from component.memory_directory.layout import Layout, SessionKey
@@ -136,12 +145,12 @@ async def test_what_somebody_else_has_written_is_seen_at_once(world: World) -> N
     await world.sessions.append(ALICE, [note("a")], sync=True)
     await world.sessions.read(ALICE)
     with world.file(ALICE).open("ab") as file:
-        file.write(written([note("by hand")], "now")[1])
+        file.write(encode_lines([note("by hand")], "now")[1])
     assert texts(await world.sessions.read(ALICE)) == ["a", "by hand"]
     await world.sessions.append(ALICE, [note("b")], sync=False)
     assert texts(await world.sessions.read(ALICE)) == ["a", "by hand", "b"]
     with world.file(ALICE).open("ab") as file:
-        file.write(written([note("by hand")], "now")[1])
+        file.write(encode_lines([note("by hand")], "now")[1])
     await world.sessions.append(ALICE, [note("c")], sync=False)
     assert texts(await world.sessions.read(ALICE)) == ["a", "by hand", "b", "by hand", "c"]
     shutil.rmtree(world.file(ALICE).parent)
@@ -220,7 +229,7 @@ async def test_archives_of_the_same_second_do_not_overwrite_each_other(world: Wo
     ]
     assert (await world.sessions.status(ALICE)).archived == 3
     folder = world.layout.folder(ALICE)
-    assert [each.name for each in upkeep.archives(world.root, folder)] == [
+    assert [each.name for each in directories.archives(world.root, folder)] == [
         path.name for path in reversed(paths) if path is not None
     ]
 
@@ -456,7 +465,7 @@ async def test_idle_conversations_leave_nothing_in_memory(world: World) -> None:
         key = SessionKey("assistant", JID(f"user{number}", "example.com"))
         await world.sessions.append(key, [note("x")], sync=False)
         await world.sessions.read(key)
-    assert len(world.sessions._ends) == 128
+    assert len(world.sessions._tails) == 128
     assert len(world.sessions._locks) == 0
 
 
@@ -477,7 +486,7 @@ class Compared:
         # A time of the lines' own would decide how long nothing was said.
         lines = [msgspec.structs.replace(each, ts=None) for each in lines]
         await self.world.sessions.append(key, lines, sync=sync)
-        self.lines[key] += written(lines, stamp(self.world.clock.now))[0]
+        self.lines[key] += encode_lines(lines, timestamp(self.world.clock.now))[0]
         if budget is not None:
             await self.read(key, budget)
 
@@ -488,7 +497,7 @@ class Compared:
 
     async def open(self, key: SessionKey, minutes: int) -> None:
         self.world.clock.now += minutes * 60
-        last = moment(self.lines[key][-1].ts) if self.lines[key] else None
+        last = seconds_of(self.lines[key][-1].ts) if self.lines[key] else None
         history = await self.world.sessions.open(key, count=letters)
         if key not in self.touched:
             silent = last is not None and self.world.clock.now - last > 3600
@@ -514,7 +523,7 @@ class Compared:
 
     async def edit(self, key: SessionKey, line: Line) -> None:
         if self.world.file(key).exists():
-            (line,), raw = written([line], "1")
+            (line,), raw = encode_lines([line], "1")
             await self.damage(key, b"\n" + raw)
             self.lines[key].append(line)
 

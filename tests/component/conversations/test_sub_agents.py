@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from component.conversations import sub_agents
+from component.conversations import directories
 from component.memory_directory.files import MemoryStoreError, open_root
 from component.memory_directory.layout import Layout, SessionKey
 from xep.jid import JID
@@ -29,7 +29,10 @@ def written(layout: Layout, agent: str, when: float, name: str = "history.jsonl"
 
 
 def left(layout: Layout, before: float = NOON) -> list[str]:
-    return [each.relative_to(layout.root).as_posix() for each in sub_agents.left(layout, before)]
+    return [
+        each.relative_to(layout.root).as_posix()
+        for each in directories.unused_sub_agents(layout, before)
+    ]
 
 
 def test_those_of_all_agents_are_found_when_nothing_was_written_there(layout: Layout) -> None:
@@ -90,8 +93,8 @@ def test_one_is_needed_while_its_person_waits_for_its_agent(
 ) -> None:
     folder = written(layout, "reader/helper-00000001", NOON).parent
     unanswered = {SessionKey(agent, JID.parse(who))}
-    assert sub_agents.needed(layout, folder, unanswered) is needed
-    assert not sub_agents.needed(layout, folder, ())
+    assert directories.is_used_sub_agent(layout, folder, unanswered) is needed
+    assert not directories.is_used_sub_agent(layout, folder, ())
 
 
 def test_all_of_one_is_removed_and_nothing_beside_it(layout: Layout, tmp_path: Path) -> None:
@@ -104,9 +107,9 @@ def test_all_of_one_is_removed_and_nothing_beside_it(layout: Layout, tmp_path: P
     folder = written(layout, "assistant/helper-00000001", NOON).parent
     (folder / "link").symlink_to(outside)
     owner = inner.relative_to(layout.root).as_posix()
-    assert sub_agents.remove(layout, folder) == [owner]
+    assert directories.remove_sub_agent(layout, folder) == [owner]
     assert not folder.exists()
     assert above.exists()
     assert other.exists()
     assert (outside / "file").exists()
-    assert sub_agents.remove(layout, folder) == []
+    assert directories.remove_sub_agent(layout, folder) == []

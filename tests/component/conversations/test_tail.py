@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from component.conversations import tail
-from component.conversations.coding import decoded, moment, stamp, written
 from component.conversations.lines import (
     Attachment,
     Called,
@@ -21,8 +20,12 @@ from component.conversations.lines import (
     Resulted,
     Said,
     Summary,
+    decode_line,
+    encode_lines,
+    timestamp,
 )
 from component.conversations.tail import line_number, read_tail, read_turn
+from component.memory.knowledge_lines import seconds_of
 from component.memory_directory.files import MemoryStoreError, append
 from tests.component.conversations.lines import ENTRY, LINE, expected, letters
 
@@ -60,17 +63,17 @@ def read(path: Path, budget: int = 1 << 30) -> tail.Tail:
 
 @given(LINE)
 def test_a_line_is_read_as_it_was_written(line: Line) -> None:
-    (kept,), data = written([line], "2026-01-01T00:00:00.000Z")
+    (kept,), data = encode_lines([line], "2026-01-01T00:00:00.000Z")
     assert data.count(b"\n") == 1
     assert data.endswith(b"\n")
-    assert decoded(data) == kept
+    assert decode_line(data) == kept
     assert kept == line or line.ts is None
 
 
 def test_halves_of_surrogates_are_replaced_and_the_rest_is_kept() -> None:
     call = Called(turn="t", round=0, id="1", name="say", arguments='{"text":"a\ud83d"}')
-    (kept,), data = written([call], "now")
-    assert decoded(data) == kept
+    (kept,), data = encode_lines([call], "now")
+    assert decode_line(data) == kept
     assert isinstance(kept, Called)
     assert kept.arguments == '{"text":"a?"}'
 
@@ -78,9 +81,9 @@ def test_halves_of_surrogates_are_replaced_and_the_rest_is_kept() -> None:
 def test_a_line_that_could_not_be_read_again_is_not_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("component.conversations.coding.MAX_LINE", 100)
+    monkeypatch.setattr("component.conversations.lines.MAX_LINE", 100)
     with pytest.raises(MemoryStoreError, match="only up to 100"):
-        written([Note(content="x" * 100)], "now")
+        encode_lines([Note(content="x" * 100)], "now")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -88,7 +91,7 @@ def test_a_line_that_could_not_be_read_again_is_not_written(
 def test_the_end_is_what_is_since_the_last_summary_as_far_as_it_fits(
     tmp_path: Path, lines: list[Line], budget: int, block: int
 ) -> None:
-    kept, data = written(lines, "now")
+    kept, data = encode_lines(lines, "now")
     header = b'{"type":"session","version":1,"created":"2026","jid":"a@b"}\n'
     path = tmp_path / "history.jsonl"
     path.write_bytes(header + data)
@@ -109,7 +112,7 @@ def test_damaged_lines_anywhere_cost_only_themselves(
         if isinstance(line, bytes):
             raws.append(line)
         else:
-            (kept,), data = written([line], "now")
+            (kept,), data = encode_lines([line], "now")
             good.append(kept)
             raws.append(data[:-1])
     path = tmp_path / "history.jsonl"
@@ -134,12 +137,12 @@ def test_damaged_lines_anywhere_cost_only_themselves(
 def test_a_write_torn_at_any_byte_loses_what_was_not_written_and_nothing_else(
     tmp_path: Path, before: list[Line], torn: list[Line], data: st.DataObject
 ) -> None:
-    before, first = written(before, "now")
-    torn, second = written(torn, "now")
+    before, first = encode_lines(before, "now")
+    torn, second = encode_lines(torn, "now")
     cut = data.draw(st.integers(0, len(second)))
     path = tmp_path / "history.jsonl"
     path.write_bytes(first + second[:cut])
-    after, third = written([Note(content="after")], "now")
+    after, third = encode_lines([Note(content="after")], "now")
     append(path, third)
     whole = second[:cut].count(b"\n") + (cut < len(second) and second[cut : cut + 1] == b"\n")
     found = read(path)
@@ -187,7 +190,7 @@ def test_a_file_of_a_hundred_thousand_lines_is_read_at_its_end_only(
 
 def test_a_summary_above_what_fits_is_found(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
-    _, data = written(
+    _, data = encode_lines(
         [
             Note(content="before"),
             Summary(content="old"),
@@ -224,18 +227,18 @@ def test_sessions_of_fluux_agent_are_read(tmp_path: Path) -> None:
     assert isinstance(second, Said)
     assert first.attachments == (Attachment("p.png", "image/png", "926KB"),)
     assert second.reaction == Reaction("2", ("\U0001f44d",))
-    assert moment(first.ts) == pytest.approx(moment("2026-02-08T19:01:00.123456Z"))
+    assert seconds_of(first.ts) == pytest.approx(seconds_of("2026-02-08T19:01:00.123456Z"))
 
 
 @given(st.floats(0, 4e9))
 @example(0.0)
 def test_a_time_is_read_as_it_was_written(now: float) -> None:
-    assert moment(stamp(now)) == pytest.approx(now, abs=0.0011)
+    assert seconds_of(timestamp(now)) == pytest.approx(now, abs=0.0011)
 
 
 @pytest.mark.parametrize("bad", [None, "", "yesterday", "2026-13-01T00:00:00Z"])
 def test_what_is_no_time_is_none(bad: str | None) -> None:
-    assert moment(bad) is None
+    assert seconds_of(bad) is None
 
 
 def turn_of(path: Path, turn: str) -> tuple[list[Line], bool]:
@@ -257,7 +260,7 @@ def test_a_turn_is_found_between_others_with_what_came_later(tmp_path: Path) -> 
         Summary(content='"t"', kept=9, ts="1"),
         Said(role="assistant", content="yes", turn="u", final=True, ts="1"),
     ]
-    _, data = written([*other, *of_turn[:3], *other, of_turn[3]], "now")
+    _, data = encode_lines([*other, *of_turn[:3], *other, of_turn[3]], "now")
     path.write_bytes(data)
     assert turn_of(path, "t") == (of_turn, True)
     assert turn_of(path, "nobody's") == ([], False)
@@ -267,4 +270,4 @@ def test_the_header_is_no_line(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     path.write_bytes(b'{"type":"session","version":1,"created":"2026","jid":"a@b"}\n')
     assert read(path) == tail.Tail([], None, False, [])
-    assert isinstance(decoded(path.read_bytes()), Header)
+    assert isinstance(decode_line(path.read_bytes()), Header)

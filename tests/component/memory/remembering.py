@@ -8,7 +8,7 @@ from typing import Any
 import anyio.to_thread
 
 from component.audit.protocol import AuditEvent
-from component.memory.embedding import Embedder
+from component.memory.embedding import LocalEmbedder
 from component.memory.index import Index, owners_of
 from component.memory.index_database import FILE_NAME
 from component.memory.index_search import Finder, Hit, Search
@@ -66,7 +66,7 @@ class Room:
 async def remembering(
     path: Path,
     scopes: Sequence[MemoryScope] = (),
-    embedder: Embedder | None = None,
+    embedder: LocalEmbedder | None = None,
     admins: Sequence[JID] = (),
     **limits: Any,
 ) -> AsyncIterator[Room]:

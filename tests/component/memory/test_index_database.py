@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from component.memory.current_index import Fresh
+from component.memory.current_index import CurrentIndex
 from component.memory.index import Index
 from component.memory.sharing import Sharing
 from component.memory_directory.layout import Layout
@@ -38,8 +38,8 @@ async def test_who_finds_it_removed_after_others_have_renewed_it_reads_the_new_o
                 raise
         return len(index.names())
 
-    fresh = Fresh(index, Sharing(Layout(tmp_path)))
-    assert await fresh.read(read_while_others_are_quicker) == 0
+    current = CurrentIndex(index, Sharing(Layout(tmp_path)))
+    assert await current.read(read_while_others_are_quicker) == 0
     assert len(set(tries)) == 2
 
 
@@ -50,7 +50,7 @@ async def test_what_is_wrong_with_anything_else_is_told(index: Index, tmp_path: 
 
     opened = index.database.opened
     with pytest.raises(StorageError, match="The disk is full"):
-        await Fresh(index, Sharing(Layout(tmp_path))).read(fail)
+        await CurrentIndex(index, Sharing(Layout(tmp_path))).read(fail)
     assert index.database.opened is opened
 
 

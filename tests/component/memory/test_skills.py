@@ -186,7 +186,8 @@ async def test_what_cannot_be_done_is_said_to_the_caller(
         def broken(*_: Any) -> Any:
             raise MemoryStoreError("/some/where cannot be read")
 
-        monkeypatch.setattr(room.index, "owners", broken)
+        await call("store", key="k", body="x")
+        monkeypatch.setattr(room.index.database, "reading", broken)
         with pytest.raises(SkillError) as refused:
             await call("recall", query="tea")
         assert "/some/where" not in str(refused.value)

@@ -109,7 +109,7 @@ async def test_an_index_without_vectors_is_made_anew_with_them(
     async with remembering(tmp_path / "memory") as room:
         await fill(room)
     async with remembering(tmp_path / "memory", embedder=embedder) as room:
-        await room.knowledge.files.fresh.embedded()
+        await room.knowledge.files.index.embedded()
         assert (await room.recall("vehicle maintenance"))[0] == "tyres"
 
 
@@ -122,7 +122,7 @@ async def test_many_memories_get_their_vectors_in_the_background(
         lines = [{"key": f"k{n}", "content": body} for n, body in enumerate(bodies)]
         lines.append({"key": "tyres", "content": MEMORIES["tyres"]})
         room.file().write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
-        fresh = room.knowledge.files.fresh
+        fresh = room.knowledge.files.index
         assert "tyres" not in await room.recall("vehicle maintenance"), "words alone do not find it"
         with anyio.fail_after(120):
             async with anyio.create_task_group() as tasks:
@@ -157,7 +157,7 @@ async def test_the_model_is_loaded_when_it_is_first_needed_and_one_that_dies_cos
         await room.store("late", "The vault code is 4711")
         assert room.index.embed(8) is None, "it is not started again at once"
         embedder._failed_at = float("-inf")
-        await room.knowledge.files.fresh.embedded()
+        await room.knowledge.files.index.embedded()
         with room.index.database.reading() as connection:
             assert connection.execute("SELECT count(*) FROM vectors").fetchone() == (5,)
         assert "late" in await room.recall("how do I open the vault?")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from component.conversations.upkeep import erase
+from component.conversations.directories import erase
 from component.memory_directory import files
 from component.memory_directory.layout import Layout, SessionKey
 from component.memory_directory.texts import Texts

@@ -8,7 +8,7 @@ import pytest
 from component.agent.conversations import Activity
 from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult, Commands
 from component.commands.words import read_words
-from component.conversations.upkeep import Forgotten, Status
+from component.conversations.directories import Forgotten, Status
 from component.features.conversation_commands.commands import (
     About,
     AgentStatus,

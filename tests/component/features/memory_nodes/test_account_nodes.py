@@ -5,12 +5,15 @@ from typing import Any
 
 import pytest
 
-from component.features.memory_nodes.account_nodes import AccountNodes, changed_items
-from component.features.memory_nodes.account_ports import AccountPorts, Location
-from component.features.memory_nodes.consents import Consents
-from component.features.memory_nodes.nodes import NodeItem
-from component.features.memory_nodes.privileges import Privileges
-from component.memory.store import StoreUnavailableError, Whose
+from component.features.memory_nodes.account_nodes import (
+    AccountNodes,
+    AccountPorts,
+    Location,
+    changed_items,
+)
+from component.features.memory_nodes.items import NodeItem
+from component.features.memory_nodes.privileges import Consents, Privileges
+from component.memory.store import StoreUnavailableError
 from component.memory_directory.layout import SessionKey
 from component.pubsub.client import Page
 from xep import pubsub, pubsub_event, pubsub_owner
@@ -124,7 +127,7 @@ class World:
                 software=self._software,
             )
         )
-        self.told: list[tuple[Whose, Collection[str] | None]] = []
+        self.told: list[tuple[SessionKey, Collection[str] | None]] = []
         self.nodes.watch(lambda whose, keys: self.told.append((whose, keys)))
 
     async def _software(self, _domain: JID) -> str:

@@ -10,13 +10,11 @@ import pytest
 
 from component.features.memory_nodes.agent_nodes import AgentNodes, node_of
 from component.features.memory_nodes.store import PepStore
-from component.memory.file_store import PrivateFiles
 from component.memory.index import Index
 from component.memory.index_database import FILE_NAME
 from component.memory.knowledge import Knowledge, Memo
-from component.memory.replica import Replica, ReplicaOptions
+from component.memory.reconciler import SyncOptions
 from component.memory.sharing import Sharing
-from component.memory.sync_state import SyncStates
 from component.memory_directory.files import open_root
 from component.memory_directory.layout import Layout, SessionKey
 from component.pubsub.notifier import Notifier
@@ -64,15 +62,10 @@ class Home:
         self.nodes = AgentNodes(self.service, addresses, ("assistant", "helper"), Memory())
         sharing = Sharing(Layout(root))
         self.knowledge = Knowledge(index, sharing, Memory(), Recording())
-        self.replica = Replica(
-            PrivateFiles(self.knowledge.files, sharing),
+        self.replica = self.knowledge.replicate(
             PepStore(self.nodes, addresses.address_of),
-            SyncStates(Layout(root)),
-            ReplicaOptions(),
-            Recording(),
-            lambda _whose, _sentence: None,
+            SyncOptions(notify=lambda _whose, _sentence: None),
         )
-        self.knowledge.mirror = self.replica
 
     async def publish(self, key: str, text: str, who: JID = ANN, at: JID = ASSISTANT) -> None:
         address = await self.service.locate(at, NODE, who)

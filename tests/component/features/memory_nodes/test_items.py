@@ -8,11 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.features.memory_nodes.encryption import Cipher, KeyRefusedError
-from component.features.memory_nodes.items import item_of, payload_of
-from component.features.memory_nodes.nodes import NodeItem
+from component.features.memory_nodes.items import (
+    Cipher,
+    KeyRefusedError,
+    NodeItem,
+    item_of,
+    payload_of,
+)
 from component.memory.knowledge_lines import Item
-from component.memory.merge import digest
+from component.memory.reconciler import digest
 from component.memory.store import StoreUnavailableError
 from component.memory_directory.layout import SessionKey
 from component.policy.taint import TAINTS

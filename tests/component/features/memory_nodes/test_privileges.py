@@ -6,7 +6,6 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 
-from component.features.memory_nodes.handlers import PrivilegeHandler
 from component.features.memory_nodes.privileges import PrivilegedCall, Privileges
 from component.router.table import Request
 from xep import pubsub, pubsub_owner
@@ -31,7 +30,9 @@ GRANT = Privilege(
 
 
 def privileges(changed: Callable[[], None] = lambda: None) -> Privileges:
-    return Privileges(["example.com"], changed)
+    made = Privileges(["example.com"])
+    made.listen(changed)
+    return made
 
 
 # -- what servers grant ----------------------------------------------------------------------------
@@ -79,7 +80,7 @@ def test_a_later_message_replaces_what_was_granted_before() -> None:
 
 def test_the_handler_takes_them_only_at_the_domain_of_the_component() -> None:
     granted = privileges()
-    (route,) = PrivilegeHandler(granted).routes()
+    (route,) = granted.routes()
     assert (route.hosts, route.types) == ({"component"}, {"normal"})
     assert route.admits is not None
     assert route.admits(SERVER)
