@@ -18,8 +18,8 @@ from component.audit.protocol import AuditEvent, Recorder
 from component.conversations import directories
 from component.conversations.lines import Said, decode_line
 from component.memory import knowledge_lines
-from component.memory.index_words import grams, words
 from component.memory.knowledge import Knowledge, KnowledgeError, Memo
+from component.memory.words import grams, words
 from component.memory_directory import files
 from component.memory_directory.files import KeyLocks, MemoryStoreError
 from component.memory_directory.layout import Layout, SessionKey

@@ -14,17 +14,15 @@ import msgspec
 from component.memory.embedding import LocalEmbedder
 from component.memory.index_database import IndexDatabase
 from component.memory.knowledge_lines import Item
-from component.memory.ranking import all_grams
+from component.memory.words import grams_of
 from component.memory_directory.files import FileState
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
 _TOGETHER: Final = 400  # items in one transaction, so that other writers get their turn
-_COLUMNS: Final = (
-    "key, body, title, topic, tags, version, versions, created, updated, creator, contributor,"
-    " taint, expires"
-)
+_FIELDS: Final = Item.__struct_fields__
+_COLUMNS: Final = ", ".join("contributor" if name == "by" else name for name in _FIELDS)
 _NO_FILE: Final = FileState(
     0, 0, -1, 0
 )  # the state of an owner whose memories are in several files
@@ -236,26 +234,11 @@ class Index:
     ) -> None:
         pending = self.embedder is not None and vectors is None
         for at, item in enumerate(items):
+            values = msgspec.structs.asdict(item) | {"tags": _encode(item.tags).decode()}
             cursor = connection.execute(
-                f"INSERT INTO items (owner, {_COLUMNS}, pending)"  # noqa: S608
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    owner,
-                    item.key,
-                    item.body,
-                    item.title,
-                    item.topic,
-                    _encode(item.tags).decode(),
-                    item.version,
-                    item.versions,
-                    item.created,
-                    item.updated,
-                    item.creator,
-                    item.by,
-                    item.taint,
-                    item.expires,
-                    pending,
-                ),
+                f"INSERT INTO items (owner, pending, {_COLUMNS})"  # noqa: S608
+                f" VALUES (?, ?, {_marks(_FIELDS)})",
+                (owner, pending, *values.values()),
             )
             number = cursor.lastrowid
             assert number is not None
@@ -312,24 +295,10 @@ def all_of(connection: "Connection", owner: int) -> list[tuple[int, Item]]:
 
 
 def item_of(row: Sequence[Any]) -> Item:
-    """Return the memory in a row."""
-    key, body, title, topic, tags, version, versions, created, updated, creator, by, *more = row
-    taint, expires = more
-    return Item(
-        key=key,
-        body=body,
-        title=title,
-        topic=topic,
-        tags=_tags(tags),
-        version=version,
-        versions=versions,
-        created=created,
-        updated=updated,
-        creator=creator,
-        by=by,
-        taint=taint,
-        expires=expires,
-    )
+    """Return the memory in a row with `_COLUMNS`."""
+    values = dict(zip(_FIELDS, row, strict=True))
+    values["tags"] = _tags(values["tags"])
+    return Item(**values)
 
 
 def _marks(values: Collection[object]) -> str:
@@ -393,9 +362,8 @@ def _add_vector(connection: "Connection", item: int, owner: int, vector: bytes) 
 
 def _texts(owner: int, item: Item) -> tuple[str, str]:
     """The columns of the full-text index."""
-    return _with_owner(owner, all_grams(item)), _with_owner(
-        owner, filters_of(item.topic, item.tags)
-    )
+    grams = grams_of((item.title, item.key, " ".join((*item.tags, item.topic)), item.body))
+    return _with_owner(owner, grams), _with_owner(owner, filters_of(item.topic, item.tags))
 
 
 def _with_owner(owner: int, terms: Sequence[str]) -> str:

@@ -16,12 +16,12 @@ from component.memory.documents import Documents
 from component.memory.file_store import FileStore
 from component.memory.index import Index
 from component.memory.index_search import Hit, Search
-from component.memory.index_words import wanted
 from component.memory.knowledge_lines import Entry, Item, now
 from component.memory.reconciler import Stores, SyncOptions
 from component.memory.replica import Replica
 from component.memory.sharing import PRIVATE, Place, Sharing, taint_of
 from component.memory.store import KnowledgeError, MemoryStore, MissingDecision, Recalled
+from component.memory.words import wanted
 from component.memory_directory.layout import SessionKey
 from component.policy.taint import Taint
 from component.settings.memory import Memory

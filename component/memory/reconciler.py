@@ -500,8 +500,7 @@ def digest(item: Item | None) -> str:
     """Return a digest of a memory without its version and times; empty for None."""
     if item is None:
         return ""
-    content = (item.body, item.title, item.topic, item.tags, item.taint, item.expires)
-    return hashlib.sha256(msgspec.json.encode(content)).hexdigest()
+    return hashlib.sha256(msgspec.json.encode(item.contents)).hexdigest()
 
 
 def conflict_key(key: str, number: int) -> str:

@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
+import msgspec
+
 from component.features.memory_nodes.items import Cipher, NodeItem, item_of, payload_of
-from component.memory.knowledge_lines import Entry, Item
+from component.memory.knowledge_lines import Entry, Item, succeeding
 from component.memory.store import (
     Expected,
     Past,
@@ -114,18 +116,10 @@ class PepStore:
             replaced = await self._read(whose, entry.key)
             former = None if replaced is None else item_of(replaced, whose, self._cipher)
             check_expected(former, expected)
-            item = Item(
-                key=entry.key,
-                body=entry.content,
-                title=entry.title,
-                topic=entry.topic,
-                tags=entry.tags,
-                version=1 if former is None else former.version + 1,
-                created=entry.ts if former is None else former.created or entry.ts,
-                updated=entry.ts,
+            item = msgspec.structs.replace(
+                succeeding(former, entry),
+                created=(former.created if former else "") or entry.ts,
                 by=str(self._address_of(whose.agent)),
-                taint=entry.taint,
-                expires=entry.expires,
             )
             payload = payload_of(item, self._address_of(whose.agent), whose, self._cipher)
             try:

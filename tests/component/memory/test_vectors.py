@@ -241,7 +241,7 @@ def nearest(index: Index, vectors: Vectors, number: int) -> str | None:
         owner = index.owners(("ann",))["ann"]
         found = vectors.nearest(connection, owner.id, owner.items, Made().question(f"{number}"), 5)
         row = connection.execute("SELECT key FROM items WHERE id = ?", found[0][:1]).fetchone()
-    return None if row is None or found[0].likeness < 0.99 else row[0]
+    return None if row is None or found[0].similarity < 0.99 else row[0]
 
 
 def test_the_nearest_of_many_is_found_also_after_changes(tmp_path: Path) -> None:

@@ -10,9 +10,8 @@ from component.commands.definition import OPERATOR, Asking, CommandError, Comman
 from component.commands.words import read_words
 from component.conversations.directories import Forgotten, Status
 from component.features.conversation_commands.commands import (
-    About,
-    AgentStatus,
     ConversationCommands,
+    ConversationStatus,
 )
 from component.features.memory_commands.commands import MemoryCommands
 from component.memory.index_search import Search
@@ -43,6 +42,7 @@ class Rooms:
 
     def __init__(self) -> None:
         self.asked: list[Any] = []
+        self.sessions = self.personas = self
         self.there = True
         self.gone = Forgotten(messages=1, memories=2, names=("history.jsonl",))
         self.activity_now = Activity(running=False, waiting=0, parked=0)
@@ -84,8 +84,9 @@ class Rooms:
         self.asked.append(("search", agent, who, search.text))
         return self.found
 
-    async def told(self, agent: str, who: JID) -> AgentStatus:
-        return AgentStatus(
+    async def describe(self, agent: str, who: JID) -> ConversationStatus:
+        return ConversationStatus(
+            agent=agent,
             title="Researcher",
             state="active",
             model="small",
@@ -98,8 +99,11 @@ class Rooms:
 
 def table(rooms: Rooms) -> Commands:
     anything: Any = rooms
+    async def forget_nothing_more(_agent: str, _who: JID) -> None:
+        pass
+
     commands = ConversationCommands(
-        anything, anything, anything, anything.told, ["assistant", "researcher"]
+        anything, anything, rooms.describe, ["assistant", "researcher"], forget_nothing_more
     )
     memories = MemoryCommands(anything, ["assistant"])
     return Commands((*commands.commands(), *memories.commands()), admins=[ADMIN])
@@ -154,7 +158,7 @@ async def test_operators_forget_a_person() -> None:
 async def test_status_describes_the_agent_and_the_conversation() -> None:
     rooms = Rooms()
     answer = await says(rooms, "status")
-    assert isinstance(answer.value, About)
+    assert isinstance(answer.value, ConversationStatus)
     assert (answer.value.messages, answer.value.persona) == (3, None)
     assert answer.text.splitlines() == [
         "I am Researcher, and active.",

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.memory.index_words import grams, needle, wanted, words
+from component.memory.words import grams, needle, wanted, words
 
 
 @pytest.mark.parametrize(
