@@ -1,6 +1,6 @@
 """Skills that remember something about their caller, for the conformance kit to call.
 
-They are offered only where the configuration says so, as `component.skills.conformance_fixtures`.
+They are offered only if the settings say so, as `component.skills.conformance_fixtures`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def memory_fixtures(knowledge: Callable[[], Knowledge]) -> tuple[Skill, ...]:
-    """The skills `conformance.remember` and `conformance.recall`.
+    """Return the skills `conformance.remember` and `conformance.recall`.
 
-    `knowledge` gives the memories when one of them is called.
+    `knowledge` returns the memories when one of them is called.
     """
 
     @skill(name="conformance.remember", destructive=False, idempotent=True, open_world=False)

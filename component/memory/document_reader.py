@@ -1,7 +1,7 @@
 """Reads documents in a child process with limits, and splits them into parts.
 
-A document may be made to harm the program that reads it. Here it can at most cost its own process,
-which is confined (`component.sandbox`), and then there is an error that says why.
+A document may be made to attack the program that reads it. Here it can only end its own process,
+which is confined (`component.sandbox`); the error says why.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ KINDS: Final = {
     ".markdown": "markdown",
     ".txt": "text",
 }
-"""The kinds of documents by the ends of their names."""
+"""The kinds of documents by the suffixes of their names."""
 
 _WORKER: Final = Path(__file__).with_name("document_worker.py")
 _PART: Final = 1200  # characters of a part, at most
@@ -85,7 +85,7 @@ _decode = msgspec.json.Decoder(Piece).decode
 
 
 async def read(path: Path, limits: Limits = LIMITS) -> list[Part]:
-    """The parts of a document. Raises DocumentError."""
+    """Read the parts of a document. Raises DocumentError."""
     kind = KINDS.get(path.suffix.lower())
     if kind is None:
         raise DocumentError(f"only files that end in {', '.join(KINDS)} are")
@@ -109,13 +109,13 @@ async def read(path: Path, limits: Limits = LIMITS) -> list[Part]:
 
 
 async def read_data(kind: str, data: bytes, limits: Limits = LIMITS) -> list[Piece]:
-    """The pieces of a document that is in memory. `kind` is `page` (a web page, of which only the
+    """Read the pieces of a document in memory. `kind` is `page` (a web page, of which only the
     main text is read), or one of `KINDS`. Raises DocumentError.
     """
     with tempfile.TemporaryFile() as file:
         await anyio.to_thread.run_sync(file.write, data)
         await anyio.to_thread.run_sync(file.flush)
-        # The parser gets a descriptor with which it can only read.
+        # The parser gets a read-only descriptor.
         descriptor = os.open(f"/proc/self/fd/{file.fileno()}", os.O_RDONLY | os.O_CLOEXEC)
         try:
             return await _run(kind, descriptor, limits)
@@ -124,7 +124,7 @@ async def read_data(kind: str, data: bytes, limits: Limits = LIMITS) -> list[Pie
 
 
 def split(pieces: Iterable[Piece]) -> Iterator[Part]:
-    """Parts of at most some 1,200 characters, each of one page or heading."""
+    """Yield parts of at most about 1,200 characters, each of one page or heading."""
     for piece in pieces:
         where = f"page {piece.page}" if piece.page else piece.heading[:200]
         text = ""
@@ -138,7 +138,7 @@ def split(pieces: Iterable[Piece]) -> Iterator[Part]:
 
 
 def _sentences(text: str) -> Iterator[str]:
-    """The paragraphs of a text, and the sentences of long ones; no longer than a part."""
+    """Yield the paragraphs of a text, and the sentences of long ones, no longer than a part."""
     for paragraph in re.split(r"\n\s*\n", text):
         line = paragraph.strip()
         for sentence in [line] if len(line) <= _PART else _SENTENCE.split(line):
@@ -170,7 +170,7 @@ async def _run(kind: str, descriptor: int, limits: Limits) -> list[Piece]:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env={},
-            start_new_session=True,  # Ctrl-C is for the service, which then ends this one
+            start_new_session=True,  # Ctrl-C is for the service, which then ends this process
         ) as process:
             assert process.stdout is not None
             try:
@@ -195,7 +195,7 @@ async def _run(kind: str, descriptor: int, limits: Limits) -> list[Piece]:
 
 
 def _pieces(output: bytes) -> list[Piece]:
-    """Decode what a parser wrote, which may have been taken over. Raises DocumentError."""
+    """Decode the output of a parser, which may be compromised. Raises DocumentError."""
     pieces, links = [], 0
     for line in io.BytesIO(output):
         try:
