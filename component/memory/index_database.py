@@ -1,7 +1,7 @@
 """The file of the index: SQLite with FTS5, with one connection for writing and several for reading.
 
-Everything in it comes from the files of the memory. So it can be deleted at any time, and is rebuilt
-if it does not have the format of this release.
+Everything in it comes from the files of the memory. So it can be deleted at any time, and is
+rebuilt if it does not have the format of this release.
 """
 
 import os
@@ -28,9 +28,9 @@ _BUSY_SECONDS: Final = 5.0
 _STEP_PAGES: Final = 200  # merged at a time, so that other writers do not wait long
 _SECURE_DELETE: Final = (3, 42, 0)
 
-# A group of characters begins with the number of its owner (`17_tra`), so a search cannot match those
-# of another owner. For this tokenizer, everything that is not ASCII is a letter. FTS5 stores which
-# memories have a group but not where, which `index_search` determines for the few best ones. This
+# A group of characters begins with the number of its owner (`17_tra`), so a search cannot match
+# those of another owner. For this tokenizer, everything that is not ASCII is a letter. FTS5 stores
+# which memories have a group but not where, which `index_search` determines for the best ones. This
 # makes the index smaller, and its merge after a deletion faster.
 _TABLES: Final = """
 CREATE TABLE made (shape TEXT NOT NULL) STRICT;

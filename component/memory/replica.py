@@ -97,15 +97,15 @@ class Replica:
                 await (await self._state(whose)).note_pending(key)
 
     async def changed(self, whose: SessionKey, key: str) -> None:
-        """Change the other store as a memory was changed here."""
+        """Send the change of a memory to the other store."""
         if _has_copy(whose):
             self._note(whose, (key,))
             await self._try(whose)
 
     @asynccontextmanager
     async def erasing(self, whose: SessionKey) -> AsyncIterator[None]:
-        """Delete all memories of the person in the other store after they are deleted here, in the
-        block. That it is to be done is on the disk before. Raises StorageError.
+        """Delete all memories of the person in the other store, after the block has deleted them
+        here. The intention is on the disk before. Raises StorageError.
         """
         if not _has_copy(whose):
             yield

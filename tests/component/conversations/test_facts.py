@@ -69,7 +69,7 @@ async def test_lasting_facts_are_lines_in_user_md(tmp_path: Path) -> None:
         assert [one.key for one in await it.facts.known(KEY)] == ["dog", "city"]
 
 
-async def test_what_a_person_wrote_stays_byte_for_byte_around_it(tmp_path: Path) -> None:
+async def test_text_of_the_person_in_user_md_stays_unchanged(tmp_path: Path) -> None:
     async with world(tmp_path / "m") as it:
         await it.says("hello")
         it.user.write_text(f"Ann, 40\n\n{HEADING}\n\n- Likes tea\n\n# More\nend\n")
@@ -80,7 +80,7 @@ async def test_what_a_person_wrote_stays_byte_for_byte_around_it(tmp_path: Path)
         )
 
 
-async def test_an_older_file_is_not_hidden_and_other_encodings_are_left_alone(
+async def test_context_md_is_used_if_it_exists_and_other_encodings_are_refused(
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path / "m") as it:
@@ -119,7 +119,7 @@ async def test_a_text_by_an_untrusted_author_is_not_a_known_fact(tmp_path: Path)
         assert [one.key for one in await it.facts.known(KEY)] == ["flight"]
 
 
-async def test_each_fact_has_where_it_came_from(tmp_path: Path) -> None:
+async def test_the_source_of_each_fact_is_stored(tmp_path: Path) -> None:
     async with world(tmp_path / "m") as it:
         await it.keep("dog", "The dog is called Bello.")
         lines = (it.user.parent / directories.FACTS).read_bytes().splitlines()
@@ -150,7 +150,7 @@ async def test_known_facts_are_not_written_again_and_changed_ones_replace_them(
         assert "The new dog is called Rex now." in it.user.read_text()
 
 
-async def test_what_a_person_has_edited_is_kept_beside(tmp_path: Path) -> None:
+async def test_facts_that_contradict_edits_are_stored_beside_them(tmp_path: Path) -> None:
     async with world(tmp_path / "m") as it:
         await it.keep("dog", "The dog is called Bello and likes cheese.")
         it.user.write_text(it.user.read_text().replace("Bello", "Bellino"))
@@ -165,7 +165,7 @@ async def test_what_a_person_has_edited_is_kept_beside(tmp_path: Path) -> None:
         assert await it.room.get("flight (learned)") == "Flies on 5 May"
 
 
-async def test_what_a_person_has_deleted_stays_deleted(tmp_path: Path) -> None:
+async def test_deleted_facts_are_not_written_again(tmp_path: Path) -> None:
     async with world(tmp_path / "m") as it:
         await it.keep("dog", "The dog is called Bello.")
         it.user.write_text("")
@@ -177,7 +177,7 @@ async def test_what_a_person_has_deleted_stays_deleted(tmp_path: Path) -> None:
         assert await it.room.get("flight") is None
 
 
-async def test_only_a_persons_own_new_words_are_read(tmp_path: Path) -> None:
+async def test_only_new_messages_of_the_person_are_read(tmp_path: Path) -> None:
     async with world(tmp_path / "m") as it:
         assert await it.facts.messages(KEY) == []
         mine = await it.says("I moved to Leipzig")
@@ -193,7 +193,7 @@ async def test_only_a_persons_own_new_words_are_read(tmp_path: Path) -> None:
         assert await it.facts.messages(KEY) == [later], "read after /new as well"
 
 
-async def test_facts_of_an_erased_conversation_are_not_kept(tmp_path: Path) -> None:
+async def test_facts_from_deleted_messages_are_refused(tmp_path: Path) -> None:
     async with world(tmp_path / "m") as it:
         source = await it.says("The dog is called Bello")
         await it.keep("city", "She lives in Leipzig.")
@@ -207,7 +207,7 @@ _texts = st.text(alphabet="abc dog é\n-#(", max_size=60)
 
 
 @given(_texts, _texts.filter(str.strip))
-def test_merging_keeps_all_lines_of_others(text: str, said: str) -> None:
+def test_merging_keeps_all_lines_that_were_not_learned(text: str, said: str) -> None:
     fact = ProposedFact("k", said, True, Message(said, AT, "t"))
     result, after = merged(text, fact, {})
     assert result in {"added", "beside"}

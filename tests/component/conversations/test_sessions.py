@@ -90,7 +90,7 @@ def texts(history: History) -> list[str]:
     return [line.content for line in history.lines if not isinstance(line, Called)]
 
 
-async def test_who_has_said_nothing_has_an_empty_history_and_no_directory(world: World) -> None:
+async def test_an_empty_conversation_has_no_directory(world: World) -> None:
     assert await world.sessions.open(ALICE) == History()
     assert await world.sessions.turn(ALICE, "t") == ()
     assert await world.sessions.archive(ALICE) is None
@@ -98,7 +98,7 @@ async def test_who_has_said_nothing_has_an_empty_history_and_no_directory(world:
     assert list(world.root.iterdir()) == []
 
 
-async def test_the_file_is_one_of_fluux_agent(world: World) -> None:
+async def test_the_file_has_the_format_of_fluux_agent(world: World) -> None:
     said = Said(role="user", content="Hello", msg_id="1", sender="alice@example.com")
     await world.sessions.append(ALICE, [said], sync=True)
     assert world.file(ALICE).read_text() == (
@@ -110,7 +110,7 @@ async def test_the_file_is_one_of_fluux_agent(world: World) -> None:
 
 
 @pytest.mark.parametrize("sync", [True, False])
-async def test_what_was_added_is_read_again_also_after_a_restart(world: World, sync: bool) -> None:
+async def test_appended_lines_are_read_after_a_restart(world: World, sync: bool) -> None:
     for each in "abc":
         await world.sessions.append(ALICE, [note(each)], sync=sync)
         assert (await world.sessions.read(ALICE)).lines[-1:] != ()
@@ -119,7 +119,7 @@ async def test_what_was_added_is_read_again_also_after_a_restart(world: World, s
     assert await world.fresh().read(ALICE) == await world.sessions.read(ALICE)
 
 
-async def test_people_and_agents_see_nothing_of_each_other(world: World) -> None:
+async def test_conversations_are_separate_for_people_and_agents(world: World) -> None:
     for key in (ALICE, BOB, HELPER):
         await world.sessions.append(key, [note(f"{key.agent} {key.who}")], sync=False)
     for key in (ALICE, BOB, HELPER):
@@ -129,7 +129,7 @@ async def test_people_and_agents_see_nothing_of_each_other(world: World) -> None
     assert texts(await world.sessions.read(HELPER)) == ["helper alice@example.com"]
 
 
-async def test_a_summary_stands_for_what_is_above_it_but_the_lines_it_keeps(world: World) -> None:
+async def test_a_summary_replaces_earlier_lines_except_those_that_it_keeps(world: World) -> None:
     await world.sessions.append(ALICE, [note(each) for each in "abcd"], sync=True)
     before = world.file(ALICE).read_bytes()
     await world.sessions.append(ALICE, [Summary(content="a to c", kept=1)], sync=True)
@@ -141,7 +141,7 @@ async def test_a_summary_stands_for_what_is_above_it_but_the_lines_it_keeps(worl
     assert world.file(ALICE).read_bytes().startswith(before)
 
 
-async def test_what_somebody_else_has_written_is_seen_at_once(world: World) -> None:
+async def test_changes_by_other_programs_are_read_immediately(world: World) -> None:
     await world.sessions.append(ALICE, [note("a")], sync=True)
     await world.sessions.read(ALICE)
     with world.file(ALICE).open("ab") as file:
@@ -174,14 +174,14 @@ async def test_a_conversation_that_was_silent_too_long_is_archived_at_the_next_m
     assert await world.sessions.open(ALICE) == History()
 
 
-async def test_without_a_time_in_its_lines_the_time_of_the_file_counts(world: World) -> None:
+async def test_lines_without_times_are_as_old_as_the_file(world: World) -> None:
     world.file(ALICE).parent.mkdir()
     world.file(ALICE).write_text('{"type":"note","content":"old"}\n')
     os.utime(world.file(ALICE), (START - 241 * 60, START - 241 * 60))
     assert (await world.sessions.open(ALICE)).archived is not None
 
 
-async def test_a_time_out_of_nought_never_archives(tmp_path: Path) -> None:
+async def test_a_timeout_of_zero_never_archives(tmp_path: Path) -> None:
     world = World(tmp_path / "memory", idle_timeout_mins=0)
     await world.sessions.append(ALICE, [note("old")], sync=True)
     world.clock.now += 1e9
@@ -199,7 +199,7 @@ async def test_a_conversation_that_is_too_large_is_archived_at_the_next_message(
     assert await world.sessions.open(ALICE) == History()
 
 
-async def test_the_oldest_archives_make_room_and_the_latest_stays(tmp_path: Path) -> None:
+async def test_the_oldest_archives_are_removed_and_the_latest_is_kept(tmp_path: Path) -> None:
     world = World(tmp_path / "memory", archived_bytes=1_500)
     kept = []
     for text in ("a" * 400, "b" * 400, "c" * 400, "d" * 4_000):
@@ -234,7 +234,7 @@ async def test_archives_of_the_same_second_do_not_overwrite_each_other(world: Wo
     ]
 
 
-async def test_a_session_of_nothing_but_a_header_is_not_archived(world: World) -> None:
+async def test_a_session_with_only_a_header_is_not_archived(world: World) -> None:
     await world.sessions.append(ALICE, [note("a")], sync=True)
     header = world.file(ALICE).read_text().splitlines()[0]
     world.file(ALICE).write_text(header + "\n")
@@ -243,7 +243,7 @@ async def test_a_session_of_nothing_but_a_header_is_not_archived(world: World) -
     assert await world.sessions.open(ALICE) == History()
 
 
-async def test_an_archive_that_fails_leaves_the_conversation_where_it_is(
+async def test_a_conversation_stays_if_it_cannot_be_archived(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await world.sessions.append(ALICE, [note("a")], sync=True)
@@ -259,7 +259,7 @@ async def test_an_archive_that_fails_leaves_the_conversation_where_it_is(
     assert list(world.file(ALICE, "sessions").iterdir()) == []
 
 
-async def test_to_forget_erases_everything_but_archives_and_the_chosen_persona(
+async def test_forget_deletes_everything_except_archives_and_the_chosen_persona(
     world: World,
 ) -> None:
     await world.sessions.append(ALICE, [note("archived")], sync=True)
@@ -289,7 +289,7 @@ async def test_to_forget_erases_everything_but_archives_and_the_chosen_persona(
     assert (await world.sessions.forget(ALICE)).names == ()
 
 
-async def test_to_forget_goes_for_sub_agents_too(world: World, tmp_path: Path) -> None:
+async def test_forget_includes_sub_agents(world: World, tmp_path: Path) -> None:
     def below(name: str, who: SessionKey = ALICE) -> SessionKey:
         return SessionKey(f"{who.agent}/{name}", who.who)
 
@@ -311,9 +311,7 @@ async def test_to_forget_goes_for_sub_agents_too(world: World, tmp_path: Path) -
         assert world.file(key, "knowledge.jsonl").exists()
 
 
-async def test_to_forget_does_not_follow_a_link_out_of_the_directory(
-    world: World, tmp_path: Path
-) -> None:
+async def test_forget_does_not_follow_a_link(world: World, tmp_path: Path) -> None:
     await world.sessions.append(ALICE, [note("a")], sync=True)
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "file").touch()
@@ -344,7 +342,7 @@ async def test_a_linked_directory_is_refused_by_every_operation(
     assert texts(await sessions.read(BOB)) == ["of Bob"]
 
 
-async def test_a_status_counts_what_is_there(world: World) -> None:
+async def test_the_status_counts_messages_memories_and_attachments(world: World) -> None:
     said = [Said(role="user", content='{"type":"message"}'), note("x")]
     await world.sessions.append(ALICE, said, sync=True)
     world.file(ALICE, "knowledge.jsonl").write_text(f"{A}\n\n")
@@ -354,7 +352,7 @@ async def test_a_status_counts_what_is_there(world: World) -> None:
     assert status.size == world.file(ALICE).stat().st_size
 
 
-async def test_a_memory_counts_once_and_not_when_it_is_forgotten_or_cannot_be_read(
+async def test_forgotten_and_damaged_memories_are_not_counted(
     world: World,
 ) -> None:
     await world.sessions.append(ALICE, [note("x")], sync=True)
@@ -364,7 +362,7 @@ async def test_a_memory_counts_once_and_not_when_it_is_forgotten_or_cannot_be_re
     assert (await world.sessions.forget(ALICE)).memories == 1
 
 
-async def test_a_damaged_line_costs_itself_and_one_warning_with_its_number(world: World) -> None:
+async def test_a_damaged_line_is_skipped_with_one_warning_that_has_its_number(world: World) -> None:
     await world.sessions.append(ALICE, [note("a")], sync=True)
     with world.file(ALICE).open("ab") as file:
         file.write(b'{"type":"message","role":"user"}\n{"torn":')
@@ -378,7 +376,7 @@ async def test_a_damaged_line_costs_itself_and_one_warning_with_its_number(world
     assert sorted(told) == [(3, str(world.file(ALICE))), (4, str(world.file(ALICE)))]
 
 
-async def test_a_turn_is_found_in_the_archive_with_what_came_after(world: World) -> None:
+async def test_a_turn_is_read_from_an_archive_and_the_current_session(world: World) -> None:
     of_turn: list[Line] = [
         Said(role="user", content="do it", turn="t", ts="1"),
         Called(turn="t", round=0, id="1", name="f", arguments="{}", ts="1"),
@@ -396,7 +394,7 @@ async def test_a_turn_is_found_in_the_archive_with_what_came_after(world: World)
         assert await sessions.turn(ALICE, "u") == (other,)
 
 
-async def test_a_full_disk_is_an_error_and_what_was_there_stays(
+async def test_a_full_disk_is_an_error_and_changes_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await world.sessions.append(ALICE, [note("a")], sync=True)
@@ -415,7 +413,9 @@ async def test_a_full_disk_is_an_error_and_what_was_there_stays(
     assert texts(await world.fresh().read(ALICE)) == ["a", "b"]
 
 
-async def test_operations_on_one_conversation_take_turns_and_leave_no_lock(world: World) -> None:
+async def test_operations_on_one_conversation_are_sequential_and_leave_no_lock(
+    world: World,
+) -> None:
     sessions = world.sessions
 
     async def add(number: int) -> None:
@@ -438,7 +438,7 @@ async def test_operations_on_one_conversation_take_turns_and_leave_no_lock(world
 
 
 @pytest.mark.parametrize("sync", [True, False])
-async def test_what_is_added_waits_for_who_has_the_conversation(world: World, sync: bool) -> None:
+async def test_an_append_waits_for_the_lock_of_the_conversation(world: World, sync: bool) -> None:
     await world.sessions.append(ALICE, [note("a")], sync=True)
     await world.sessions.read(ALICE)
     before = world.file(ALICE).read_bytes()
@@ -449,7 +449,7 @@ async def test_what_is_added_waits_for_who_has_the_conversation(world: World, sy
     assert texts(await world.sessions.read(ALICE)) == ["a", "b"]
 
 
-async def test_who_is_cancelled_while_waiting_leaves_no_lock(world: World) -> None:
+async def test_a_cancelled_waiter_leaves_no_lock(world: World) -> None:
     async with world.sessions._locks.hold(ALICE):
         async with anyio.create_task_group() as group:
             group.start_soon(world.sessions.read, ALICE)
@@ -460,7 +460,7 @@ async def test_who_is_cancelled_while_waiting_leaves_no_lock(world: World) -> No
     assert await world.sessions.read(ALICE) == History()
 
 
-async def test_idle_conversations_leave_nothing_in_memory(world: World) -> None:
+async def test_only_the_latest_conversations_are_cached(world: World) -> None:
     for number in range(140):
         key = SessionKey("assistant", JID(f"user{number}", "example.com"))
         await world.sessions.append(key, [note("x")], sync=False)
@@ -561,7 +561,7 @@ OPERATIONS = st.one_of(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(OPERATIONS, max_size=15))
-async def test_sessions_are_lists_of_lines_whatever_is_done_to_them(
+async def test_sessions_behave_like_lists_of_lines(
     tmp_path: Path, operations: list[tuple[Any, ...]]
 ) -> None:
     shutil.rmtree(tmp_path / "memory", ignore_errors=True)

@@ -35,7 +35,7 @@ def left(layout: Layout, before: float = NOON) -> list[str]:
     ]
 
 
-def test_those_of_all_agents_are_found_when_nothing_was_written_there(layout: Layout) -> None:
+def test_unused_sub_agents_of_all_agents_are_found(layout: Layout) -> None:
     assert left(layout) == []
     written(layout, "assistant", NOON - 9)
     written(layout, "assistant/helper-00000001", NOON - 1)
@@ -46,7 +46,7 @@ def test_those_of_all_agents_are_found_when_nothing_was_written_there(layout: La
     assert left(layout) == found
 
 
-def test_the_last_file_counts_of_those_below_too(layout: Layout) -> None:
+def test_the_latest_file_includes_those_of_nested_sub_agents(layout: Layout) -> None:
     written(layout, "assistant/helper-00000001", NOON - 9)
     written(layout, "assistant/helper-00000001", NOON + 1, "knowledge.jsonl")
     written(layout, "assistant/helper-00000002", NOON - 9)
@@ -55,7 +55,7 @@ def test_the_last_file_counts_of_those_below_too(layout: Layout) -> None:
     assert left(layout, NOON + 2) == ["_sub/helper-00000001", "_sub/helper-00000002"]
 
 
-def test_one_without_files_is_as_old_as_itself(layout: Layout) -> None:
+def test_a_directory_without_files_is_as_old_as_itself(layout: Layout) -> None:
     folder = layout.root / "_sub" / "helper-00000001"
     folder.mkdir(parents=True)
     os.utime(folder, (NOON, NOON))
@@ -63,7 +63,7 @@ def test_one_without_files_is_as_old_as_itself(layout: Layout) -> None:
     assert left(layout, NOON + 1) == ["_sub/helper-00000001"]
 
 
-def test_what_is_no_directory_of_a_sub_agent_is_left_alone(layout: Layout, tmp_path: Path) -> None:
+def test_other_directories_are_not_touched(layout: Layout, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     subs = layout.root / "_sub"
     for name in ("mine", ".git", "helper-00000001x", "Helper-00000001"):
@@ -88,7 +88,7 @@ def test_a_link_in_place_of_a_directory_is_refused(layout: Layout, tmp_path: Pat
         ("assistant", "ann@example.com", False),
     ],
 )
-def test_one_is_needed_while_its_person_waits_for_its_agent(
+def test_a_sub_agent_is_used_while_its_turn_is_unanswered(
     layout: Layout, agent: str, who: str, needed: bool
 ) -> None:
     folder = written(layout, "reader/helper-00000001", NOON).parent
@@ -97,7 +97,7 @@ def test_one_is_needed_while_its_person_waits_for_its_agent(
     assert not directories.is_used_sub_agent(layout, folder, ())
 
 
-def test_all_of_one_is_removed_and_nothing_beside_it(layout: Layout, tmp_path: Path) -> None:
+def test_a_sub_agent_is_removed_completely_and_no_other(layout: Layout, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "file").touch()

@@ -70,7 +70,7 @@ def test_a_line_is_read_as_it_was_written(line: Line) -> None:
     assert kept == line or line.ts is None
 
 
-def test_halves_of_surrogates_are_replaced_and_the_rest_is_kept() -> None:
+def test_lone_surrogates_are_replaced() -> None:
     call = Called(turn="t", round=0, id="1", name="say", arguments='{"text":"a\ud83d"}')
     (kept,), data = encode_lines([call], "now")
     assert decode_line(data) == kept
@@ -88,7 +88,7 @@ def test_a_line_that_could_not_be_read_again_is_not_written(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(LINE, max_size=12), st.integers(0, 200), st.sampled_from([1, 7, 64, 32768]))
-def test_the_end_is_what_is_since_the_last_summary_as_far_as_it_fits(
+def test_the_tail_has_the_lines_since_the_last_summary_that_fit(
     tmp_path: Path, lines: list[Line], budget: int, block: int
 ) -> None:
     kept, data = encode_lines(lines, "now")
@@ -104,7 +104,7 @@ def test_the_end_is_what_is_since_the_last_summary_as_far_as_it_fits(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(st.one_of(LINE, DAMAGED), max_size=10), st.sampled_from([b"\n", b"\r\n", b"\n \n"]))
-def test_damaged_lines_anywhere_cost_only_themselves(
+def test_damaged_lines_are_skipped_anywhere(
     tmp_path: Path, lines: list[Line | bytes], newline: bytes
 ) -> None:
     good, raws = [], []
@@ -134,7 +134,7 @@ def test_damaged_lines_anywhere_cost_only_themselves(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(ENTRY, min_size=1, max_size=3), st.lists(ENTRY, min_size=1, max_size=3), st.data())
-def test_a_write_torn_at_any_byte_loses_what_was_not_written_and_nothing_else(
+def test_an_interrupted_write_loses_only_its_own_lines(
     tmp_path: Path, before: list[Line], torn: list[Line], data: st.DataObject
 ) -> None:
     before, first = encode_lines(before, "now")
@@ -150,7 +150,7 @@ def test_a_write_torn_at_any_byte_loses_what_was_not_written_and_nothing_else(
     assert len(found.damage) <= 1
 
 
-def test_a_line_longer_than_any_is_damage_and_is_not_held_in_memory(
+def test_a_line_that_is_too_long_is_skipped_without_reading_it_into_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tail, "MAX_LINE", 1 << 17)
@@ -163,7 +163,7 @@ def test_a_line_longer_than_any_is_damage_and_is_not_held_in_memory(
     assert found.damage == [(30, "it has more than 131072 bytes")]
 
 
-def test_a_file_of_a_hundred_thousand_lines_is_read_at_its_end_only(
+def test_only_the_end_of_a_long_file_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "history.jsonl"
@@ -188,7 +188,7 @@ def test_a_file_of_a_hundred_thousand_lines_is_read_at_its_end_only(
     assert bytes_read <= (1 << 15) + (1 << 20)
 
 
-def test_a_summary_above_what_fits_is_found(tmp_path: Path) -> None:
+def test_a_summary_before_the_lines_that_fit_is_found(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     _, data = encode_lines(
         [
@@ -237,7 +237,7 @@ def test_a_time_is_read_as_it_was_written(now: float) -> None:
 
 
 @pytest.mark.parametrize("bad", [None, "", "yesterday", "2026-13-01T00:00:00Z"])
-def test_what_is_no_time_is_none(bad: str | None) -> None:
+def test_an_invalid_time_is_none(bad: str | None) -> None:
     assert seconds_of(bad) is None
 
 
@@ -247,7 +247,7 @@ def turn_of(path: Path, turn: str) -> tuple[list[Line], bool]:
         return lines, begun
 
 
-def test_a_turn_is_found_between_others_with_what_came_later(tmp_path: Path) -> None:
+def test_a_turn_is_read_from_between_other_lines(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     of_turn: list[Line] = [
         Said(role="user", content="do it", turn="t", ts="1"),
@@ -266,7 +266,7 @@ def test_a_turn_is_found_between_others_with_what_came_later(tmp_path: Path) -> 
     assert turn_of(path, "nobody's") == ([], False)
 
 
-def test_the_header_is_no_line(tmp_path: Path) -> None:
+def test_the_header_is_not_a_line(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     path.write_bytes(b'{"type":"session","version":1,"created":"2026","jid":"a@b"}\n')
     assert read(path) == tail.Tail([], None, False, [])

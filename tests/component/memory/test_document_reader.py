@@ -35,7 +35,7 @@ async def test_a_pdf_is_read_page_by_page(tmp_path: Path) -> None:
     ]
 
 
-async def test_markdown_has_its_headings(tmp_path: Path) -> None:
+async def test_markdown_is_split_at_its_headings(tmp_path: Path) -> None:
     path = tmp_path / "a.md"
     path.write_text(
         "Intro\n\n# One #\n## Two\ntext\n```\n# code\n```\n## Three\nmore\n# Four\nend\n"
@@ -48,7 +48,7 @@ async def test_markdown_has_its_headings(tmp_path: Path) -> None:
     ]
 
 
-async def test_html_has_its_headings_and_no_scripts(tmp_path: Path) -> None:
+async def test_html_is_split_at_its_headings_without_scripts(tmp_path: Path) -> None:
     path = tmp_path / "a.html"
     path.write_bytes(
         '<html><head><meta charset="latin-1"><title>no</title></head><body>Vorwort'
@@ -63,7 +63,7 @@ async def test_html_has_its_headings_and_no_scripts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
-async def test_text_in_any_encoding(tmp_path: Path, encoding: str) -> None:
+async def test_text_is_read_in_any_encoding(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes("Größe\n\nÄnderung".encode(encoding))
     assert await read(path) == [Part("", "Größe\nÄnderung")]
@@ -95,7 +95,7 @@ VARIANTS = {"none.pdf", "form_loop.pdf"}
         for name in HOSTILE
     ],
 )
-async def test_a_hostile_document_costs_itself(tmp_path: Path, name: str) -> None:
+async def test_a_hostile_document_fails_alone_with_a_reason(tmp_path: Path, name: str) -> None:
     make, why = HOSTILE[name]
     (tmp_path / name).write_bytes(make())
     limits = msgspec.structs.replace(SMALL, cpu_s=1) if "processor time" in why else SMALL
@@ -141,7 +141,7 @@ async def test_a_parser_that_waits_is_stopped(
         ("b'[' * 100_000", "has failed"),
     ],
 )
-async def test_a_parser_that_was_taken_over_makes_few_objects(
+async def test_the_output_of_a_compromised_parser_is_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, reason: str
 ) -> None:
     worker = tmp_path / "worker.py"
@@ -174,7 +174,7 @@ async def test_a_parser_can_only_read_its_document(
         )
     )
 )
-def test_parts_are_short_and_nothing_is_lost(pieces: list[Piece]) -> None:
+def test_parts_are_short_and_contain_the_whole_text(pieces: list[Piece]) -> None:
     parts = list(split(pieces))
     assert all(part.text.strip() and len(part.text) <= 1201 for part in parts)
     kept = "".join("".join(part.text.split()) for part in parts)

@@ -22,7 +22,7 @@ def index(tmp_path: Path) -> Iterator[Index]:
 
 
 @pytest.mark.anyio
-async def test_who_finds_it_removed_after_others_have_renewed_it_reads_the_new_one(
+async def test_a_reader_that_notices_the_removal_late_reads_the_new_index(
     index: Index, tmp_path: Path
 ) -> None:
     tries = []
@@ -44,7 +44,7 @@ async def test_who_finds_it_removed_after_others_have_renewed_it_reads_the_new_o
 
 
 @pytest.mark.anyio
-async def test_what_is_wrong_with_anything_else_is_told(index: Index, tmp_path: Path) -> None:
+async def test_other_errors_are_reported(index: Index, tmp_path: Path) -> None:
     def fail() -> None:
         raise StorageError("The disk is full.")
 
@@ -54,7 +54,7 @@ async def test_what_is_wrong_with_anything_else_is_told(index: Index, tmp_path: 
     assert index.database.opened is opened
 
 
-def test_it_is_made_anew_when_nobody_reads_the_old_one(index: Index) -> None:
+def test_a_new_index_is_created_when_no_reader_uses_the_old_one(index: Index) -> None:
     # SQLite would remove the log of the new file with the last connection to the old one.
     opened = index.database.opened
     with ThreadPoolExecutor(1) as threads:
@@ -73,7 +73,7 @@ def test_it_is_made_anew_when_nobody_reads_the_old_one(index: Index) -> None:
     assert index.names() == []
 
 
-def test_only_one_of_those_who_find_it_damaged_makes_it_anew(index: Index) -> None:
+def test_a_damaged_index_is_rebuilt_once(index: Index) -> None:
     index.database.opened.damaged = True
     with ThreadPoolExecutor(8) as threads:
         renewed = [threads.submit(index.database.renew) for _ in range(8)]

@@ -41,7 +41,7 @@ entries = st.builds(
 )
 
 
-def test_the_lines_of_fluux_agent_are_read_as_they_are() -> None:
+def test_lines_of_fluux_agent_are_read_unchanged() -> None:
     items, damaged = parse(NEIGHBOUR)
     assert not damaged
     assert items["favorite_language"].body == "Rust"
@@ -58,7 +58,7 @@ def test_fluux_agent_reads_our_lines() -> None:
     }
 
 
-def test_the_last_line_of_a_key_counts_and_versions_are_counted() -> None:
+def test_the_last_line_of_a_key_is_the_current_version() -> None:
     data = b'{"key":"k","content":"1"}\n\n{"key":"k","content":"2","by":"b@x"}\r\n'
     item = parse(data).items["k"]
     assert (item.body, item.version, item.versions, item.by) == ("2", 2, 2, "b@x")
@@ -72,14 +72,14 @@ def test_a_damaged_line_is_skipped_and_the_others_are_read() -> None:
     assert damaged == [3, 4, 5, 6, 7]
 
 
-def test_what_is_forgotten_starts_anew() -> None:
+def test_versions_of_a_forgotten_key_start_again() -> None:
     data = b'{"key":"k","content":"1"}\n{"key":"k","forgotten":true}\n'
     assert parse(data).items == {}
     assert parse(data + b'{"key":"k","content":"2"}\n').items["k"].version == 1
     assert versions_of(data, "k") == []
 
 
-def test_a_mark_at_the_beginning_of_the_file_does_no_harm() -> None:
+def test_a_byte_order_mark_is_ignored() -> None:
     assert set(parse(b"\xef\xbb\xbf" + NEIGHBOUR).items) == {"favorite_language", "deadline"}
 
 
@@ -92,14 +92,14 @@ def test_trimming_keeps_the_first_and_the_last_versions() -> None:
     assert trimmed.endswith(NEIGHBOUR)
 
 
-def test_times_that_are_none_are_no_trouble() -> None:
+def test_invalid_times_are_accepted() -> None:
     assert seconds_of("1970-01-01T00:01:00Z") == 60
     assert seconds_of("1970-01-01T00:01:00") == 60
     assert seconds_of("soon") is None
 
 
 @given(st.binary() | st.lists(st.binary()).map(b"\n".join))
-def test_nothing_that_a_file_may_hold_raises(data: bytes) -> None:
+def test_any_file_can_be_parsed(data: bytes) -> None:
     items, damaged = parse(data)
     for key in items:
         assert versions_of(data, key)
@@ -108,7 +108,7 @@ def test_nothing_that_a_file_may_hold_raises(data: bytes) -> None:
 
 
 @given(st.lists(entries))
-def test_what_is_written_is_read(told: list[Entry]) -> None:
+def test_a_written_memory_is_read_unchanged(told: list[Entry]) -> None:
     data = b"".join(map(encode, told))
     items, damaged = parse(data)
     assert not damaged
@@ -124,7 +124,7 @@ def test_what_is_written_is_read(told: list[Entry]) -> None:
 
 
 @given(st.lists(entries, min_size=1), st.data(), st.booleans())
-def test_nothing_is_left_of_a_key_and_all_of_the_others(
+def test_all_lines_of_a_key_are_removed_and_no_others(
     told: list[Entry], data: st.DataObject, escaped: bool
 ) -> None:
     gone = fit(data.draw(st.sampled_from(told))).key
@@ -139,7 +139,7 @@ def test_nothing_is_left_of_a_key_and_all_of_the_others(
     )
 
 
-def test_a_damaged_line_that_names_what_is_forgotten_goes_too() -> None:
+def test_a_damaged_line_with_a_forgotten_key_is_removed() -> None:
     torn = b'{"key":"k","content":"secr\n'
     assert without(torn + NEIGHBOUR, ["k"]) == NEIGHBOUR
     assert without(torn + NEIGHBOUR, ["j"]) == torn + NEIGHBOUR
@@ -203,7 +203,7 @@ def _names(line: bytes, key: str) -> bool:
 
 
 @given(st.lists(written()), some_keys, st.booleans(), st.booleans(), st.integers(1, 3))
-def test_what_is_searched_for_is_what_reading_every_line_finds(
+def test_the_fast_search_for_lines_finds_all_lines_of_a_key(
     lines: list[bytes], key: str, marked: bool, ended: bool, most: int
 ) -> None:
     key = without_forbidden(key)
@@ -223,7 +223,7 @@ def test_what_is_searched_for_is_what_reading_every_line_finds(
     assert versions_of(given, key)[-1:] == ([] if alive is None else [alive])
 
 
-def test_a_line_is_not_read_to_find_out_that_it_is_of_another_key(
+def test_lines_of_other_keys_are_not_decoded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told = [Entry(key=f"k{n}", content='two\nlines, a "word" and a \\') for n in range(100)]
@@ -243,13 +243,13 @@ def test_a_line_is_not_read_to_find_out_that_it_is_of_another_key(
     "way", ['"a/b"', '"a\\/b"', '"a\\u002fb"', '"a\\u002Fb"', '"\\u0061/b"', '"\\u0061\\/\\u0062"']
 )
 @pytest.mark.parametrize("name", ['"key"', '"\\u006bey"'])
-def test_no_way_to_write_a_key_hides_it(name: str, way: str) -> None:
+def test_a_key_is_found_in_any_encoding(name: str, way: str) -> None:
     data = f'{{{name}:{way},"content":"1"}}\n'.encode()
     assert [one.body for one in versions_of(data, "a/b")] == ["1"]
     assert without(NEIGHBOUR + data + NEIGHBOUR, ["a/b"]) == NEIGHBOUR + NEIGHBOUR
 
 
-def test_a_mark_at_the_beginning_of_the_file_hides_no_line() -> None:
+def test_a_byte_order_mark_hides_no_line() -> None:
     data = b'\xef\xbb\xbf{"key":"\\u006b","content":"1"}\n'
     assert [one.body for one in versions_of(data, "k")] == ["1"]
     assert not parse(without(data, ["k"])).items

@@ -177,7 +177,7 @@ class Apart(RuleBasedStateMachine):
         }
 
 
-def test_memories_stay_apart(tmp_path: Path) -> None:
+def test_no_principal_finds_memories_that_it_may_not_read(tmp_path: Path) -> None:
     class Here(Apart):
         root = tmp_path
 

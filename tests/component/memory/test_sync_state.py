@@ -54,7 +54,7 @@ def test_the_state_of_a_sync_is_read_as_it_was_written(steps: list[Any]) -> None
     anyio.run(play, backend="asyncio")
 
 
-async def test_the_file_does_not_grow_without_end(tmp_path: Path) -> None:
+async def test_the_file_is_rewritten_when_most_lines_are_outdated(tmp_path: Path) -> None:
     states = SyncStates(Layout(tmp_path))
     state = await states.load(ANNS)
     for number in range(700):
@@ -64,7 +64,7 @@ async def test_the_file_does_not_grow_without_end(tmp_path: Path) -> None:
     assert (await states.load(ANNS)).of("a").local == "699"
 
 
-async def test_everybody_who_is_known(tmp_path: Path) -> None:
+async def test_all_people_with_a_state_are_known(tmp_path: Path) -> None:
     states = SyncStates(Layout(tmp_path))
     wanted = [ANNS, SessionKey("assistant", BOB), SessionKey("helper", ANN)]
     for whose in wanted:

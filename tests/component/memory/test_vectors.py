@@ -62,7 +62,9 @@ async def fill(room: Room) -> None:
         await room.store(key, body)
 
 
-async def test_meaning_finds_what_words_do_not(tmp_path: Path, embedder: LocalEmbedder) -> None:
+async def test_memories_are_found_by_meaning_without_common_words(
+    tmp_path: Path, embedder: LocalEmbedder
+) -> None:
     async with remembering(tmp_path / "words") as room:
         await fill(room)
         for question, key in QUESTIONS.items():
@@ -74,7 +76,7 @@ async def test_meaning_finds_what_words_do_not(tmp_path: Path, embedder: LocalEm
         assert (await room.recall("mushrooms"))[:1] == ["food"]
 
 
-async def test_meaning_finds_nothing_of_anybody_else(
+async def test_meaning_finds_no_memories_of_other_people(
     tmp_path: Path, embedder: LocalEmbedder
 ) -> None:
     async with remembering(tmp_path / "memory", embedder=embedder) as room:
@@ -84,7 +86,7 @@ async def test_meaning_finds_nothing_of_anybody_else(
             assert set(await room.recall(question, who=BOB, most=50)) <= {"own"}
 
 
-async def test_what_changes_or_goes_is_not_found_as_it_was(
+async def test_changed_and_deleted_memories_are_not_found_by_their_old_vectors(
     tmp_path: Path, embedder: LocalEmbedder
 ) -> None:
     async with remembering(tmp_path / "memory", embedder=embedder) as room:
@@ -103,7 +105,7 @@ async def test_what_changes_or_goes_is_not_found_as_it_was(
             assert connection.execute("SELECT count(*) FROM vectors").fetchone() == (4,)
 
 
-async def test_an_index_without_vectors_is_made_anew_with_them(
+async def test_an_index_without_vectors_is_rebuilt_with_them(
     tmp_path: Path, embedder: LocalEmbedder
 ) -> None:
     async with remembering(tmp_path / "memory") as room:
@@ -143,7 +145,7 @@ async def test_questions_find_memories_in_other_languages(
         assert (await room.recall("¿Qué verduras no le gustan?"))[0] == "food"
 
 
-async def test_the_model_is_loaded_when_it_is_first_needed_and_one_that_dies_costs_no_search(
+async def test_the_model_starts_on_demand_and_searches_work_after_it_dies(
     tmp_path: Path,
 ) -> None:
     embedder = LocalEmbedder()
@@ -244,7 +246,7 @@ def nearest(index: Index, vectors: Vectors, number: int) -> str | None:
     return None if row is None or found[0].similarity < 0.99 else row[0]
 
 
-def test_the_nearest_of_many_is_found_also_after_changes(tmp_path: Path) -> None:
+def test_the_nearest_vector_is_found_after_changes(tmp_path: Path) -> None:
     index = made_index(tmp_path)
     vectors = Vectors()
     for number in (0, 17, NUMBERS - 1):
@@ -259,7 +261,7 @@ def test_the_nearest_of_many_is_found_also_after_changes(tmp_path: Path) -> None
     index.close()
 
 
-def test_threads_that_ask_while_memories_are_added_find_them(tmp_path: Path) -> None:
+def test_concurrent_searches_find_added_memories(tmp_path: Path) -> None:
     index = made_index(tmp_path)
     vectors = Vectors()
     wrong: list[int] = []

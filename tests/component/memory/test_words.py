@@ -23,7 +23,7 @@ from component.memory.words import grams, needle, wanted, words
         ("e\u0301te\u0301", "été"),
     ],
 )
-def test_case_accents_and_forms_make_no_difference(one: str, other: str) -> None:
+def test_case_accents_and_unicode_forms_are_ignored(one: str, other: str) -> None:
     assert words(one) == words(other) != []
 
 
@@ -38,7 +38,7 @@ def test_the_vowel_signs_of_indic_scripts_belong_to_their_words() -> None:
     assert words("मेरा नाम") == ["मेरा", "नाम"]
 
 
-def test_words_that_tell_nothing_are_left_out_unless_asked_for() -> None:
+def test_common_words_are_omitted_unless_requested() -> None:
     assert wanted("What is the name of my dog?", common=False) == ["name", "dog"]
     assert wanted("Wie heißt mein Hund?", common=False) == ["heisst", "hund"]
     assert wanted("что это такое", common=False) == ["такое"]
@@ -66,7 +66,7 @@ def test_a_text_has_the_groups_that_it_is_cut_into(text: str, other: str) -> Non
 
 
 @given(st.text())
-def test_words_hold_nothing_that_a_query_could_stumble_over(text: str) -> None:
+def test_words_contain_no_syntax_of_queries(text: str) -> None:
     for word in words(text):
         assert word
         assert not set(word) & set("\"'*:^()+-_{} \t\n\0")
@@ -74,5 +74,5 @@ def test_words_hold_nothing_that_a_query_could_stumble_over(text: str) -> None:
 
 
 @given(st.text())
-def test_words_are_found_again_among_themselves(text: str) -> None:
+def test_the_words_of_a_text_match_the_text(text: str) -> None:
     assert set(wanted(text, common=True)) <= set(words(text))

@@ -55,7 +55,7 @@ def test_a_kill_at_any_step_of_a_replacement_leaves_the_old_or_the_new(
         (errno.EIO, "Check the disk"),
     ],
 )
-def test_a_disk_that_refuses_is_a_sentence_and_the_old_content_stays(
+def test_an_error_of_the_disk_is_explained_and_keeps_the_old_content(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, code: int, sentence: str
 ) -> None:
     path = tmp_path / "user.md"
@@ -69,7 +69,7 @@ def test_a_disk_that_refuses_is_a_sentence_and_the_old_content_stays(
 
 
 @pytest.mark.parametrize("step", ["write", "fdatasync"])
-def test_an_append_that_fails_leaves_the_file_as_it_was(
+def test_a_failed_append_leaves_the_file_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     path = tmp_path / "history.jsonl"
@@ -90,9 +90,7 @@ def test_an_append_that_fails_leaves_the_file_as_it_was(
     assert path.read_bytes() == b"one\n"
 
 
-def test_a_write_that_the_disk_takes_in_pieces_is_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_partial_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrote = os.write
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", lambda fd, data: wrote(fd, bytes(data)[:3]))
@@ -105,7 +103,7 @@ LINES = st.lists(st.binary(max_size=5).map(lambda raw: raw.replace(b"\n", b" "))
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(LINES, LINES.filter(bool), st.integers(0, 30))
-def test_what_is_added_begins_on_a_line_of_its_own_wherever_a_crash_has_cut(
+def test_an_append_after_a_crash_starts_on_its_own_line(
     tmp_path: Path, before: list[bytes], added: list[bytes], cut: int
 ) -> None:
     path = tmp_path / "history.jsonl"
@@ -122,14 +120,14 @@ def test_what_is_added_begins_on_a_line_of_its_own_wherever_a_crash_has_cut(
     assert seen == files.state_of(path)
 
 
-def test_a_header_goes_before_the_first_lines_only(tmp_path: Path) -> None:
+def test_a_header_is_written_only_before_the_first_lines(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     for _ in range(2):
         files.append(path, b"line\n", first=lambda: b"header\n")
     assert path.read_bytes() == b"header\nline\nline\n"
 
 
-def test_files_and_directories_are_for_their_owner_only(tmp_path: Path) -> None:
+def test_only_their_owner_can_read_files_and_directories(tmp_path: Path) -> None:
     root = files.open_root(tmp_path / "memory")
     files.make_folder(root, root / "alice@example.com" / "sessions")
     files.append(root / "alice@example.com" / "history.jsonl", b"x\n")
@@ -139,7 +137,7 @@ def test_files_and_directories_are_for_their_owner_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["link", "directory", "pipe"])
-def test_what_is_no_file_is_refused_and_never_waited_for(tmp_path: Path, kind: str) -> None:
+def test_anything_but_a_regular_file_is_refused_immediately(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "history.jsonl"
     if kind == "link":
         (tmp_path / "secret").write_text("secret")
@@ -156,7 +154,7 @@ def test_what_is_no_file_is_refused_and_never_waited_for(tmp_path: Path, kind: s
         assert (tmp_path / "secret").read_text() == "secret"
 
 
-def test_a_replacement_takes_the_place_of_a_link_and_not_of_its_target(tmp_path: Path) -> None:
+def test_a_replacement_replaces_a_link_and_not_its_target(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     (tmp_path / "user.md").symlink_to(tmp_path / "secret")
     files.replace(tmp_path / "user.md", b"mine")
@@ -164,7 +162,7 @@ def test_a_replacement_takes_the_place_of_a_link_and_not_of_its_target(tmp_path:
     assert not (tmp_path / "user.md").is_symlink()
 
 
-def test_reading_has_a_limit_and_knows_what_is_not_there(tmp_path: Path) -> None:
+def test_a_read_is_limited_and_returns_none_for_a_missing_file(tmp_path: Path) -> None:
     path = tmp_path / "a.md"
     assert files.read(path, 3) is None
     path.write_bytes(b"abc")
@@ -173,12 +171,12 @@ def test_reading_has_a_limit_and_knows_what_is_not_there(tmp_path: Path) -> None
         files.read(path, 2)
 
 
-def test_removing_tells_whether_there_was_anything(tmp_path: Path) -> None:
+def test_a_removal_returns_whether_the_file_existed(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     assert files.remove(tmp_path / "a") is True
     assert files.remove(tmp_path / "a") is False
 
 
-def test_only_what_is_below_the_root_can_be_made(tmp_path: Path) -> None:
+def test_only_directories_below_the_root_can_be_created(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is not below"):
         files.make_folder(tmp_path / "memory", tmp_path / "other")

@@ -48,7 +48,7 @@ NAMES = st.one_of(
 @example("..@example.com")
 @example("bot@[::1]")
 @example("agent.example.md")
-def test_an_address_that_is_a_file_name_keeps_exactly_that_name(who: str) -> None:
+def test_an_address_that_is_a_file_name_is_used_unchanged(who: str) -> None:
     taken = {"personas", "identity.md", "user.md"}
     assert (file_name(who) == who) is (who not in taken)
 
@@ -61,14 +61,14 @@ def test_an_address_that_is_a_file_name_keeps_exactly_that_name(who: str) -> Non
 @example("identity.md", "&69;dentity.md")
 @example("a/b@x", "a&2f;b@x")
 @example("a" * 300 + "@x", "a" * 301 + "@x")
-def test_two_names_are_never_one_file_on_any_disk(one: str, other: str) -> None:
+def test_different_names_have_different_files_on_any_disk(one: str, other: str) -> None:
     if one != other:
         assert file_name(one) != file_name(other)
         assert same_to_a_careless_disk(file_name(one)) != same_to_a_careless_disk(file_name(other))
 
 
 @given(NAMES)
-def test_a_name_is_one_step_down_and_not_too_long(name: str) -> None:
+def test_a_file_name_is_one_path_component_of_limited_length(name: str) -> None:
     made = file_name(name)
     assert made not in {"", ".", ".."}
     assert not set(made) & set("/\0 ")
@@ -87,7 +87,7 @@ AGENTS = st.lists(st.sampled_from(["assistant", "a", "b", "_agents", "_sub", "..
 
 
 @given(st.tuples(AGENTS, NAMES), st.tuples(AGENTS, NAMES))
-def test_no_two_conversations_share_a_directory_or_have_one_in_the_other(
+def test_directories_of_conversations_do_not_overlap(
     one: tuple[list[str], str], other: tuple[list[str], str]
 ) -> None:
     keys = [SessionKey("/".join(agent), JID(None, who)) for agent, who in (one, other)]
@@ -102,7 +102,7 @@ def test_the_default_agent_has_the_layout_of_fluux_agent() -> None:
     assert LAYOUT.agent_directory("assistant") == Path("/memory")
 
 
-def test_other_agents_and_sub_agents_have_directories_of_their_own() -> None:
+def test_other_agents_and_sub_agents_have_their_own_directories() -> None:
     assert LAYOUT.folder(key("a@b", "researcher")) == Path("/memory/_agents/researcher/a@b")
     assert LAYOUT.folder(key("a@b", "assistant/1")) == Path("/memory/_sub/1/a@b")
     assert LAYOUT.agent_directory("x/1/2") == Path("/memory/_agents/x/_sub/1/_sub/2")
@@ -113,7 +113,7 @@ def test_other_agents_and_sub_agents_have_directories_of_their_own() -> None:
     )
 
 
-def test_the_client_that_somebody_uses_makes_no_difference() -> None:
+def test_all_resources_of_a_person_share_a_directory() -> None:
     assert LAYOUT.folder(key("a@b/phone")) == LAYOUT.folder(key("a@b"))
 
 
@@ -127,7 +127,7 @@ def test_a_directory_that_is_a_link_is_refused(tmp_path: Path) -> None:
             touch(root, folder)
 
 
-def test_a_link_is_refused_wherever_it_stands_on_the_way(tmp_path: Path) -> None:
+def test_a_link_is_refused_anywhere_in_a_path(tmp_path: Path) -> None:
     root = files.open_root(tmp_path / "memory")
     (root / "bob@b").mkdir()
     (root / "_agents").symlink_to(root / "bob@b")

@@ -42,7 +42,7 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path / "memory")
 
 
-async def test_one_is_there_for_who_comes_after_a_crash(desk: Desk) -> None:
+async def test_a_draft_is_kept_after_a_crash(desk: Desk) -> None:
     draft = Draft(id="buddy", name="Buddy", edits=True, answers=("a\nb", ""))
     await desk.open().put("assistant", ALICE, draft)
     for drafts in (desk.open(), desk.open()):
@@ -56,7 +56,7 @@ async def test_one_is_there_for_who_comes_after_a_crash(desk: Desk) -> None:
         assert await drafts.get("assistant", BOB) is None
 
 
-async def test_one_is_dropped_once(desk: Desk) -> None:
+async def test_a_draft_is_dropped_once(desk: Desk) -> None:
     drafts = desk.open()
     assert not await drafts.drop("assistant", ALICE)
     await drafts.put("assistant", ALICE, Draft(id="x", name="X"))
@@ -66,7 +66,7 @@ async def test_one_is_dropped_once(desk: Desk) -> None:
     assert list(desk.folder.iterdir()) == []
 
 
-async def test_who_has_not_answered_for_long_is_asked_no_more(desk: Desk) -> None:
+async def test_a_draft_lapses_without_an_answer(desk: Desk) -> None:
     drafts = desk.open()
     await drafts.put("assistant", ALICE, Draft(id="x", name="X"))
     desk.clock.now += LAPSE_S
@@ -80,7 +80,7 @@ async def test_who_has_not_answered_for_long_is_asked_no_more(desk: Desk) -> Non
 @pytest.mark.parametrize(
     "damage", ["", "{", '{"id": "../x", "name": "X", "asked": 1e6}', "[" * 9999]
 )
-async def test_a_damaged_one_is_none(desk: Desk, damage: str) -> None:
+async def test_a_damaged_draft_is_ignored(desk: Desk, damage: str) -> None:
     drafts = desk.open()
     await drafts.put("assistant", ALICE, Draft(id="x", name="X"))
     (desk.folder / DRAFT).write_text(damage)
@@ -88,7 +88,7 @@ async def test_a_damaged_one_is_none(desk: Desk, damage: str) -> None:
         assert await drafts.get("assistant", ALICE) is None
 
 
-async def test_it_is_forgotten_with_the_conversation(desk: Desk) -> None:
+async def test_forget_deletes_the_draft(desk: Desk) -> None:
     drafts = desk.open()
     await drafts.put("assistant", ALICE, Draft(id="x", name="X", answers=("private",)))
     assert DRAFT in erase(desk.layout.root, desk.folder).names

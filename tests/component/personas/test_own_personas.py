@@ -75,7 +75,9 @@ def buddy(id_: str = "buddy", text: str = "You are a tutor.", **more: object) ->
     return PersonaText(id=id_, name=id_.title(), identity=text, **more)  # type: ignore[arg-type]
 
 
-async def test_one_is_a_package_in_the_directory_of_the_conversation(shelf: Shelf) -> None:
+async def test_an_own_persona_is_a_package_in_the_directory_of_the_conversation(
+    shelf: Shelf,
+) -> None:
     written = buddy(personality="Kind.", instructions="Ask.", icon="B", description="Teaches")
     await shelf.own.save(AGENT, ALICE, written)
     folder = shelf.root / "alice@example.com" / "personas" / "buddy"
@@ -93,7 +95,7 @@ async def test_one_is_a_package_in_the_directory_of_the_conversation(shelf: Shel
     assert [(each.outcome, each.subject) for each in shelf.book.events] == [("stored", "buddy")]
 
 
-async def test_it_is_chosen_like_any_other_and_by_its_name(shelf: Shelf) -> None:
+async def test_an_own_persona_is_chosen_by_id_or_name(shelf: Shelf) -> None:
     shelf.of_all("mentor")
     await shelf.own.save(AGENT, ALICE, buddy())
     assert await shelf.ids(ALICE) == [("buddy", True), ("mentor", False)]
@@ -103,7 +105,7 @@ async def test_it_is_chosen_like_any_other_and_by_its_name(shelf: Shelf) -> None
     assert (await shelf.told(ALICE)).identity == ""
 
 
-async def test_the_order_in_which_texts_count(shelf: Shelf) -> None:
+async def test_the_precedence_of_texts_with_an_own_persona(shelf: Shelf) -> None:
     declared = AgentEntry(name=AGENT, identity="declared")
     shelf.of_all("buddy", identity="of all")  # comes later than the person's own, for all it knows
     await _older(shelf, "of hers")
@@ -127,7 +129,7 @@ async def _older(shelf: Shelf, text: str) -> None:
     aside.rename(shelf.layout.personas)
 
 
-async def test_of_two_with_one_id_that_of_the_person_counts(shelf: Shelf) -> None:
+async def test_an_own_persona_takes_precedence_over_one_with_the_same_id(shelf: Shelf) -> None:
     shelf.of_all("buddy", identity="of all")
     await _older(shelf, "of hers")
     assert await shelf.ids(ALICE) == [("buddy", True)]
@@ -138,7 +140,9 @@ async def test_of_two_with_one_id_that_of_the_person_counts(shelf: Shelf) -> Non
     assert (await shelf.told(ALICE)).identity == "still of hers"
 
 
-async def test_for_who_is_restricted_an_id_is_that_of_the_operator(tmp_path: Path) -> None:
+async def test_for_restricted_people_an_id_means_the_persona_of_the_operator(
+    tmp_path: Path,
+) -> None:
     free = Shelf(tmp_path)
     free.of_all("buddy", identity="of all")
     await _older(free, "of hers")
@@ -148,7 +152,7 @@ async def test_for_who_is_restricted_an_id_is_that_of_the_operator(tmp_path: Pat
     assert (await shelf.told(ALICE)).identity == "of all"
 
 
-async def test_a_restriction_holds_for_ones_own_too(tmp_path: Path) -> None:
+async def test_restrictions_apply_to_own_personas(tmp_path: Path) -> None:
     await Shelf(tmp_path).own.save(AGENT, ALICE, buddy())
     await Shelf(tmp_path).personas.choose(AGENT, ALICE, "buddy")
     shelf = Shelf(tmp_path, **restricted("*@example.com", "code-*"))
@@ -166,7 +170,7 @@ async def test_a_restriction_holds_for_ones_own_too(tmp_path: Path) -> None:
         assert await shelf.personas.active(AGENT, ALICE) is None
 
 
-async def test_the_id_of_one_that_is_there_for_all_is_taken(shelf: Shelf) -> None:
+async def test_the_id_of_a_persona_for_all_cannot_be_used(shelf: Shelf) -> None:
     shelf.of_all("mentor")
     with pytest.raises(PersonaError, match="for all already"):
         await shelf.own.may_make(AGENT, ALICE, "mentor")
@@ -175,7 +179,7 @@ async def test_the_id_of_one_that_is_there_for_all_is_taken(shelf: Shelf) -> Non
     assert not shelf.folder(ALICE).exists()
 
 
-async def test_there_are_so_many_of_one_person_and_no_more(tmp_path: Path) -> None:
+async def test_the_number_of_own_personas_is_limited(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path, max_user_personas=2)
     await shelf.own.save(AGENT, ALICE, buddy("one"))
     await shelf.own.save(AGENT, ALICE, buddy("two"))
@@ -192,7 +196,7 @@ async def test_there_are_so_many_of_one_person_and_no_more(tmp_path: Path) -> No
     assert await shelf.ids(ALICE) == [("three", True), ("two", True)]
 
 
-async def test_what_is_removed_is_gone(shelf: Shelf) -> None:
+async def test_a_removed_persona_cannot_be_used(shelf: Shelf) -> None:
     await shelf.own.save(AGENT, ALICE, buddy())
     assert await shelf.own.remove(AGENT, ALICE, "buddy")
     assert not await shelf.own.remove(AGENT, ALICE, "buddy")
@@ -203,7 +207,7 @@ async def test_what_is_removed_is_gone(shelf: Shelf) -> None:
     assert [each.outcome for each in shelf.book.events] == ["stored", "erased"]
 
 
-async def test_where_it_is_not_allowed_there_are_none(tmp_path: Path) -> None:
+async def test_own_personas_are_ignored_unless_the_settings_allow_them(tmp_path: Path) -> None:
     await Shelf(tmp_path).own.save(AGENT, ALICE, buddy())
     await Shelf(tmp_path).personas.choose(AGENT, ALICE, "buddy")
     shelf = Shelf(tmp_path, allow_user_personas=False)
@@ -221,7 +225,7 @@ async def test_where_it_is_not_allowed_there_are_none(tmp_path: Path) -> None:
             await attempt
 
 
-async def test_sharing_is_allowed_for_itself(tmp_path: Path) -> None:
+async def test_sharing_has_its_own_setting(tmp_path: Path) -> None:
     with pytest.raises(PersonaError, match="not exported or imported"):
         Shelf(tmp_path).own.may_share()
     Shelf(tmp_path, allow_sharing=True).own.may_share()
@@ -229,7 +233,7 @@ async def test_sharing_is_allowed_for_itself(tmp_path: Path) -> None:
         Shelf(tmp_path, allow_sharing=True, allow_user_personas=False).own.may_share()
 
 
-async def test_a_default_is_never_one_that_somebody_has_made(tmp_path: Path) -> None:
+async def test_an_own_persona_is_never_the_default(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path, default="buddy")
     await shelf.own.save(AGENT, ALICE, buddy())
     with capture_logs():
@@ -238,7 +242,7 @@ async def test_a_default_is_never_one_that_somebody_has_made(tmp_path: Path) -> 
     assert (await shelf.told(ALICE)).identity == "of all"
 
 
-async def test_rules_of_the_operator_stand_after_those_of_the_person(shelf: Shelf) -> None:
+async def test_rules_of_the_operator_follow_those_of_the_person(shelf: Shelf) -> None:
     (shelf.root / "instructions.md").write_text("Never tell a price.")
     await shelf.own.save(AGENT, ALICE, buddy(instructions="Tell all prices."))
     await shelf.personas.choose(AGENT, ALICE, "buddy")
@@ -270,7 +274,7 @@ async def test_rules_of_the_operator_stand_after_those_of_the_person(shelf: Shel
         (None, "heavy", False, None),
     ],
 )
-def test_a_tier_of_ones_own_can_only_be_lighter(
+def test_an_own_persona_can_only_set_a_lighter_tier(
     tier: str | None, of_agent: str, own_model: bool, becomes: str | None
 ) -> None:
     mine = Persona(id="x", name="X", folder=Path(), tier=tier, own=True)  # type: ignore[arg-type]
@@ -282,7 +286,7 @@ def test_a_tier_of_ones_own_can_only_be_lighter(
 # -- the disk --------------------------------------------------------------------------------------
 
 
-async def test_a_link_in_the_place_of_a_persona_leads_nowhere(shelf: Shelf) -> None:
+async def test_a_link_instead_of_a_persona_is_not_followed(shelf: Shelf) -> None:
     await shelf.own.save(AGENT, BOB, buddy(text="of Bob"))
     shelf.folder(ALICE).mkdir(parents=True)
     shelf.folder(ALICE, "buddy").symlink_to(shelf.folder(BOB, "buddy"))
@@ -312,7 +316,7 @@ async def test_a_text_that_is_a_link_is_not_read(shelf: Shelf) -> None:
         await shelf.own.get(AGENT, ALICE, "buddy")
 
 
-async def test_a_manifest_that_is_a_link_makes_no_persona(shelf: Shelf) -> None:
+async def test_a_manifest_that_is_a_link_is_not_followed(shelf: Shelf) -> None:
     await shelf.own.save(AGENT, BOB, buddy(text="of Bob"))
     shelf.folder(ALICE, "buddy").mkdir(parents=True)
     theirs = shelf.folder(BOB, "buddy") / "persona.toml"
@@ -322,7 +326,7 @@ async def test_a_manifest_that_is_a_link_makes_no_persona(shelf: Shelf) -> None:
         assert "symbolic link" in logs[0]["why"]
 
 
-async def test_what_is_half_removed_is_no_persona(
+async def test_an_interrupted_removal_leaves_no_persona(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def killed(_folder: Path) -> None:
@@ -337,7 +341,7 @@ async def test_what_is_half_removed_is_no_persona(
     assert not await shelf.own.has(AGENT, ALICE, "buddy")
 
 
-async def test_what_is_interrupted_before_its_end_is_no_persona(
+async def test_an_interrupted_save_leaves_no_persona(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replace = files.replace
@@ -357,7 +361,7 @@ async def test_what_is_interrupted_before_its_end_is_no_persona(
     assert await shelf.ids(ALICE) == [("buddy", True)]
 
 
-async def test_a_damaged_one_can_be_removed(shelf: Shelf) -> None:
+async def test_a_damaged_own_persona_can_be_removed(shelf: Shelf) -> None:
     await shelf.own.save(AGENT, ALICE, buddy())
     (shelf.folder(ALICE, "buddy") / "persona.toml").write_text("[persona")
     with capture_logs():
@@ -368,7 +372,7 @@ async def test_a_damaged_one_can_be_removed(shelf: Shelf) -> None:
     assert await shelf.own.remove(AGENT, ALICE, "buddy")
 
 
-async def test_forgetting_a_conversation_leaves_them(shelf: Shelf) -> None:
+async def test_forget_keeps_own_personas(shelf: Shelf) -> None:
     await shelf.own.save(AGENT, ALICE, buddy())
     await shelf.personas.choose(AGENT, ALICE, "buddy")
     erase(shelf.root, shelf.layout.folder(SessionKey(AGENT, ALICE)))
@@ -389,7 +393,7 @@ _DEEDS = st.lists(
 
 @settings(examples(10, 200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(deeds=_DEEDS)
-async def test_what_somebody_has_made_reaches_nobody_else(
+async def test_an_own_persona_is_visible_only_to_its_person(
     tmp_path_factory: pytest.TempPathFactory, deeds: list[tuple[str, tuple[str, JID], str]]
 ) -> None:
     shelf = Shelf(tmp_path_factory.mktemp("shelf"))

@@ -38,20 +38,20 @@ _WRITTEN = st.builds(
 
 
 @given(_WRITTEN)
-def test_what_is_exported_is_imported_as_it_was(written: PersonaText) -> None:
+def test_an_exported_persona_is_imported_unchanged(written: PersonaText) -> None:
     assert imported(exported(written)) == written
     assert imported("# a remark\n" + exported(written).strip()) == written
 
 
 @given(_WRITTEN)
-def test_a_manifest_is_all_but_the_texts(written: PersonaText) -> None:
+def test_a_manifest_has_everything_except_the_texts(written: PersonaText) -> None:
     found = tomllib.loads(manifest(written))["persona"]
     assert found["id"] == written.id
     assert "texts" not in found
 
 
 @given(st.text(max_size=80) | st.text("[]persona.tx=id\"\n'#{}", max_size=80))
-def test_whatever_comes_makes_a_persona_or_one_sentence(text: str) -> None:
+def test_any_imported_text_is_a_persona_or_an_error(text: str) -> None:
     try:
         found = imported(text)
     except PersonaError as error:
@@ -103,7 +103,7 @@ SAYS = '[persona.texts]\nidentity = "You are X."\n'
         ("#" * 70000, "It has 70000 bytes, and a persona has 65536 at most"),
     ],
 )
-def test_what_does_not_fit_is_refused_in_one_sentence(toml: str, why: str) -> None:
+def test_invalid_personas_are_refused_with_one_sentence(toml: str, why: str) -> None:
     with pytest.raises(PersonaError) as caught:
         imported(toml)
     assert why in str(caught.value)
@@ -132,7 +132,7 @@ SIZE = 65_000
         "x=" + "9" * SIZE,
     ],
 )
-def test_no_text_takes_long(bomb: str) -> None:
+def test_no_imported_text_takes_long(bomb: str) -> None:
     # Some of them would take tomllib half a minute.
     assert len(bomb) <= 65_536
     with pytest.raises(PersonaError):
@@ -142,7 +142,7 @@ def test_no_text_takes_long(bomb: str) -> None:
 @pytest.mark.parametrize(
     "key", [".".join(["a"] * 40), '"a" . ' * 40 + "a", "x={" + "a." * 40 + "a=1}"]
 )
-def test_keys_of_many_parts_are_refused_before_they_are_read(key: str) -> None:
+def test_keys_with_many_parts_are_refused_before_parsing(key: str) -> None:
     with pytest.raises(PersonaError, match="more parts than any persona has"):
         imported(f"{key}=1")
 
@@ -151,20 +151,20 @@ def test_keys_of_many_parts_are_refused_before_they_are_read(key: str) -> None:
     ("name", "found"),
     [("study-buddy", "study-buddy"), ("Study  Buddy", "study-buddy"), (" 2.x_Y ", "2.x_y")],
 )
-def test_the_id_for_a_name(name: str, found: str) -> None:
+def test_an_id_is_derived_from_the_name(name: str, found: str) -> None:
     assert id_of(name) == found
 
 
 @pytest.mark.parametrize(
     "name", ["", ".x", "a/b", "..", "bücher", "x" * 65, "a\0", "\u017f", "list"]
 )
-def test_a_name_that_makes_no_id(name: str) -> None:
+def test_a_name_without_a_valid_id_is_refused(name: str) -> None:
     with pytest.raises(PersonaError, match=r"cannot be its name"):
         id_of(name)
 
 
 @pytest.mark.parametrize("kind", TEXTS)
-def test_a_text_is_bounded(kind: str) -> None:
+def test_the_length_of_a_text_is_limited(kind: str) -> None:
     check(PersonaText(id="x", **{kind: "y" * LONGEST_TEXT}))
     with pytest.raises(PersonaError, match=f"Its {kind} has 4001 characters"):
         check(PersonaText(id="x", **{kind: "y" * (LONGEST_TEXT + 1)}))

@@ -88,7 +88,7 @@ async def active(personas: Personas, who: JID, agent: str = "assistant") -> str 
     return None if persona is None else persona.id
 
 
-async def test_a_package_says_what_the_roadmap_of_fluux_agent_has(shelf: Shelf) -> None:
+async def test_a_package_has_the_fields_of_fluux_agent(shelf: Shelf) -> None:
     folder = shelf.put("coding-mentor", MENTOR)
     (mentor,) = await shelf.open().list("assistant", ALICE)
     assert mentor.folder == folder
@@ -101,14 +101,14 @@ async def test_a_package_says_what_the_roadmap_of_fluux_agent_has(shelf: Shelf) 
     assert mentor.max_tokens_per_message == 4096
 
 
-async def test_a_package_of_little_more_than_an_id_restricts_nothing(shelf: Shelf) -> None:
+async def test_a_package_with_only_an_id_has_no_restrictions(shelf: Shelf) -> None:
     shelf.put("plain")
     (plain,) = await shelf.open().list("assistant", BOB)
     assert (plain.name, plain.tier, plain.skills) == ("plain", None, None)
     assert plain.max_tokens_per_message is None
 
 
-async def test_without_packages_there_is_nothing_to_choose(shelf: Shelf) -> None:
+async def test_without_packages_the_list_is_empty(shelf: Shelf) -> None:
     personas = shelf.open()
     assert await ids(personas, ALICE) == []
     assert await active(personas, ALICE) is None
@@ -116,7 +116,7 @@ async def test_without_packages_there_is_nothing_to_choose(shelf: Shelf) -> None
         await personas.choose("assistant", ALICE, "x")
 
 
-async def test_a_choice_is_kept_for_one_person_and_one_agent(shelf: Shelf) -> None:
+async def test_a_choice_is_stored_for_one_person_and_one_agent(shelf: Shelf) -> None:
     shelf.put("one")
     shelf.put("two", '[persona]\nid = "two"\nname = "The Second"\n')
     personas = shelf.open()
@@ -135,7 +135,7 @@ async def test_a_choice_is_kept_for_one_person_and_one_agent(shelf: Shelf) -> No
     assert await personas.choose("assistant", BOB, None) is None
 
 
-async def test_the_default_is_for_assistant_and_who_has_chosen_none(shelf: Shelf) -> None:
+async def test_the_default_applies_to_assistant_without_a_choice(shelf: Shelf) -> None:
     shelf.put("one")
     shelf.put("two")
     personas = shelf.open(default="one")
@@ -149,7 +149,7 @@ async def test_the_default_is_for_assistant_and_who_has_chosen_none(shelf: Shelf
     assert back.id == "one"
 
 
-async def test_an_agent_can_be_declared_with_a_persona(shelf: Shelf) -> None:
+async def test_a_declared_agent_can_have_a_default_persona(shelf: Shelf) -> None:
     for name in ("one", "two", "three"):
         shelf.put(name)
     personas = shelf.open(default="one", defaults={"helper": "two", "lost": "nowhere"})
@@ -164,7 +164,7 @@ async def test_an_agent_can_be_declared_with_a_persona(shelf: Shelf) -> None:
     assert await active(personas, BOB) == "three"
 
 
-async def test_a_package_names_who_may_choose_it(shelf: Shelf) -> None:
+async def test_a_package_can_restrict_who_may_choose_it(shelf: Shelf) -> None:
     shelf.put("coding-mentor", MENTOR)
     personas = shelf.open()
     assert await ids(personas, ALICE) == ["coding-mentor"]
@@ -174,7 +174,7 @@ async def test_a_package_names_who_may_choose_it(shelf: Shelf) -> None:
         await personas.choose("assistant", BOB, "coding-mentor")
 
 
-async def test_the_first_restriction_that_names_somebody_counts(shelf: Shelf) -> None:
+async def test_the_first_restriction_that_matches_a_person_applies(shelf: Shelf) -> None:
     for each in ("code-review", "code-[1]", "support"):
         shelf.put(each, None if "[" not in each else "")
     personas = shelf.open(
@@ -189,7 +189,7 @@ async def test_the_first_restriction_that_names_somebody_counts(shelf: Shelf) ->
     assert await ids(personas, BOB) == ["support"]
 
 
-async def test_what_was_chosen_counts_only_as_long_as_it_is_allowed_and_there(
+async def test_a_choice_is_used_only_while_it_is_allowed_and_exists(
     shelf: Shelf,
 ) -> None:
     shelf.put("one")
@@ -211,7 +211,7 @@ async def test_what_was_chosen_counts_only_as_long_as_it_is_allowed_and_there(
 @pytest.mark.parametrize(
     "written", ["../one", "one/../one", "..", "", "\0", "ONE", "one two", "x" * 300]
 )
-async def test_a_choice_that_is_no_name_is_none(shelf: Shelf, written: str) -> None:
+async def test_an_invalid_choice_is_ignored(shelf: Shelf, written: str) -> None:
     shelf.put("one")
     shelf.choice(ALICE).parent.mkdir()
     shelf.choice(ALICE).write_text(written)
@@ -251,7 +251,7 @@ async def test_a_choice_that_is_no_name_is_none(shelf: Shelf, written: str) -> N
         ),
     ],
 )
-async def test_a_damaged_package_costs_itself_and_one_warning_that_says_what_is_wrong(
+async def test_a_damaged_package_is_omitted_with_one_warning(
     shelf: Shelf, manifest: str, why: str
 ) -> None:
     shelf.put("good")
@@ -265,7 +265,7 @@ async def test_a_damaged_package_costs_itself_and_one_warning_that_says_what_is_
     assert re.search(why, warning["why"])
 
 
-async def test_a_package_that_is_mended_can_be_chosen_at_once(shelf: Shelf) -> None:
+async def test_a_corrected_package_can_be_chosen_immediately(shelf: Shelf) -> None:
     shelf.put("one", "[persona")
     personas = shelf.open()
     assert await ids(personas, ALICE) == []
@@ -273,7 +273,7 @@ async def test_a_package_that_is_mended_can_be_chosen_at_once(shelf: Shelf) -> N
     assert await ids(personas, ALICE) == ["one"]
 
 
-async def test_a_package_outside_of_the_root_is_not_there(shelf: Shelf, tmp_path: Path) -> None:
+async def test_a_package_outside_of_the_root_is_ignored(shelf: Shelf, tmp_path: Path) -> None:
     shelf.put("one")
     (tmp_path / "two").mkdir()
     (tmp_path / "two" / "persona.toml").write_text('[persona]\nid = "two"\n')
@@ -281,7 +281,7 @@ async def test_a_package_outside_of_the_root_is_not_there(shelf: Shelf, tmp_path
     assert await ids(shelf.open(), ALICE) == ["one"]
 
 
-async def test_a_person_whose_directory_is_a_link_chooses_nothing(
+async def test_a_person_whose_directory_is_a_link_cannot_choose(
     shelf: Shelf, tmp_path: Path
 ) -> None:
     shelf.put("one")
@@ -295,6 +295,6 @@ async def test_a_person_whose_directory_is_a_link_chooses_nothing(
 
 
 @given(st.text(max_size=60) | st.text('[]persona.id="x\n', max_size=60))
-def test_no_manifest_makes_more_than_a_sentence(text: str) -> None:
+def test_any_manifest_is_a_persona_or_a_warning(text: str) -> None:
     made = parse(Path("/memory/personas/x"), text)
     assert made if isinstance(made, str) else made.id == "x"

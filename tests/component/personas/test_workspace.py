@@ -59,11 +59,11 @@ def hops(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return gone
 
 
-async def test_without_any_file_there_is_nothing(desk: Desk) -> None:
+async def test_without_files_the_character_is_empty(desk: Desk) -> None:
     assert await desk.workspace.read(ALICE) == Character()
 
 
-async def test_the_order_in_which_files_count(desk: Desk) -> None:
+async def test_the_precedence_of_files(desk: Desk) -> None:
     declared = AgentEntry(name="assistant", identity="declared")
     persona = desk.root / "personas" / "mentor"
     here = desk.write("alice@example.com/identity.md", "of Alice")
@@ -83,7 +83,7 @@ async def test_the_order_in_which_files_count(desk: Desk) -> None:
     assert await identity(AgentEntry(name="assistant")) == ("of all", ("identity.md",))
 
 
-async def test_a_sub_agent_has_what_it_has_not_itself_from_those_above(desk: Desk) -> None:
+async def test_a_sub_agent_inherits_files_of_its_parents(desk: Desk) -> None:
     desk.write("instructions.md", "of all")
     desk.write("personality.md", "of all")
     desk.write("identity.md", "of all")
@@ -97,7 +97,7 @@ async def test_a_sub_agent_has_what_it_has_not_itself_from_those_above(desk: Des
     assert found.instructions == "of all"
 
 
-async def test_files_without_anything_in_them_are_not_there(desk: Desk) -> None:
+async def test_blank_files_are_ignored(desk: Desk) -> None:
     desk.write("alice@example.com/identity.md", " \n\t")
     desk.write("personas/mentor/identity.md", "")
     desk.write("identity.md", "of all")
@@ -110,7 +110,7 @@ async def test_files_without_anything_in_them_are_not_there(desk: Desk) -> None:
     assert found == Character(identity="of all", sources=("identity.md",))
 
 
-async def test_what_is_known_of_a_person(desk: Desk) -> None:
+async def test_notes_on_the_person_are_read(desk: Desk) -> None:
     desk.write("bob@example.com/user.md", "of Bob")
     desk.write("memory.md", "in the root, where it is nobody's")
     old = desk.write("alice@example.com/context.md", "the old name")
@@ -126,7 +126,7 @@ async def test_what_is_known_of_a_person(desk: Desk) -> None:
     assert old.exists()
 
 
-async def test_what_has_not_changed_takes_no_thread(desk: Desk, hops: list[object]) -> None:
+async def test_unchanged_files_need_no_thread(desk: Desk, hops: list[object]) -> None:
     desk.write("identity.md", "of all")
     desk.write("alice@example.com/user.md", "Alice")
     first = await desk.workspace.read(ALICE)
@@ -161,7 +161,7 @@ async def test_an_edit_is_seen_at_the_next_turn(desk: Desk, how: str) -> None:
     assert (await desk.workspace.read(ALICE)).identity == new
 
 
-async def test_a_file_that_cannot_be_read_is_an_error_and_never_passed_over(desk: Desk) -> None:
+async def test_a_file_that_cannot_be_read_is_an_error(desk: Desk) -> None:
     desk.write("instructions.md", "keep to it")
     assert (await desk.workspace.read(ALICE)).instructions == "keep to it"
     desk.write("instructions.md", b"x" * (texts.MAX_TEXT + 1))
@@ -174,7 +174,7 @@ async def test_a_file_that_cannot_be_read_is_an_error_and_never_passed_over(desk
         await desk.workspace.read(ALICE)
 
 
-async def test_links_are_followed_where_an_operator_may_set_them_and_never_out(
+async def test_only_links_of_the_operator_within_the_root_are_followed(
     desk: Desk, tmp_path: Path
 ) -> None:
     desk.write("..data/identity.md", "mounted")
@@ -190,7 +190,7 @@ async def test_links_are_followed_where_an_operator_may_set_them_and_never_out(
 
 
 @pytest.mark.parametrize("how", ["relative", "linked"])
-async def test_the_root_may_be_given_in_any_way(
+async def test_the_root_may_be_a_relative_path_or_a_link(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     desk.write("identity.md", "of all")
@@ -227,7 +227,7 @@ async def test_a_directory_that_becomes_a_link_is_refused_although_it_was_read_b
         await desk.workspace.read(ALICE)
 
 
-async def test_what_is_no_utf_8_is_shown_as_such_with_one_warning(desk: Desk) -> None:
+async def test_invalid_utf_8_is_replaced_with_one_warning(desk: Desk) -> None:
     desk.write("identity.md", b"\xef\xbb\xbfone\ntwo \xff\n")
     with capture_logs() as logs:
         for key in (ALICE, SessionKey("assistant", JID.parse("bob@example.com"))):
@@ -235,7 +235,9 @@ async def test_what_is_no_utf_8_is_shown_as_such_with_one_warning(desk: Desk) ->
     assert [(each["line"], each["log_level"]) for each in logs] == [(2, "warning")]
 
 
-async def test_texts_in_memory_are_bounded(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_size_of_cached_texts_is_limited(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(texts, "_KEPT", 100)
     monkeypatch.setattr(texts, "_RESULTS", 3)
     for number in range(20):
@@ -247,7 +249,7 @@ async def test_texts_in_memory_are_bounded(desk: Desk, monkeypatch: pytest.Monke
     assert len(desk.texts._results) == 3
 
 
-async def test_many_at_once_read_what_is_theirs(desk: Desk) -> None:
+async def test_concurrent_readers_get_their_own_texts(desk: Desk) -> None:
     found: dict[int, str] = {}
 
     async def read(number: int) -> None:
@@ -277,7 +279,7 @@ KEYS = [ALICE, SessionKey("helper", ALICE.who), SessionKey("assistant", JID("bob
         max_size=8,
     )
 )
-async def test_what_is_remembered_is_what_would_be_read_now(
+async def test_cached_texts_equal_the_files(
     tmp_path: Path, edits: list[tuple[str, str, str | None]]
 ) -> None:
     old = Desk(tmp_path / "memory")

@@ -99,6 +99,7 @@ class Rooms:
 
 def table(rooms: Rooms) -> Commands:
     anything: Any = rooms
+
     async def forget_nothing_more(_agent: str, _who: JID) -> None:
         pass
 
@@ -121,7 +122,7 @@ async def says(
 
 
 @pytest.mark.parametrize("name", ["new", "reset"])
-async def test_a_new_conversation(name: str) -> None:
+async def test_new_starts_a_conversation(name: str) -> None:
     rooms = Rooms()
     assert "old one is archived" in (await says(rooms, name)).text
     rooms.there = False
@@ -177,7 +178,7 @@ async def test_status_describes_the_agent_and_the_conversation() -> None:
     )
 
 
-async def test_what_is_remembered() -> None:
+async def test_memories_are_listed() -> None:
     rooms = Rooms()
     lines = (await says(rooms, "memory green tea")).text.splitlines()
     assert lines[0] == "- tea: Tea: green always"
@@ -189,7 +190,7 @@ async def test_what_is_remembered() -> None:
     assert (await says(rooms, "memory green")).text == "I remember nothing like that."
 
 
-async def test_one_memory_is_forgotten() -> None:
+async def test_a_memory_is_forgotten() -> None:
     rooms = Rooms()
     assert (await says(rooms, "memory forget tea")).text == "Deleted tea."
     assert "nothing called coffee" in (await says(rooms, "memory forget coffee")).text
@@ -199,7 +200,7 @@ async def test_one_memory_is_forgotten() -> None:
     assert caught.value.param == "words"
 
 
-async def test_one_memory_that_is_shared_is_forgotten() -> None:
+async def test_a_shared_memory_is_forgotten() -> None:
     rooms = Rooms()
     text = (await says(rooms, "memory forget wifi")).text
     assert text == (

@@ -146,7 +146,7 @@ class World:
         return taken
 
 
-async def test_without_consent_or_grant_the_agent_asks_as_itself() -> None:
+async def test_without_consent_or_grant_the_agent_uses_its_own_address() -> None:
     here = World()
     expected = [NodeItem("tea", TEXT.text)]
     assert await here.nodes.items(WHOSE) == expected
@@ -158,7 +158,7 @@ async def test_without_consent_or_grant_the_agent_asks_as_itself() -> None:
     assert {each.split()[0] for each in here.take()} == {"agent"}
 
 
-async def test_with_both_it_acts_on_behalf_of_the_person() -> None:
+async def test_with_consent_and_grant_the_agent_acts_on_behalf_of_the_person() -> None:
     here = World()
     here.grant_all()
     await here.consents.give(WHOSE)
@@ -175,7 +175,7 @@ async def test_with_both_it_acts_on_behalf_of_the_person() -> None:
     assert here.take() == ["agent items"], "who has not consented is not acted for"
 
 
-async def test_the_smaller_grant_is_enough_but_for_the_subscription() -> None:
+async def test_the_smaller_grant_is_sufficient_without_a_subscription() -> None:
     here = World()
     here.grant((pubsub.NAMESPACE, "both"))
     here.agent.refuses["subscribe"] = "forbidden"
@@ -198,7 +198,7 @@ async def test_a_node_that_cannot_be_read_is_not_an_empty_one() -> None:
     assert here.take().count("juliet create") == 2, "tried again, because the node may be gone"
 
 
-async def test_leaving_gives_up_what_it_was_given() -> None:
+async def test_leaving_gives_up_affiliation_and_subscription() -> None:
     here = World()
     here.grant_all()
     await here.consents.give(WHOSE)
@@ -212,7 +212,7 @@ async def test_leaving_gives_up_what_it_was_given() -> None:
     assert here.take() == ["agent items"]
 
 
-async def test_where_people_cannot_correct_the_agent_nothing_is_asked() -> None:
+async def test_servers_where_people_cannot_correct_items_are_not_used() -> None:
     here = World()
     here.grant_all()
     await here.consents.give(WHOSE)
@@ -228,7 +228,7 @@ def published(*ids: str, node: str = NAMESPACE) -> Event:
     return Event(items=pubsub_event.Items(node=node, items=items))
 
 
-async def test_notifications_of_the_account_name_what_has_changed() -> None:
+async def test_notifications_report_changed_items() -> None:
     here = World()
     here.nodes.notified(AGENT, JULIET, published("tea"))
     assert here.told == [], "nobody follows the node yet"
@@ -239,7 +239,7 @@ async def test_notifications_of_the_account_name_what_has_changed() -> None:
     assert here.told == [(WHOSE, {"tea", "hat"}), (WHOSE, None)]
 
 
-async def test_notifications_of_others_change_nothing() -> None:
+async def test_notifications_from_others_are_ignored() -> None:
     here = World()
     await here.nodes.items(WHOSE)
     researcher = JID.parse("researcher@agent.example.com")
@@ -269,5 +269,7 @@ async def test_notifications_of_others_change_nothing() -> None:
         (Event(), "", set()),
     ],
 )
-def test_what_a_notification_changes(event: Event, node: str, keys: set[str] | None) -> None:
+def test_the_changed_items_of_a_notification(
+    event: Event, node: str, keys: set[str] | None
+) -> None:
     assert changed_items(event) == (node, keys)

@@ -102,7 +102,7 @@ async def home(storage: Storage, path: Path) -> AsyncIterator[Home]:
             index.close()
 
 
-async def test_the_person_s_item_counts_before_anything_was_remembered(
+async def test_an_item_of_the_person_is_used_before_the_first_memory(
     storage: Storage, tmp_path: Path
 ) -> None:
     async with home(storage, tmp_path) as here:
@@ -115,14 +115,14 @@ async def test_the_person_s_item_counts_before_anything_was_remembered(
         assert "version='6'" in (await here.read())["tea"]
 
 
-async def test_each_agent_has_a_node_of_its_own(storage: Storage, tmp_path: Path) -> None:
+async def test_each_agent_has_its_own_node(storage: Storage, tmp_path: Path) -> None:
     async with home(storage, tmp_path) as here:
         await here.publish("tea", "for the helper", at=HELPER)
         assert await here.get("tea") is None
         assert await here.get("tea", "helper") == "for the helper"
 
 
-async def test_nobody_else_knows_of_the_node(storage: Storage, tmp_path: Path) -> None:
+async def test_the_node_is_hidden_from_others(storage: Storage, tmp_path: Path) -> None:
     async with home(storage, tmp_path) as here:
         for _ in range(2):
             with pytest.raises(StanzaError) as there:
@@ -160,7 +160,7 @@ async def test_an_edit_between_reading_and_writing_is_not_overwritten(
         assert read.id == "tea"
 
 
-async def test_a_configuration_that_shows_the_node_to_others_is_undone(
+async def test_a_configuration_that_opens_the_node_to_others_is_undone(
     storage: Storage, tmp_path: Path
 ) -> None:
     from xep.data_forms import Field, Form
@@ -202,7 +202,7 @@ async def test_a_node_that_its_owner_deletes_is_forgotten(storage: Storage, tmp_
 
 
 @pytest.mark.parametrize("how", ["retract", "purge", "delete"])
-async def test_what_its_owner_deletes_while_nobody_notices_is_deleted_at_the_next_start(
+async def test_unnoticed_deletions_by_the_owner_are_applied_at_the_next_start(
     storage: Storage, tmp_path: Path, how: str
 ) -> None:
     async with home(storage, tmp_path) as here:

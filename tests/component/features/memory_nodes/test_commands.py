@@ -45,7 +45,7 @@ async def choose(home: Home, choice: str = "show", asking: Asking = ASKING) -> C
     return await command.run(asking, command.read([("choice", choice)]))
 
 
-async def test_a_person_allows_and_stops_it() -> None:
+async def test_a_person_consents_and_withdraws() -> None:
     home = Home()
     answer = await choose(home)
     assert "/memory-home allow" in answer.text
@@ -58,7 +58,7 @@ async def test_a_person_allows_and_stops_it() -> None:
     assert "have not allowed" in (await choose(home, "stop")).text
 
 
-async def test_each_agent_is_allowed_by_itself() -> None:
+async def test_consent_is_for_one_agent() -> None:
     home = Home()
     await choose(home, "allow", Asking(principal=JULIET, agent="researcher"))
     assert home.allowed == {SessionKey("researcher", JULIET)}
@@ -73,12 +73,12 @@ async def test_what_the_server_does_not_permit_is_not_recorded() -> None:
     assert "publisher" in (await choose(home)).text
 
 
-async def test_nobody_decides_for_somebody_else() -> None:
+async def test_operators_cannot_consent_for_a_person() -> None:
     with pytest.raises(CommandError, match="themselves"):
         await choose(Home(), "allow", OPERATOR)
 
 
-async def test_a_server_that_does_not_do_its_part_is_named() -> None:
+async def test_a_failed_request_to_the_server_is_reported() -> None:
     home = Home()
     await choose(home, "allow")
     home.fails = True

@@ -50,7 +50,7 @@ items = st.builds(
 
 
 @given(item=items, encrypted=st.booleans())
-def test_what_is_written_is_read_again(item: Item, encrypted: bool) -> None:
+def test_an_item_is_read_as_it_was_written(item: Item, encrypted: bool) -> None:
     cipher = Cipher(KEYS[:1]) if encrypted else None
     payload = payload_of(item, ADDRESS, ANNS, cipher)
     schemas.check(payload.text) if hasattr(schemas, "check") else None
@@ -59,7 +59,7 @@ def test_what_is_written_is_read_again(item: Item, encrypted: bool) -> None:
     assert digest(read) == digest(item)
 
 
-def test_a_cipher_hides_what_a_memory_says() -> None:
+def test_a_cipher_hides_the_contents_of_a_memory() -> None:
     item = Item(key="pin", body="xyzzy", title="plugh", topic="frotz", tags=("quux",), taint="web")
     payload = payload_of(item, ADDRESS, ANNS, Cipher(KEYS[:1])).text
     for word in ("xyzzy", "plugh", "frotz", "quux", "web'"):
@@ -85,7 +85,7 @@ def test_an_encrypted_item_cannot_be_passed_off_as_another(whose: Any, key: str)
         item_of(NodeItem(key, payload), whose, cipher)
 
 
-def test_a_text_of_the_person_needs_no_key() -> None:
+def test_an_unencrypted_item_needs_no_key() -> None:
     item = msgspec.structs.replace(Item(key="pin", body="1234"))
     plain = NodeItem("pin", payload_of(item, ADDRESS, ANNS).text)
     assert item_of(plain, ANNS, Cipher(KEYS[:1])).body == "1234"
