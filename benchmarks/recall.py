@@ -23,7 +23,7 @@ from component.memory.embedding import LocalEmbedder
 from component.memory.index import Index
 from component.memory.index_database import FILE_NAME
 from component.memory.knowledge import Knowledge, Memo
-from component.memory.knowledge_lines import Entry, encode, parse
+from component.memory.knowledge_lines import MemoryLine, encode_memory, parse_memories
 from component.memory.sharing import PRIVATE, Sharing
 from component.memory_directory.files import open_root
 from component.memory_directory.layout import Layout
@@ -172,8 +172,8 @@ class _Words:
     def choose(self, people: list[JID]) -> JID:
         return self._random.choice(people)
 
-    def entry(self, number: int) -> Entry:
-        return Entry(
+    def entry(self, number: int) -> MemoryLine:
+        return MemoryLine(
             key=f"key {number}",
             content=self.text(25),
             title=self.text(3),
@@ -183,11 +183,11 @@ class _Words:
         )
 
 
-def _write(sharing: Sharing, who: JID, entries: list[Entry]) -> None:
+def _write(sharing: Sharing, who: JID, entries: list[MemoryLine]) -> None:
     place = sharing.place(PRIVATE, _AGENT, who)
     assert place is not None
     place.folder.mkdir(parents=True)
-    place.file.write_bytes(b"".join(map(encode, entries)))
+    place.file.write_bytes(b"".join(map(encode_memory, entries)))
 
 
 def _peer(path: Path, sharing: Sharing) -> sqlite3.Connection:
@@ -200,7 +200,7 @@ def _peer(path: Path, sharing: Sharing) -> sqlite3.Connection:
         "INSERT INTO texts VALUES (?, ?, ?, ?)",
         (
             (item.title, item.key, " ".join(item.tags), item.body)
-            for item in parse(place.file.read_bytes()).items.values()
+            for item in parse_memories(place.file.read_bytes()).items.values()
         ),
     )
     connection.commit()

@@ -21,7 +21,7 @@ from component.memory.embedding import LocalEmbedder
 from component.memory.index import Index
 from component.memory.index_database import FILE_NAME
 from component.memory.knowledge import Knowledge
-from component.memory.knowledge_lines import Entry, encode
+from component.memory.knowledge_lines import MemoryLine, encode_memory
 from component.memory.sharing import PRIVATE, Sharing
 from component.memory_directory.files import open_root
 from component.memory_directory.layout import Layout
@@ -87,8 +87,8 @@ async def _ranks(
         place = sharing.place(PRIVATE, _AGENT, _ANN)
         assert place is not None
         place.folder.mkdir(parents=True)
-        lines = [Entry(key=one.key, content=one.body, by=str(_ANN)) for one in memories]
-        place.file.write_bytes(b"".join(map(encode, lines)))
+        lines = [MemoryLine(key=one.key, content=one.body, by=str(_ANN)) for one in memories]
+        place.file.write_bytes(b"".join(map(encode_memory, lines)))
         index = Index(root / FILE_NAME, embedder)
         knowledge = Knowledge(index, sharing, Memory(), NoRecord())
         await knowledge.recall(_AGENT, _ANN, "make the index", 5)

@@ -64,7 +64,7 @@ class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
     names: tuple[str, ...] = ()
 
 
-class Status(msgspec.Struct, frozen=True, kw_only=True):
+class ConversationCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Counts of a conversation. `since` is the time in its header, `size` its bytes."""
 
     messages: int = 0
@@ -130,7 +130,7 @@ def erase(root: Path, folder: Path) -> Forgotten:
     """
     if not files.check_folder(root, folder):
         return Forgotten()
-    status = count(root, folder)
+    status = count_contents(root, folder)
     names = [name for name in _FORGOTTEN if files.remove(folder / name)]
     attachments = folder / _ATTACHMENTS
     if files.check_folder(root, attachments):
@@ -175,10 +175,10 @@ def remove_empty(folder: Path) -> None:
             each.rmdir()
 
 
-def count(root: Path, folder: Path) -> Status:
+def count_contents(root: Path, folder: Path) -> ConversationCounts:
     """Count messages, memories and attachments. Reads the whole session."""
     if not files.check_folder(root, folder):
-        return Status()
+        return ConversationCounts()
     messages = size = attachments = 0
     since = None
     for number, line in enumerate(_lines(folder / HISTORY)):
@@ -187,11 +187,11 @@ def count(root: Path, folder: Path) -> Status:
         if not number:
             with contextlib.suppress(msgspec.DecodeError, ValueError, RecursionError):
                 since = _HEADER.decode(line).created
-    known = knowledge_lines.parse(b"".join(_lines(folder / knowledge_lines.FILE_NAME)))
+    known = knowledge_lines.parse_memories(b"".join(_lines(folder / knowledge_lines.FILE_NAME)))
     if files.check_folder(root, folder / _ATTACHMENTS):
         with files.explained(folder / _ATTACHMENTS, "read"):
             attachments = sum(1 for each in (folder / _ATTACHMENTS).iterdir() if each.is_file())
-    return Status(
+    return ConversationCounts(
         messages=messages,
         since=since,
         size=size,

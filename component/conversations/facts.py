@@ -161,7 +161,7 @@ class Facts:
         kept = records.get(fact.key)
         lasting = fact.lasting if kept is None else kept.file != _MEMORIES
         if lasting and (kept is not None or len(_section(text)) + len(fact.text) < _SECTION):
-            result, text = merged(text, fact, records)
+            result, text = merge_fact(text, fact, records)
             if result in {"known", "forgotten"}:
                 return result
             file = await anyio.to_thread.run_sync(self._write, key, text)
@@ -278,7 +278,7 @@ def _user_file(folder: Path) -> Path:
     return folder / USER
 
 
-def merged(text: str, fact: ProposedFact, records: dict[str, _Kept]) -> tuple[Result, str]:
+def merge_fact(text: str, fact: ProposedFact, records: dict[str, _Kept]) -> tuple[Result, str]:
     """Return the outcome for a fact, and the new text of user.md. No I/O."""
     lines = text.removesuffix("\n").split("\n") if text else []
     line = f"- {' '.join(fact.text.split())} ({fact.source.said[:10]})"

@@ -259,7 +259,7 @@ def _without_surrogates(value: Any) -> Any:
     return value
 
 
-def timestamp(seconds: float) -> str:
+def rfc3339(seconds: float) -> str:
     """Return a time in seconds since 1970 in the format of RFC 3339, in UTC."""
     time = datetime.fromtimestamp(seconds, UTC)
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

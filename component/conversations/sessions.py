@@ -13,8 +13,8 @@ import structlog
 from anyio import to_thread
 
 from component.conversations import directories
-from component.conversations.directories import HISTORY, Forgotten, Status
-from component.conversations.lines import Header, Line, encode_line, encode_lines, timestamp
+from component.conversations.directories import HISTORY, ConversationCounts, Forgotten
+from component.conversations.lines import Header, Line, encode_line, encode_lines, rfc3339
 from component.conversations.tail import (
     CachedTail,
     Damage,
@@ -28,7 +28,7 @@ from component.memory_directory.files import FileState, KeyLocks
 from component.memory_directory.layout import Layout, SessionKey
 from component.settings.memory import Session
 
-__all__ = ["Forgotten", "History", "Sessions", "Status"]
+__all__ = ["Forgotten", "History", "Sessions"]
 
 log = structlog.get_logger("component.memory")
 
@@ -129,7 +129,7 @@ class Sessions:
         process, but not that of the machine. If it raises, none of them is stored.
         """
         now = self._clock()
-        lines, data = encode_lines(lines, timestamp(now))
+        lines, data = encode_lines(lines, rfc3339(now))
         if not data:
             return
         if not sync and len(data) <= _SHORT and key in self._tails and key not in self._locks:
@@ -176,11 +176,11 @@ class Sessions:
             await self._on_forget(key)
             return forgotten
 
-    async def status(self, key: SessionKey) -> Status:
+    async def status(self, key: SessionKey) -> ConversationCounts:
         """Count messages, memories and attachments. Reads the whole conversation."""
         folder = self.layout.folder(key)
         async with self._locks.hold(key):
-            return await to_thread.run_sync(directories.count, self.layout.root, folder)
+            return await to_thread.run_sync(directories.count_contents, self.layout.root, folder)
 
     async def _tail(
         self, key: SessionKey, tokens: int | None, count: Callable[[str], int]
@@ -250,7 +250,7 @@ class Sessions:
         before = files.state_of(path)
 
         def first() -> bytes:
-            return encode_line(Header(version=1, created=timestamp(now), jid=str(key.who.bare)))
+            return encode_line(Header(version=1, created=rfc3339(now), jid=str(key.who.bare)))
 
         return before, files.append(path, data, first=first, sync=sync)
 

@@ -12,7 +12,7 @@ import structlog
 
 from component.memory.index import Index, Owner, all_of, items_of, owners_of
 from component.memory.index_search import Finder, Hit, Search
-from component.memory.knowledge_lines import FILE_NAME, Item, parse
+from component.memory.knowledge_lines import FILE_NAME, Item, parse_memories
 from component.memory.sharing import Place, Sharing
 from component.memory_directory import files
 from component.memory_directory.files import FileState, KeyLocks
@@ -225,7 +225,7 @@ class CurrentIndex:
             self._index.erase(place.owner)
             return []
         data, seen = found
-        items, damaged = parse(data)
+        items, damaged = parse_memories(data)
         self._index.replace(place.owner, items, seen)
         return damaged
 

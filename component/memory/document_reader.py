@@ -42,7 +42,7 @@ _MOST_LINKS: Final = 10_000  # of all pieces together
 _SENTENCE: Final = re.compile(r"(?<=[.!?…。])\s+")
 
 
-class Limits(msgspec.Struct, frozen=True):
+class DocumentLimits(msgspec.Struct, frozen=True):
     """The limits for one document: bytes of the file, of memory and of its text; seconds of
     processor time and of waiting.
     """
@@ -54,10 +54,10 @@ class Limits(msgspec.Struct, frozen=True):
     wait_s: float = 300.0
 
 
-LIMITS: Final = Limits()
+LIMITS: Final = DocumentLimits()
 
 
-class Part(msgspec.Struct, frozen=True):
+class DocumentPart(msgspec.Struct, frozen=True):
     """A part of a document. `where` says where it is: `page 3`, or the headings above it."""
 
     where: str
@@ -68,7 +68,7 @@ class DocumentError(Exception):
     """A document cannot be read; the message completes "handbook.pdf cannot be read: "."""
 
 
-class Piece(msgspec.Struct):
+class DocumentPiece(msgspec.Struct):
     """A piece of a document as its parser gives it: the text of a page of a PDF or under a heading.
 
     `links` are those of a web page, with their texts.
@@ -81,10 +81,10 @@ class Piece(msgspec.Struct):
     links: Annotated[tuple[tuple[str, str], ...], msgspec.Meta(max_length=_MOST_LINKS)] = ()
 
 
-_decode = msgspec.json.Decoder(Piece).decode
+_decode = msgspec.json.Decoder(DocumentPiece).decode
 
 
-async def read(path: Path, limits: Limits = LIMITS) -> list[Part]:
+async def read_document(path: Path, limits: DocumentLimits = LIMITS) -> list[DocumentPart]:
     """Read the parts of a document. Raises DocumentError."""
     kind = KINDS.get(path.suffix.lower())
     if kind is None:
@@ -102,13 +102,13 @@ async def read(path: Path, limits: Limits = LIMITS) -> list[Part]:
         lines = await _run(kind, descriptor, limits)
     finally:
         os.close(descriptor)
-    parts = await anyio.to_thread.run_sync(lambda: list(split(lines)))
+    parts = await anyio.to_thread.run_sync(lambda: list(split_parts(lines)))
     if not parts:
         raise DocumentError("it has no text" + (" (a scan?)" if kind == "pdf" else ""))
     return parts
 
 
-async def read_data(kind: str, data: bytes, limits: Limits = LIMITS) -> list[Piece]:
+async def read_data(kind: str, data: bytes, limits: DocumentLimits = LIMITS) -> list[DocumentPiece]:
     """Read the pieces of a document in memory. `kind` is `page` (a web page, of which only the
     main text is read), or one of `KINDS`. Raises DocumentError.
     """
@@ -123,18 +123,18 @@ async def read_data(kind: str, data: bytes, limits: Limits = LIMITS) -> list[Pie
             os.close(descriptor)
 
 
-def split(pieces: Iterable[Piece]) -> Iterator[Part]:
+def split_parts(pieces: Iterable[DocumentPiece]) -> Iterator[DocumentPart]:
     """Yield parts of at most about 1,200 characters, each of one page or heading."""
     for piece in pieces:
         where = f"page {piece.page}" if piece.page else piece.heading[:200]
         text = ""
         for sentence in _sentences(piece.text):
             if text and len(text) + len(sentence) > _PART:
-                yield Part(where, text)
+                yield DocumentPart(where, text)
                 text = ""
             text = f"{text}\n{sentence}" if text else sentence
         if text:
-            yield Part(where, text)
+            yield DocumentPart(where, text)
 
 
 def _sentences(text: str) -> Iterator[str]:
@@ -147,7 +147,7 @@ def _sentences(text: str) -> Iterator[str]:
                     yield part
 
 
-def _command(kind: str, limits: Limits) -> list[str]:
+def _command(kind: str, limits: DocumentLimits) -> list[str]:
     """Return the command that reads a document, confined to its input and its output."""
     profile = Profile(
         read=(str(_WORKER),),
@@ -160,7 +160,7 @@ def _command(kind: str, limits: Limits) -> list[str]:
     return confined_command(profile, [sys.executable, "-I", str(_WORKER), kind, *numbers])
 
 
-async def _run(kind: str, descriptor: int, limits: Limits) -> list[Piece]:
+async def _run(kind: str, descriptor: int, limits: DocumentLimits) -> list[DocumentPiece]:
     command = _command(kind, limits)
     data = bytearray()
     with anyio.move_on_after(limits.wait_s) as scope:
@@ -194,7 +194,7 @@ async def _run(kind: str, descriptor: int, limits: Limits) -> list[Piece]:
     return await anyio.to_thread.run_sync(_pieces, bytes(data))
 
 
-def _pieces(output: bytes) -> list[Piece]:
+def _pieces(output: bytes) -> list[DocumentPiece]:
     """Decode the output of a parser, which may be compromised. Raises DocumentError."""
     pieces, links = [], 0
     for line in io.BytesIO(output):

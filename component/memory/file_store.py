@@ -5,17 +5,17 @@ import msgspec
 from component.memory.current_index import LONGEST_FILE, CurrentIndex
 from component.memory.index import Index
 from component.memory.knowledge_lines import (
-    Entry,
     FilePast,
     Item,
-    encode,
-    fit,
+    MemoryLine,
+    encode_memory,
+    limit_versions,
     now,
     past_of,
-    shortened,
+    remove_keys,
     succeeding,
     versions_of,
-    without,
+    xml_safe,
 )
 from component.memory.sharing import PRIVATE, Place, Sharing
 from component.memory.store import Expected, KnowledgeError, check_expected
@@ -43,13 +43,13 @@ class FileStore:
         self._root = sharing.root
         self._settings = settings
 
-    async def put(self, place: Place, entry: Entry, *, expected: Expected = None) -> Item:
+    async def put(self, place: Place, entry: MemoryLine, *, expected: Expected = None) -> Item:
         """Store a new memory, or a new version of the one with its key.
 
         It is on the disk when this returns. If nothing changes, nothing is written. Raises
         KnowledgeError: it exceeds a limit; VersionConflictError.
         """
-        entry = fit(entry)
+        entry = xml_safe(entry)
         self._check(entry)
         async with self.index.locks.hold(place.owner):
             await self.index.refresh_held(place)
@@ -86,7 +86,7 @@ class FileStore:
         """Return all versions of a memory that are kept, the oldest first."""
         return await self.index.read(_versions, place, without_forbidden(key))
 
-    def _check(self, entry: Entry) -> None:
+    def _check(self, entry: MemoryLine) -> None:
         if not entry.key.strip():
             raise KnowledgeError("A memory needs a key: a short name by which it is found again.")
         size = len(entry.title.encode()) + len(entry.content.encode())
@@ -98,13 +98,13 @@ class FileStore:
 
     # In worker threads.
 
-    def _put(self, place: Place, entry: Entry, expected: Expected) -> Item:
+    def _put(self, place: Place, entry: MemoryLine, expected: Expected) -> Item:
         former = self._index.get(place.owner, entry.key)
         check_expected(former, expected)
         if former is not None and former.contents == entry.contents:
             return former
         item = succeeding(former, entry)
-        line = encode(msgspec.structs.replace(entry, version=item.version))
+        line = encode_memory(msgspec.structs.replace(entry, version=item.version))
         self._check_room(place, entry.by, int(former is None), len(line))
         files.make_folder(self._root, place.folder)
         seen = files.append(place.file, line, sync=True)
@@ -117,7 +117,7 @@ class FileStore:
         """Remove the older half of the versions, so that this is rarely needed."""
         kept = -(-self._settings.versions // 2)
         data = _whole(place)
-        files.replace(place.file, shortened(data, item.key, kept))
+        files.replace(place.file, limit_versions(data, item.key, kept))
         last = versions_of(_whole(place), item.key)[-1]
         return files.state_of(place.file) or seen, last
 
@@ -126,8 +126,8 @@ class FileStore:
         check_expected(item, expected)
         if item is None:
             return False
-        line = Entry(key=key, ts=now(), forgotten=True)
-        files.replace(place.file, without(_whole(place), (key,), (line,)))
+        line = MemoryLine(key=key, ts=now(), forgotten=True)
+        files.replace(place.file, remove_keys(_whole(place), (key,), (line,)))
         seen = files.state_of(place.file)
         assert seen is not None, "just written, and its lock is held"
         self._index.remove(place.owner, (key,), seen)

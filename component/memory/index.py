@@ -41,7 +41,7 @@ class Owner(NamedTuple):
     items: int
 
 
-class Document(NamedTuple):
+class IndexedDocument(NamedTuple):
     """A document in the index: the state of its file when it was read, the number of its parts, and
     the error if it could not be read.
     """
@@ -88,7 +88,7 @@ class Index:
         )
         with self.database.reading() as connection:
             row = connection.execute(query, (key, name)).fetchone()
-        return None if row is None else item_of(row)
+        return None if row is None else item_of_row(row)
 
     def share(self, name: str, by: str) -> tuple[int, int]:
         """Return how many memories of an owner have their last version from this contributor, and
@@ -154,14 +154,14 @@ class Index:
         self.database.expunge()
         return len(keys)
 
-    def documents(self, name: str) -> dict[str, Document]:
+    def documents(self, name: str) -> dict[str, IndexedDocument]:
         """Return the documents of an owner, by their names."""
         query = (
             "SELECT name, mtime, ctime, size, inode, parts, error FROM documents WHERE owner = ?"
         )
         with self.database.reading() as connection:
             rows = connection.execute(query, (name,)).fetchall()
-        return {row[0]: Document(FileState(*row[1:5]), *row[5:]) for row in rows}
+        return {row[0]: IndexedDocument(FileState(*row[1:5]), *row[5:]) for row in rows}
 
     def put_document(
         self, name: str, document: str, seen: FileState, items: Sequence[Item], error: str = ""
@@ -201,7 +201,7 @@ class Index:
             found = connection.execute(query, (most,)).fetchall()
         if not found:
             return 0
-        vectors = self._vectors([item_of(row[2:]) for row in found])
+        vectors = self._vectors([item_of_row(row[2:]) for row in found])
         if vectors is None:
             self._failures[found[0][0]] = self._failures.get(found[0][0], 0) + (len(found) == 1)
             if self._failures[found[0][0]] < _FAILURES:
@@ -269,10 +269,10 @@ def filters_of(topic: str, tags: Iterable[str]) -> list[str]:
     return ["_" + hashlib.sha256(mark.encode()).hexdigest()[:24] for mark in marks]
 
 
-def rows_of(connection: "Connection", ids: Sequence[int]) -> dict[int, tuple[int, Item]]:
+def items_by_number(connection: "Connection", ids: Sequence[int]) -> dict[int, tuple[int, Item]]:
     """Return memories by their numbers, each with the number of its owner."""
     query = f"SELECT id, owner, {_COLUMNS} FROM items WHERE id IN ({_marks(ids)})"  # noqa: S608
-    return {row[0]: (row[1], item_of(row[2:])) for row in connection.execute(query, ids)}
+    return {row[0]: (row[1], item_of_row(row[2:])) for row in connection.execute(query, ids)}
 
 
 def items_of(
@@ -285,16 +285,16 @@ def items_of(
         f" AND key IN ({_marks(keys)})"
     )
     rows = connection.execute(query, (*names, *keys))
-    return {(names[row[0]], row[1]): item_of(row[1:]) for row in rows}
+    return {(names[row[0]], row[1]): item_of_row(row[1:]) for row in rows}
 
 
 def all_of(connection: "Connection", owner: int) -> list[tuple[int, Item]]:
     """Return all memories of an owner with their numbers, the oldest first."""
     query = f"SELECT id, {_COLUMNS} FROM items WHERE owner = ? ORDER BY id"  # noqa: S608
-    return [(row[0], item_of(row[1:])) for row in connection.execute(query, (owner,))]
+    return [(row[0], item_of_row(row[1:])) for row in connection.execute(query, (owner,))]
 
 
-def item_of(row: Sequence[Any]) -> Item:
+def item_of_row(row: Sequence[Any]) -> Item:
     """Return the memory in a row with `_COLUMNS`."""
     values = dict(zip(_FIELDS, row, strict=True))
     values["tags"] = _tags(values["tags"])
@@ -346,7 +346,7 @@ def _delete(connection: "Connection", owner: int, keys: Iterable[str]) -> int:
         # The full-text index stores no texts, so it needs them to delete their words.
         connection.execute(
             "INSERT INTO texts (texts, rowid, grams, filters) VALUES ('delete', ?, ?, ?)",
-            (row[0], *_texts(owner, item_of(row[1:]))),
+            (row[0], *_texts(owner, item_of_row(row[1:]))),
         )
         connection.execute("DELETE FROM items WHERE id = ?", row[:1])
         connection.execute("DELETE FROM vectors WHERE item = ?", row[:1])

@@ -66,7 +66,7 @@ CREATE VIRTUAL TABLE vocabulary USING fts5vocab ('texts', 'row');
 """
 
 
-class Opened:
+class OpenIndex:
     """The open file, until it is rebuilt.
 
     Attributes:
@@ -203,13 +203,13 @@ class IndexDatabase:
             return None
         return found.st_dev, found.st_ino
 
-    def _check_exists(self, opened: Opened) -> None:
+    def _check_exists(self, opened: OpenIndex) -> None:
         """Raise StorageError if the file was removed or replaced, which is allowed at any time."""
         if self._file_id() != opened.file_id:
             opened.damaged = True
             raise StorageError(f"{self.path} was removed while it was in use.")
 
-    def _open(self) -> Opened:
+    def _open(self) -> OpenIndex:
         with explained(self.path):
             try:
                 writer = self._checked()
@@ -221,7 +221,7 @@ class IndexDatabase:
                 )
                 self._delete()
                 writer = self._checked()
-        return Opened(writer, self._file_id())
+        return OpenIndex(writer, self._file_id())
 
     def _checked(self) -> "Connection":
         # SQLite creates its other files with the mode of this one.
@@ -290,7 +290,7 @@ class IndexDatabase:
                 Path(f"{self.path}{ending}").unlink()
 
     @contextmanager
-    def _explained(self, opened: Opened) -> Iterator[None]:
+    def _explained(self, opened: OpenIndex) -> Iterator[None]:
         with explained(self.path):
             try:
                 yield

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from component.memory.index import Index, Owner, filters_of, rows_of
+from component.memory.index import Index, Owner, filters_of, items_by_number
 from component.memory.knowledge_lines import Item, seconds_of
 from component.memory.vectors import Vectors
 from component.memory.words import grams, needle, wanted, words
@@ -66,7 +66,7 @@ class Hit(NamedTuple):
     score: float
 
 
-class Asked(NamedTuple):
+class Question(NamedTuple):
     """A question: its text, and the different groups of characters of its words."""
 
     text: str
@@ -80,10 +80,12 @@ class Ranked(NamedTuple):
     score: float
 
 
-def asked_for(text: str, *, common: bool) -> Asked:
+def asked_for(text: str, *, common: bool) -> Question:
     """Return the question in a text; `common` includes words that nearly every sentence has."""
     found = wanted(text[:CHARACTERS], common=common)[:_WORDS]
-    return Asked(text.strip(), tuple(dict.fromkeys(gram for word in found for gram in grams(word))))
+    return Question(
+        text.strip(), tuple(dict.fromkeys(gram for word in found for gram in grams(word)))
+    )
 
 
 def weight_of(memories: int, having: int) -> float:
@@ -95,7 +97,7 @@ def weight_of(memories: int, having: int) -> float:
     return math.log(1 + (memories + _MORE - having + 0.5) / (having + 0.5))
 
 
-def fit(item: Item, asked: Asked, weights: Mapping[str, float], now: float) -> float:
+def fit(item: Item, asked: Question, weights: Mapping[str, float], now: float) -> float:
     """Return the fit of a memory to a question: 0 for none, about 1 if it has all words.
 
     `weights` has the weight of each group of the question; `now` is in seconds since 1970.
@@ -167,14 +169,14 @@ class Finder:
         if not asked.grams:
             numbers = self._newest(connection, by_id, filters, search.most)
             ranked = [Ranked(number, 0.0) for number in sorted(numbers, reverse=True)]
-            found = rows_of(connection, numbers)
+            found = items_by_number(connection, numbers)
         else:
             ranked, found = self._by_words(connection, chosen, asked, filters)
             if self._vectors is not None:
                 near = self._by_meaning(connection, chosen, search, filters)
                 ranked = combined(ranked, near)
                 missing = [one.number for one in ranked[: search.most] if one.number not in found]
-                found.update(rows_of(connection, missing))
+                found.update(items_by_number(connection, missing))
         # A number of a deleted memory, or of one of another owner, is ignored.
         return [
             Hit(by_id[found[number][0]], found[number][1], score)
@@ -200,7 +202,7 @@ class Finder:
         self,
         connection: "Connection",
         owners: Sequence[Owner],
-        asked: Asked,
+        asked: Question,
         filters: list[str],
     ) -> tuple[list[Ranked], dict[int, tuple[int, Item]]]:
         weights: dict[int, dict[str, float]] = {}
@@ -209,7 +211,7 @@ class Finder:
             counts = {gram: self._count(connection, owner.id, gram) for gram in asked.grams}
             weights[owner.id] = {gram: weight_of(owner.items, counts[gram]) for gram in asked.grams}
             numbers += _candidates(connection, owner, counts, filters)
-        found = rows_of(connection, list(dict.fromkeys(numbers)))
+        found = items_by_number(connection, list(dict.fromkeys(numbers)))
         now = time.time()
         fits = {
             number: fit(item, asked, weights[owner], now)

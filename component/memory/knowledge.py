@@ -16,10 +16,10 @@ from component.memory.documents import Documents
 from component.memory.file_store import FileStore
 from component.memory.index import Index
 from component.memory.index_search import Hit, Search
-from component.memory.knowledge_lines import Entry, Item, now
+from component.memory.knowledge_lines import Item, MemoryLine, now
 from component.memory.reconciler import Stores, SyncOptions
 from component.memory.replica import Replica
-from component.memory.sharing import PRIVATE, Place, Sharing, taint_of
+from component.memory.sharing import PRIVATE, Place, Sharing, taint_for
 from component.memory.store import KnowledgeError, MemoryStore, MissingDecision, Recalled
 from component.memory.words import wanted
 from component.memory_directory.layout import SessionKey
@@ -130,7 +130,7 @@ class Knowledge:
         if replica is not None:
             await replica.changed(whose, item.key)
         self._record(whose, trace, memo.key, f"stored version {item.version} in {scope}")
-        return Remembered(place.scope, item, taint_of(item, place, principal))
+        return Remembered(place.scope, item, taint_for(item, place, principal))
 
     async def get(
         self, agent: str, principal: JID, key: str, *, trace: str = ""
@@ -153,7 +153,7 @@ class Knowledge:
             return []
         whose = SessionKey(agent, principal.bare)
         self._record(whose, trace, key, f"read {len(found)} versions in {scope}")
-        return [Remembered(scope, item, taint_of(item, place, principal)) for item in found]
+        return [Remembered(scope, item, taint_for(item, place, principal)) for item in found]
 
     async def search(
         self, agent: str, principal: JID, search: Search, *, trace: str = ""
@@ -176,7 +176,7 @@ class Knowledge:
         at = time.time()
         found = [item for item in await self.files.index.items(place) if not item.is_expired(at)]
         self._record(whose, trace, "", f"listed all {len(found)} private ones")
-        return [Remembered(PRIVATE, item, taint_of(item, place, principal)) for item in found]
+        return [Remembered(PRIVATE, item, taint_for(item, place, principal)) for item in found]
 
     async def forget(
         self, agent: str, principal: JID, key: str, scope: str = PRIVATE, *, trace: str = ""
@@ -296,7 +296,7 @@ class Knowledge:
             else:
                 is_valid = not item.is_expired(at)
             if is_valid:
-                found.append(Remembered(place.scope, item, taint_of(item, place, principal)))
+                found.append(Remembered(place.scope, item, taint_for(item, place, principal)))
         return found
 
     async def _find(self, agent: str, principal: JID, search: Search) -> list[Remembered]:
@@ -306,7 +306,7 @@ class Knowledge:
         at = time.time()
         found = await self.files.index.find(places, search, folder)
         return [
-            Remembered(place.scope, hit.item, taint_of(hit.item, place, principal), hit.score)
+            Remembered(place.scope, hit.item, taint_for(hit.item, place, principal), hit.score)
             for place, hit in self.documents.current(found)
             if not hit.item.is_expired(at)
         ]
@@ -323,8 +323,8 @@ def _recalled(one: Remembered) -> Recalled:
     )
 
 
-def _entry(memo: Memo, principal: JID) -> Entry:
-    return Entry(
+def _entry(memo: Memo, principal: JID) -> MemoryLine:
+    return MemoryLine(
         key=memo.key,
         content=memo.body,
         ts=now(),

@@ -26,7 +26,7 @@ _SUSPECT: Final = re.compile(rb"\\[ubf]|\xef\xbf[\xbe\xbf]")
 """Matches lines with texts that may contain a character that XML does not allow."""
 
 
-class Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class MemoryLine(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One line: a version of a memory, or a record that it was forgotten.
 
     Attributes:
@@ -80,7 +80,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def contents(self) -> tuple[object, ...]:
-        """Everything but the key, versions, times and principals, as `Entry.contents`."""
+        """Everything but the key, versions, times and principals, as `MemoryLine.contents`."""
         return self.body, self.title, self.topic, self.tags, self.taint, self.expires
 
     def is_expired(self, now: float) -> bool:
@@ -96,12 +96,12 @@ class Parsed(NamedTuple):
     damaged: list[int]
 
 
-_decode = msgspec.json.Decoder(Entry).decode
+_decode = msgspec.json.Decoder(MemoryLine).decode
 _encode = msgspec.json.Encoder().encode
 _decode_any = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def encode(entry: Entry) -> bytes:
+def encode_memory(entry: MemoryLine) -> bytes:
     """Return the line, with its line feed."""
     return _encode(entry) + b"\n"
 
@@ -120,7 +120,7 @@ def seconds_of(ts: str | None) -> float | None:
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
 
 
-def fit(entry: Entry) -> Entry:
+def xml_safe(entry: MemoryLine) -> MemoryLine:
     """Return an entry in which U+FFFD replaces characters that XML does not allow.
 
     Otherwise, no answer that lists the memory could be sent.
@@ -138,25 +138,25 @@ def fit(entry: Entry) -> Entry:
     )
 
 
-def decode(line: bytes) -> Entry | None:
-    """Read a line, with `fit`; None if it is damaged."""
+def decode_memory(line: bytes) -> MemoryLine | None:
+    """Read a line, with `xml_safe`; None if it is damaged."""
     try:
         entry = _decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     if not entry.key or not (entry.forgotten or entry.content or b'"content"' in line):
         return None
-    return entry if _SUSPECT.search(line) is None else fit(entry)
+    return entry if _SUSPECT.search(line) is None else xml_safe(entry)
 
 
-def _entries(data: bytes) -> Iterator[tuple[int, Entry | None]]:
+def _entries(data: bytes) -> Iterator[tuple[int, MemoryLine | None]]:
     """Yield the number, from 1, and the entry of each line that is not blank; None if damaged."""
     for number, line in enumerate(data.removeprefix(_BOM).split(b"\n"), 1):
         if line.strip():
-            yield number, decode(line)
+            yield number, decode_memory(line)
 
 
-def parse(data: bytes) -> Parsed:
+def parse_memories(data: bytes) -> Parsed:
     """Read a whole file. A damaged line is skipped; the others are read."""
     items: dict[str, Item] = {}
     damaged: list[int] = []
@@ -190,7 +190,7 @@ def past_of(data: bytes) -> FilePast:
     return FilePast(forgotten, None in entries)
 
 
-def succeeding(former: Item | None, entry: Entry) -> Item:
+def succeeding(former: Item | None, entry: MemoryLine) -> Item:
     """Return the memory after a further line of its key."""
     return Item(
         key=entry.key,
@@ -215,7 +215,7 @@ def versions_of(data: bytes, key: str) -> list[Item]:
     found: list[Item] = []
     key = without_forbidden(key)
     for span in _candidates(data, (_mark(key),)):
-        entry = decode(data[slice(*span)])
+        entry = decode_memory(data[slice(*span)])
         if entry is None or entry.key != key:
             continue
         if entry.forgotten:
@@ -225,17 +225,17 @@ def versions_of(data: bytes, key: str) -> list[Item]:
     return found
 
 
-def without(data: bytes, keys: Iterable[str], more: Sequence[Entry] = ()) -> bytes:
+def remove_keys(data: bytes, keys: Iterable[str], more: Sequence[MemoryLine] = ()) -> bytes:
     """Return the file without all lines of these keys, and with the lines `more` at its end.
 
     A damaged line that contains one of the keys is removed, too. All other lines are unchanged.
     """
     return _without(data, _lines_of(data, frozenset(map(without_forbidden, keys)))) + b"".join(
-        map(encode, more)
+        map(encode_memory, more)
     )
 
 
-def shortened(data: bytes, key: str, most: int) -> bytes:
+def limit_versions(data: bytes, key: str, most: int) -> bytes:
     """Return the file with only `most` lines of one key: the first one, which has the creator and
     its time, and the last ones.
     """
@@ -257,8 +257,8 @@ def _candidates(data: bytes, marks: Sequence[bytes]) -> list[_Span]:
     """Return the lines that may belong to the keys with these marks, in their order.
 
     Most lines of a file belong to others, and to decode one takes far longer than to search it.
-    JSON can encode a key as its mark, or with escapes such as `\\u` and `\\/`, and `fit` may have
-    changed it; so lines with these are returned, too.
+    JSON can encode a key as its mark, or with escapes such as `\\u` and `\\/`, and `xml_safe` may
+    have changed it; so lines with these are returned, too.
     """
     first = len(_BOM) if data.startswith(_BOM) else 0
 
@@ -295,7 +295,7 @@ def _without(data: bytes, lines: Sequence[_Span]) -> bytes:
 
 
 def _belongs_to(line: bytes, keys: frozenset[str], marks: Sequence[bytes]) -> bool:
-    entry = decode(line)
+    entry = decode_memory(line)
     if entry is not None:
         return entry.key in keys
     try:

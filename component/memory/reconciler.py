@@ -16,7 +16,7 @@ import structlog
 
 from component.audit.protocol import AuditEvent, Recorder
 from component.memory.file_store import FileStore
-from component.memory.knowledge_lines import Entry, FilePast, Item, now, seconds_of
+from component.memory.knowledge_lines import FilePast, Item, MemoryLine, now, seconds_of
 from component.memory.sharing import Sharing
 from component.memory.store import (
     KnowledgeError,
@@ -305,7 +305,7 @@ class Reconciliation:
         if self._may_be_truncated(key, local, remote):
             own = False
         synced, own = self._adjusted(key, local, remote, synced, own)
-        decision = decide(local, remote, synced, own_change=own)
+        decision = decide_merge(local, remote, synced, own_change=own)
         whose = self._whose
         match decision.action:
             case "put-remote":
@@ -446,8 +446,8 @@ def _is_behind(local: Item | None, remote: Item | None) -> bool:
     return remote is not None and (local is None or local.version < remote.version)
 
 
-def _entry(item: Item) -> Entry:
-    return Entry(
+def _entry(item: Item) -> MemoryLine:
+    return MemoryLine(
         key=item.key,
         content=item.body,
         ts=item.updated or now(),
@@ -460,16 +460,16 @@ def _entry(item: Item) -> Entry:
     )
 
 
-class Decision(msgspec.Struct, frozen=True):
+class MergeDecision(msgspec.Struct, frozen=True):
     """The action, and whether it overrules a change that should be reported to the person."""
 
     action: Action
     overruled: bool = False
 
 
-def decide(
+def decide_merge(
     local: Item | None, remote: Item | None, synced: Synced, *, own_change: bool | None = None
-) -> Decision:
+) -> MergeDecision:
     """Decide how to make both stores equal.
 
     Args:
@@ -481,19 +481,19 @@ def decide(
     """
     here, there = digest(local), digest(remote)
     if here == there:
-        return Decision("settled")
+        return MergeDecision("settled")
     is_changed = here != synced.local
     is_own_change = is_changed and own_change is not False
     if there == synced.remote or (synced.removing and remote is None):
         if is_own_change:
-            return Decision("forget-remote" if local is None else "put-remote")
+            return MergeDecision("forget-remote" if local is None else "put-remote")
         if not is_changed:
-            return Decision("settled")
+            return MergeDecision("settled")
     if remote is None:
-        return Decision("forget-local", overruled=is_own_change)
+        return MergeDecision("forget-local", overruled=is_own_change)
     if local is None or not is_own_change:
-        return Decision("put-local", overruled=is_own_change)
-    return Decision("keep-both", overruled=True)
+        return MergeDecision("put-local", overruled=is_own_change)
+    return MergeDecision("keep-both", overruled=True)
 
 
 def digest(item: Item | None) -> str:

@@ -150,7 +150,7 @@ class Sharing:
         return Place(scope, folder, owner, may_write)
 
 
-def taint_of(item: Item, place: Place, principal: JID) -> Taint | None:
+def taint_for(item: Item, place: Place, principal: JID) -> Taint | None:
     """Return the taint of a memory for a principal.
 
     A memory of a shared scope that somebody else has written has at least the taint of a file by

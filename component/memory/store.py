@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from component.memory.knowledge_lines import Entry, Item
+from component.memory.knowledge_lines import Item, MemoryLine
 from component.memory_directory.layout import SessionKey
 from component.policy.taint import Taint
 from component.storage.errors import StorageError
@@ -92,7 +92,7 @@ class MemoryStore(Protocol):
     async def items(self, whose: SessionKey) -> Sequence[Item]:
         """Return all memories."""
 
-    async def put(self, whose: SessionKey, entry: Entry, *, expected: Expected = None) -> Item:
+    async def put(self, whose: SessionKey, entry: MemoryLine, *, expected: Expected = None) -> Item:
         """Store a memory, and return it as it is stored. Raises KnowledgeError: it does not fit."""
 
     async def forget(self, whose: SessionKey, key: str, *, expected: Expected = None) -> bool:

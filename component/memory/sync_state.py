@@ -284,7 +284,7 @@ def _folders(path: Path) -> list[Path]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise files.refused(path, "read", error) from error
+        raise files.disk_error(path, "read", error) from error
 
 
 def _header(path: Path) -> SessionKey | None:

@@ -145,7 +145,7 @@ def state_of(path: Path) -> FileState | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise refused(path, "looked at", error) from error
+        raise disk_error(path, "looked at", error) from error
     return _state(found)
 
 
@@ -263,10 +263,10 @@ def explained(path: Path, what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise refused(path, what, error) from error
+        raise disk_error(path, what, error) from error
 
 
-def refused(path: Path, what: str, error: OSError) -> MemoryStoreError:
+def disk_error(path: Path, what: str, error: OSError) -> MemoryStoreError:
     """Return an error that says that `path` cannot be `what`, and what to do."""
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:

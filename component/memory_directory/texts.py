@@ -33,7 +33,7 @@ class _Observed(NamedTuple):
     state: _State
 
 
-class Reader:
+class TextReader:
     """Reads files, and records their states. Waits for the disk."""
 
     def __init__(self, texts: "Texts") -> None:
@@ -71,7 +71,7 @@ class Texts:
         self._size = 0
         self._lock = threading.Lock()
 
-    async def cached(self, name: Hashable, build: Callable[[Reader], T]) -> T:
+    async def cached(self, name: Hashable, build: Callable[[TextReader], T]) -> T:
         """Return what `build` makes of the files that it reads, in a worker thread.
 
         The result is kept under `name`. While the files are unchanged, it is returned after a call
@@ -81,7 +81,7 @@ class Texts:
         if known is not None and _are_unchanged(known[0]):
             self._results.move_to_end(name)
             return cast("T", known[1])
-        reader = Reader(self)
+        reader = TextReader(self)
         result = await to_thread.run_sync(build, reader)
         self._results[name] = reader.observed, result
         if len(self._results) > _RESULTS:
@@ -89,7 +89,7 @@ class Texts:
         return result
 
     def text(self, path: Path, state: tuple[int, ...], *, linked: bool) -> str | None:
-        """Return the text of a file that is in this state, for `Reader`."""
+        """Return the text of a file that is in this state, for `TextReader`."""
         known = self._texts.get(str(path))
         if known is not None and known[0] == state:
             return known[1]
@@ -154,7 +154,7 @@ def _state(path: str, *, follow: bool) -> _State:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise files.refused(Path(path), "looked at", error) from error
+        raise files.disk_error(Path(path), "looked at", error) from error
     if stat.S_ISDIR(found.st_mode):
         return found.st_ino, found.st_mode  # its times change with every file in it
     times = found.st_mtime_ns, found.st_ctime_ns

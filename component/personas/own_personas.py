@@ -19,17 +19,17 @@ from component.audit.protocol import AuditEvent, Recorder
 from component.memory_directory import files
 from component.memory_directory.files import KeyLocks
 from component.memory_directory.layout import Layout, SessionKey
-from component.memory_directory.texts import MAX_TEXT, Reader, Texts
+from component.memory_directory.texts import MAX_TEXT, TextReader, Texts
 from component.personas.packages import (
     ID,
     MANIFEST,
     TEXTS,
     PersonaError,
     PersonaText,
-    check,
+    check_persona,
     imported,
     manifest,
-    parse,
+    parse_manifest,
 )
 from component.personas.personas import Personas
 from component.settings import personas as settings
@@ -88,7 +88,7 @@ class OwnPersonas:
         Raises PersonaError if it is too long, there are too many, or the id is not allowed.
         """
         self._allowed()
-        check(written)
+        check_persona(written)
         key = SessionKey(agent, who.bare)
         why = await self._personas.refusal(who, written.id)
         if why is not None and not await self.has(agent, who, written.id):
@@ -182,7 +182,7 @@ class OwnPersonas:
         text = _text(folder / MANIFEST)
         if text is None:
             raise missing
-        persona = parse(folder, text, own=True)
+        persona = parse_manifest(folder, text, own=True)
         if isinstance(persona, str):
             raise PersonaError(f"Your persona {id_!r} is damaged. {printable(persona, _LONGEST)}")
         return PersonaText(
@@ -271,7 +271,7 @@ class Drafts:
 
     # In worker threads.
 
-    def _read(self, reader: Reader, key: SessionKey) -> Draft | None:
+    def _read(self, reader: TextReader, key: SessionKey) -> Draft | None:
         folder = self._layout.folder(key)
         text = reader.text(folder / DRAFT) if reader.has_folder(folder) else None
         if text is None:

@@ -161,7 +161,7 @@ def tier_of(persona: Persona | None, tier: Tier, *, own_model: bool) -> Tier | N
     return persona.tier if persona.tier in lighter and not own_model else None
 
 
-def parse(folder: Path, text: str, *, own: bool = False) -> Persona | str:
+def parse_manifest(folder: Path, text: str, *, own: bool = False) -> Persona | str:
     """Read the manifest of a package; return a sentence if it is invalid."""
     try:
         table = msgspec.toml.decode(text, type=_Manifest).persona
@@ -213,7 +213,7 @@ def id_of(name: str) -> str:
     return found
 
 
-def check(written: PersonaText) -> None:
+def check_persona(written: PersonaText) -> None:
     """Raise PersonaError for the first part that is not allowed in a persona of a person."""
     _check_id(written.id, written.id)
     lines = {
@@ -255,7 +255,7 @@ def exported(written: PersonaText) -> str:
 
     Raises PersonaError if it was written by hand and could not be imported.
     """
-    check(written)
+    check_persona(written)
     lines = [*_lines(written), "", "[persona.texts]"]
     lines += [f"{key} = {_value(getattr(written, key))}" for key in TEXTS if getattr(written, key)]
     return "\n".join(lines) + "\n"
@@ -287,7 +287,7 @@ def imported(text: str) -> PersonaText:
         personality=found.texts.personality,
         instructions=found.texts.instructions,
     )
-    check(written)
+    check_persona(written)
     return written
 
 
@@ -317,7 +317,7 @@ def _lines(written: PersonaText) -> Iterator[str]:
 
 
 def _string(text: str) -> str:
-    # A JSON string is a basic string of TOML except for control characters, which `check` refuses.
+    # A JSON string is a basic string of TOML except for control characters, which are refused.
     return json.dumps(text, ensure_ascii=False)
 
 

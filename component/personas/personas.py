@@ -16,8 +16,8 @@ from anyio import to_thread
 from component.memory_directory import files
 from component.memory_directory.files import KeyLocks, MemoryStoreError
 from component.memory_directory.layout import Layout, SessionKey
-from component.memory_directory.texts import Reader, Texts
-from component.personas.packages import ID, MANIFEST, Persona, PersonaError, parse
+from component.memory_directory.texts import TextReader, Texts
+from component.personas.packages import ID, MANIFEST, Persona, PersonaError, parse_manifest
 from component.policy.globs import pattern
 from component.settings import personas as settings
 from component.settings.model import DEFAULT_AGENT
@@ -91,7 +91,7 @@ class Personas:
         Raises PersonaError if the person has no such persona; MemoryStoreError.
         """
         key = SessionKey(agent, who.bare)
-        persona = None if chosen is None else named(chosen, await self.list(agent, who))
+        persona = None if chosen is None else find_persona(chosen, await self.list(agent, who))
         async with self._locks.hold(key):
             await to_thread.run_sync(self._store, key, persona)
         return await self.active(agent, who) if persona is None else persona
@@ -120,7 +120,7 @@ class Personas:
             return f"There is a persona {name!r} for all already. Take another name."
         return None
 
-    def _active(self, reader: Reader, key: SessionKey) -> Persona | None:
+    def _active(self, reader: TextReader, key: SessionKey) -> Persona | None:
         if "/" in key.agent:
             return None
         folder = self._layout.folder(key)
@@ -148,7 +148,7 @@ class Personas:
             persona = None
         return persona
 
-    def _chosen(self, reader: Reader, name: str, key: SessionKey) -> Persona | None:
+    def _chosen(self, reader: TextReader, name: str, key: SessionKey) -> Persona | None:
         """Return the persona with this id for a person, who may have one of their own."""
         for_all = self._package(reader, self._layout.personas / name)
         if not self._allow_own or (for_all is not None and self._allowed(key.who) is not None):
@@ -156,7 +156,7 @@ class Personas:
         own = self._package(reader, self._layout.own_personas(key) / name, own=True)
         return for_all if own is None else own
 
-    def _package(self, reader: Reader, folder: Path, *, own: bool = False) -> Persona | None:
+    def _package(self, reader: TextReader, folder: Path, *, own: bool = False) -> Persona | None:
         parsed = _read(reader, folder, own=own)
         if isinstance(parsed, str):
             self._warn("a persona cannot be used", file=str(folder / MANIFEST), why=parsed)
@@ -203,7 +203,7 @@ class Personas:
             files.remove(folder / _CHOICE)
 
 
-def named(chosen: str, offered: tuple[Persona, ...]) -> Persona:
+def find_persona(chosen: str, offered: tuple[Persona, ...]) -> Persona:
     """Return the persona with this id, or else the first with this name, ignoring case.
 
     Raises PersonaError.
@@ -217,7 +217,7 @@ def named(chosen: str, offered: tuple[Persona, ...]) -> Persona:
     raise PersonaError(f"There is no persona {chosen.strip()!r} for you. {there}".strip())
 
 
-def _read(reader: Reader, folder: Path, *, own: bool = False) -> Persona | str | None:
+def _read(reader: TextReader, folder: Path, *, own: bool = False) -> Persona | str | None:
     """Read a package; return a sentence if it is invalid, and None if it does not exist.
 
     In the directory of a person no link is followed.
@@ -228,7 +228,7 @@ def _read(reader: Reader, folder: Path, *, own: bool = False) -> Persona | str |
         text = reader.text(folder / MANIFEST, linked=not own)
     except MemoryStoreError as error:
         return str(error)
-    return None if text is None else parse(folder, text, own=own)
+    return None if text is None else parse_manifest(folder, text, own=own)
 
 
 def _folders(folder: Path) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from component.memory_directory.layout import Layout, SessionKey
-from component.memory_directory.texts import Reader, Texts
+from component.memory_directory.texts import TextReader, Texts
 from component.personas.packages import TEXTS
 from component.settings.agents import AgentEntry
 
@@ -62,7 +62,7 @@ class Workspace:
         )
 
     def _build(
-        self, reader: Reader, key: SessionKey, persona: Path | None, declared: tuple[str, ...]
+        self, reader: TextReader, key: SessionKey, persona: Path | None, declared: tuple[str, ...]
     ) -> Character:
         sources: list[str] = []
 

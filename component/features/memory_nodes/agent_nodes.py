@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from component.features.memory_nodes.items import NodeItem
-from component.features.memory_nodes.store import ItemChangedError
+from component.features.memory_nodes.store import NodeItemChangedError
 from component.memory.store import Generation, KnowledgeError, Past, Watcher
 from component.memory_directory.layout import SessionKey
 from component.pubsub.changes import Change
@@ -111,7 +111,7 @@ class AgentNodes:
                 address, node_of(whose.who), id_, payload, publisher=address, only_if=only_if
             )
         except StoredChangedError:
-            raise ItemChangedError from None
+            raise NodeItemChangedError from None
         except StanzaError as error:
             raise KnowledgeError(f"The node does not accept {id_}: {error.text}") from error
 
@@ -124,7 +124,7 @@ class AgentNodes:
                     address, node_of(whose.who), (item.id,), only_if=Stored(item.payload)
                 )
             except StoredChangedError:
-                raise ItemChangedError from None
+                raise NodeItemChangedError from None
             except StanzaError as error:
                 _log.info("an item was gone before it was retracted", reason=str(error))
 

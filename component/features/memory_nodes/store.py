@@ -7,7 +7,7 @@ from typing import Final, Protocol
 import msgspec
 
 from component.features.memory_nodes.items import Cipher, NodeItem, item_of, payload_of
-from component.memory.knowledge_lines import Entry, Item, succeeding
+from component.memory.knowledge_lines import Item, MemoryLine, succeeding
 from component.memory.store import (
     Expected,
     Past,
@@ -24,7 +24,7 @@ from xep.jid import JID
 _ATTEMPTS: Final = 8
 
 
-class ItemChangedError(Exception):
+class NodeItemChangedError(Exception):
     """An item has changed since the writer has read it."""
 
 
@@ -51,13 +51,13 @@ class MemoryNodes(Protocol):
     async def publish(
         self, whose: SessionKey, id_: str, payload: RawXML, replaces: NodeItem | None
     ) -> None:
-        """Publish an item in the place of `replaces`, which was read before (None: there was no
-        item). The node is created if necessary. Raises ItemChangedError if the service checks that.
+        """Publish an item that replaces `replaces`, which was read before; None for no item. The
+        node is created if necessary. Raises NodeItemChangedError, if the service checks that.
         """
 
     async def retract(self, whose: SessionKey, items: Sequence[NodeItem]) -> None:
-        """Delete items that were read before; missing ones are ignored. Raises ItemChangedError if
-        the service checks that.
+        """Delete items that were read before; missing ones are ignored. Raises
+        NodeItemChangedError, if the service checks that.
         """
 
 
@@ -110,7 +110,7 @@ class PepStore:
         """Return all memories."""
         return [item_of(each, whose, self._cipher) for each in await self._nodes.items(whose)]
 
-    async def put(self, whose: SessionKey, entry: Entry, *, expected: Expected = None) -> Item:
+    async def put(self, whose: SessionKey, entry: MemoryLine, *, expected: Expected = None) -> Item:
         """Publish a memory with the next version (MEM-006)."""
         async with self._locks.hold(whose):
             replaced = await self._read(whose, entry.key)
@@ -124,7 +124,7 @@ class PepStore:
             payload = payload_of(item, self._address_of(whose.agent), whose, self._cipher)
             try:
                 await self._nodes.publish(whose, entry.key, payload, replaced)
-            except ItemChangedError:
+            except NodeItemChangedError:
                 raise VersionConflictError(None) from None
         return item
 
@@ -145,7 +145,7 @@ class PepStore:
                 found = await self._nodes.items(whose)
                 if not found:
                     return
-                with suppress(ItemChangedError):  # then it is read again
+                with suppress(NodeItemChangedError):  # then it is read again
                     await self._nodes.retract(whose, found)
         raise StoreUnavailableError(f"The items of {whose.who} are not deleted.")
 
@@ -156,5 +156,5 @@ class PepStore:
     async def _retract(self, whose: SessionKey, items: Sequence[NodeItem]) -> None:
         try:
             await self._nodes.retract(whose, items)
-        except ItemChangedError:
+        except NodeItemChangedError:
             raise VersionConflictError(None) from None

@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.conversations import directories
-from component.conversations.facts import HEADING, Facts, Message, ProposedFact, merged, similarity
+from component.conversations.facts import (
+    HEADING,
+    Facts,
+    Message,
+    ProposedFact,
+    merge_fact,
+    similarity,
+)
 from component.conversations.lines import Said
 from component.conversations.sessions import Sessions
 from component.memory.knowledge import Memo
@@ -209,7 +216,7 @@ _texts = st.text(alphabet="abc dog é\n-#(", max_size=60)
 @given(_texts, _texts.filter(str.strip))
 def test_merging_keeps_all_lines_that_were_not_learned(text: str, said: str) -> None:
     fact = ProposedFact("k", said, True, Message(said, AT, "t"))
-    result, after = merged(text, fact, {})
+    result, after = merge_fact(text, fact, {})
     assert result in {"added", "beside"}
     left = iter(after.split("\n"))
     assert all(line in left for line in text.removesuffix("\n").split("\n") if text), (

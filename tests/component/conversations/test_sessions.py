@@ -23,7 +23,7 @@ from component.conversations.lines import (
     Said,
     Summary,
     encode_lines,
-    timestamp,
+    rfc3339,
 )
 from component.conversations.sessions import History, Sessions
 from component.memory.knowledge_lines import seconds_of
@@ -486,7 +486,7 @@ class Compared:
         # A time of the lines' own would decide how long nothing was said.
         lines = [msgspec.structs.replace(each, ts=None) for each in lines]
         await self.world.sessions.append(key, lines, sync=sync)
-        self.lines[key] += encode_lines(lines, timestamp(self.world.clock.now))[0]
+        self.lines[key] += encode_lines(lines, rfc3339(self.world.clock.now))[0]
         if budget is not None:
             await self.read(key, budget)
 

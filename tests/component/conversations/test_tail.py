@@ -22,7 +22,7 @@ from component.conversations.lines import (
     Summary,
     decode_line,
     encode_lines,
-    timestamp,
+    rfc3339,
 )
 from component.conversations.tail import line_number, read_tail, read_turn
 from component.memory.knowledge_lines import seconds_of
@@ -233,7 +233,7 @@ def test_sessions_of_fluux_agent_are_read(tmp_path: Path) -> None:
 @given(st.floats(0, 4e9))
 @example(0.0)
 def test_a_time_is_read_as_it_was_written(now: float) -> None:
-    assert seconds_of(timestamp(now)) == pytest.approx(now, abs=0.0011)
+    assert seconds_of(rfc3339(now)) == pytest.approx(now, abs=0.0011)
 
 
 @pytest.mark.parametrize("bad", [None, "", "yesterday", "2026-13-01T00:00:00Z"])

@@ -253,7 +253,7 @@ async def test_a_message_without_significant_words_needs_no_disk(
 ) -> None:
     async with remembering(tmp_path / "memory") as room:
         await room.store("tea", "how are you")
-        monkeypatch.setattr(room.index, "owners", None)
+        monkeypatch.setattr(room.index.database, "reading", None)
         assert await room.recall("How are you?") == []
         assert await room.recall("👍") == []
         assert await room.recall("tea", most=0) == []

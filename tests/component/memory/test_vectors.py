@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from component.memory.embedding import MODELS, LocalEmbedder, Model
+from component.memory.embedding import MODELS, EmbeddingModel, LocalEmbedder
 from component.memory.index import Index
 from component.memory.index_database import FILE_NAME
 from component.memory.index_search import Search
@@ -45,7 +45,7 @@ QUESTIONS = {
     ids=[model.package for model in MODELS],
 )
 def embedder(request: pytest.FixtureRequest) -> Iterator[LocalEmbedder]:
-    model: Model = request.param
+    model: EmbeddingModel = request.param
     if not installed(model):
         pytest.skip(f"{model.package} has no wheel for this platform")
     made = LocalEmbedder((model,))
@@ -53,7 +53,7 @@ def embedder(request: pytest.FixtureRequest) -> Iterator[LocalEmbedder]:
     made.close()
 
 
-def installed(model: Model) -> bool:
+def installed(model: EmbeddingModel) -> bool:
     return any(one.name == model.package for one in importlib.metadata.distributions())
 
 
@@ -178,7 +178,7 @@ def test_any_text_has_a_vector(embedder: LocalEmbedder) -> None:
         assert len(found) == len(texts)
 
 
-NOT_INSTALLED = Model("none", "package-that-is-not-installed", "none", 8)
+NOT_INSTALLED = EmbeddingModel("none", "package-that-is-not-installed", "none", 8)
 
 
 def test_without_the_extra_the_error_says_what_to_install() -> None:
@@ -195,7 +195,7 @@ def test_the_first_model_that_is_installed_is_used() -> None:
 
 def test_a_model_that_does_not_start_is_explained() -> None:
     # A package whose module is missing, as after an installation for another processor.
-    broken = Model("broken", "numpy", "no_such_module", 8)
+    broken = EmbeddingModel("broken", "numpy", "no_such_module", 8)
     embedder = LocalEmbedder((broken,))
     with pytest.raises(StorageError, match=r"does not start .* found by their words only"):
         embedder.check()

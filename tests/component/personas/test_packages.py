@@ -12,7 +12,7 @@ from component.personas.packages import (
     VERBS,
     PersonaError,
     PersonaText,
-    check,
+    check_persona,
     exported,
     id_of,
     imported,
@@ -57,7 +57,7 @@ def test_any_imported_text_is_a_persona_or_an_error(text: str) -> None:
     except PersonaError as error:
         said = str(error)
     else:
-        check(found)
+        check_persona(found)
         said = "A sentence."
     assert said.endswith(".")
     assert len(said) < 300
@@ -165,6 +165,6 @@ def test_a_name_without_a_valid_id_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("kind", TEXTS)
 def test_the_length_of_a_text_is_limited(kind: str) -> None:
-    check(PersonaText(id="x", **{kind: "y" * LONGEST_TEXT}))
+    check_persona(PersonaText(id="x", **{kind: "y" * LONGEST_TEXT}))
     with pytest.raises(PersonaError, match=f"Its {kind} has 4001 characters"):
-        check(PersonaText(id="x", **{kind: "y" * (LONGEST_TEXT + 1)}))
+        check_persona(PersonaText(id="x", **{kind: "y" * (LONGEST_TEXT + 1)}))

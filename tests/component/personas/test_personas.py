@@ -12,7 +12,7 @@ from component.memory_directory import files
 from component.memory_directory.files import MemoryStoreError
 from component.memory_directory.layout import Layout, SessionKey
 from component.memory_directory.texts import Texts
-from component.personas.packages import PersonaError, parse
+from component.personas.packages import PersonaError, parse_manifest
 from component.personas.personas import Personas
 from component.settings.personas import PersonaRestriction
 from component.settings.personas import Personas as Configured
@@ -296,5 +296,5 @@ async def test_a_person_whose_directory_is_a_link_cannot_choose(
 
 @given(st.text(max_size=60) | st.text('[]persona.id="x\n', max_size=60))
 def test_any_manifest_is_a_persona_or_a_warning(text: str) -> None:
-    made = parse(Path("/memory/personas/x"), text)
+    made = parse_manifest(Path("/memory/personas/x"), text)
     assert made if isinstance(made, str) else made.id == "x"

@@ -8,7 +8,7 @@ import pytest
 from component.agent.conversations import Activity
 from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult, Commands
 from component.commands.words import read_words
-from component.conversations.directories import Forgotten, Status
+from component.conversations.directories import ConversationCounts, Forgotten
 from component.features.conversation_commands.commands import (
     ConversationCommands,
     ConversationStatus,
@@ -73,9 +73,9 @@ class Rooms:
     def activity(self, agent: str, who: JID) -> Activity:
         return self.activity_now
 
-    async def status(self, key: SessionKey) -> Status:
+    async def status(self, key: SessionKey) -> ConversationCounts:
         self.asked.append(("status", key.agent, key.who))
-        return Status(messages=3, archived=1)
+        return ConversationCounts(messages=3, archived=1)
 
     async def active(self, agent: str, who: JID) -> Persona | None:
         return self.persona

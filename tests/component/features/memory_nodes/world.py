@@ -8,7 +8,7 @@ from typing import Any
 import anyio.to_thread
 
 from component.features.memory_nodes.items import Cipher, NodeItem
-from component.features.memory_nodes.store import ItemChangedError, PepStore
+from component.features.memory_nodes.store import NodeItemChangedError, PepStore
 from component.memory.index import Index
 from component.memory.index_database import FILE_NAME
 from component.memory.knowledge import Knowledge, Memo
@@ -89,7 +89,7 @@ class MemoryNodes:
     ) -> None:
         await self._ask()
         if self.nodes.get(whose, {}).get(id_) != (replaces and replaces.payload):
-            raise ItemChangedError
+            raise NodeItemChangedError
         self._put(whose, id_, payload.text)
         self.published.append((id_, read(payload.text, Payload).contents[0].text))
         self._lose()
