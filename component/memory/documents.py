@@ -14,7 +14,6 @@ import anyio.to_thread
 import structlog
 
 from component.memory import document_reader
-from component.memory.current_index import CurrentIndex
 from component.memory.document_reader import (
     KINDS,
     LIMITS,
@@ -22,6 +21,7 @@ from component.memory.document_reader import (
     DocumentLimits,
     DocumentPart,
 )
+from component.memory.file_store import CurrentIndex
 from component.memory.index import Index, IndexedDocument
 from component.memory.index_search import Hit
 from component.memory.knowledge_lines import Item

@@ -1,16 +1,29 @@
-"""Memories in files: the lines of `knowledge.jsonl`, which the index makes searchable."""
+"""Memories in files: the lines of `knowledge.jsonl`, and the index that makes them searchable.
 
+The index is kept up to date: before the memories of a file are used, its state is compared, and the
+file is read again if it has changed. So edits by hand are used immediately.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import anyio
+import anyio.to_thread
 import msgspec
+import structlog
 
-from component.memory.current_index import LONGEST_FILE, CurrentIndex
-from component.memory.index import Index
+from component.memory.index import Index, Owner, all_of, items_of, owners_of
+from component.memory.index_search import Finder, Hit, Search
 from component.memory.knowledge_lines import (
+    FILE_NAME,
     FilePast,
     Item,
     MemoryLine,
     encode_memory,
     limit_versions,
     now,
+    parse_memories,
     past_of,
     remove_keys,
     succeeding,
@@ -20,9 +33,228 @@ from component.memory.knowledge_lines import (
 from component.memory.sharing import PRIVATE, Place, Sharing
 from component.memory.store import Expected, KnowledgeError, check_expected
 from component.memory_directory import files
-from component.memory_directory.files import FileState
+from component.memory_directory.files import FileState, KeyLocks
+from component.memory_directory.layout import KNOWLEDGE
 from component.settings.memory import Memory
+from component.storage.errors import StorageError
 from xep.characters import without_forbidden
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+T = TypeVar("T")
+
+EMBED_AGAIN_S: Final = 60.0
+"""Seconds until the next attempt after the embedding model has failed."""
+
+_LONGEST_FILE: Final = 1 << 30  # bytes that are read of a file
+_EMBEDDED: Final = 8  # memories that get their vectors together; searches wait for them
+_ATTEMPTS: Final = 3  # to read a file that keeps changing
+
+_log = structlog.get_logger("component.memory")
+
+
+class CurrentIndex:
+    """Reads the index, and refreshes it. All methods raise StorageError.
+
+    Args:
+        index: the open index.
+        sharing: has the root of all memories.
+
+    Attributes:
+        locks: of owners; the writer of a file holds its lock.
+    """
+
+    def __init__(self, index: Index, sharing: Sharing) -> None:
+        self.locks: KeyLocks[str] = KeyLocks()
+        self._written = anyio.Event()
+        self._index = index
+        self._root = sharing.root
+        self._finder = Finder(index)
+        # Separate, so that reading a large file again delays no search.
+        self._readers = anyio.CapacityLimiter(8)
+        self._writers = anyio.CapacityLimiter(8)
+        self._refreshers = anyio.CapacityLimiter(2)
+
+    async def find(
+        self, places: Sequence[Place], search: Search, documents: Place | None = None
+    ) -> list[tuple[Place, Hit]]:
+        """Return the best matches, each with its place.
+
+        Args:
+            places: where to search.
+            search: what to search for.
+            documents: a folder of documents to search as it is in the index.
+        """
+        by_owner = {place.owner: place for place in (*places, *([documents] if documents else ()))}
+        hits = await self._current(places, documents, partial(self._finder.among, search=search))
+        return [(by_owner[hit.owner], hit) for hit in hits or ()]
+
+    async def get(self, place: Place, key: str) -> Item | None:
+        """Return one memory by its key."""
+        found = await self.get_many((place,), (key,))
+        return found[0][1] if found else None
+
+    async def get_many(
+        self, places: Sequence[Place], keys: Collection[str], documents: Place | None = None
+    ) -> list[tuple[Place, Item]]:
+        """Return the memories with these keys, in the order of the places."""
+        keys = [without_forbidden(key) for key in keys]
+        found = await self._current(places, documents, partial(items_of, keys=keys)) or {}
+        ordered = (*places, *([documents] if documents else ()))
+        pairs = [(place, key) for place in ordered for key in keys]
+        return [
+            (place, found[place.owner, key]) for place, key in pairs if (place.owner, key) in found
+        ]
+
+    async def items(self, place: Place) -> list[Item]:
+        """Return all memories of a place, in the order of their last change."""
+        return await self._current((place,), None, _all_items) or []
+
+    async def read(self, work: Callable[..., T], *args: object) -> T:
+        """Run a function that only reads in a thread."""
+        return await self._run(self._readers, work, *args)
+
+    async def write(self, work: Callable[..., T], *args: object) -> T:
+        """Run a function that writes a file, whose lock is held, in a thread."""
+        try:
+            return await self._run(self._writers, work, *args)
+        finally:
+            self._written.set()
+
+    async def refresh(self, places: Sequence[Place]) -> None:
+        """Read files again that have changed."""
+        for place in await self._run(self._readers, self._stale, places):
+            async with self.locks.hold(place.owner):
+                await self._refresh(place, self._refreshers)
+
+    async def refresh_held(self, place: Place) -> None:
+        """Read a file again if it has changed, before it is written. The caller holds its lock."""
+        await self._refresh(place, self._writers)
+
+    async def tidy(self, owners: Iterable[str] | None = None) -> None:
+        """Remove deleted files from the index: those of these owners, or of all."""
+        if owners is None:
+            owners = await self._run(self._refreshers, self._index.names)
+        for owner in owners:
+            async with self.locks.hold(owner):
+                await self._run(self._refreshers, self._erase_if_deleted, owner)
+
+    async def embed(self) -> None:
+        """Make missing vectors, also those of new memories, until cancelled."""
+        together = _EMBEDDED
+        while self._index.embedder is not None:
+            self._written = anyio.Event()
+            try:
+                made = await self._run(self._refreshers, self._index.embed, together)
+            except StorageError as error:
+                _log.warning("vectors could not be stored", why=str(error))
+                made = None
+            if made is None:
+                # One at a time, so that a text that crashes the model fails alone.
+                together = 1
+                await anyio.sleep(EMBED_AGAIN_S)
+            elif not made:
+                together = _EMBEDDED
+                await self._written.wait()
+
+    async def embedded(self) -> None:
+        """Return when all memories have vectors, except those that cannot have one."""
+        while await self._run(self._refreshers, self._index.embed, _EMBEDDED):
+            pass
+
+    async def _current(
+        self,
+        places: Sequence[Place],
+        documents: Place | None,
+        work: "Callable[[Connection, Mapping[str, Owner]], T]",
+    ) -> T | None:
+        """Run `work` on the owners of these places in a thread, in one state of the index in which
+        no place is stale, unless they keep changing. None if these places have no files.
+        """
+        # Most people have no memories, and to notice that takes no thread.
+        if documents is None and not any(self._state_of(place) is not None for place in places):
+            return None
+
+        def attempt(*, is_last: bool) -> tuple[Sequence[Place], T | None]:
+            with self._index.database.reading() as connection:
+                known = owners_of(connection, [place.owner for place in places])
+                stale = [place for place in places if self._differs(place, known)]
+                if stale and not is_last:
+                    return stale, None
+                if documents is not None:
+                    known |= owners_of(connection, [documents.owner])
+                return (), work(connection, known)
+
+        for number in range(_ATTEMPTS + 1):
+            work_once = partial(attempt, is_last=number == _ATTEMPTS)
+            stale, result = await self._run(self._readers, work_once)
+            if not stale:
+                break
+            await self.refresh(stale)
+        return result
+
+    async def _refresh(self, place: Place, limiter: anyio.CapacityLimiter) -> None:
+        if await self._run(limiter, self._stale, (place,)):
+            damaged = await self._run(self._refreshers, self._read_again, place)
+            self._written.set()
+            if damaged:
+                lines = ", ".join(map(str, damaged[:10]))
+                _log.warning("lines cannot be read", file=str(place.file), lines=lines)
+
+    async def _run(
+        self, limiter: anyio.CapacityLimiter, work: Callable[..., T], *args: object
+    ) -> T:
+        """Run in a thread, and once more with a new index if it is damaged."""
+        database = self._index.database
+        opened = database.opened
+        try:
+            return await anyio.to_thread.run_sync(work, *args, limiter=limiter)
+        except StorageError as error:
+            # Another reader may have noticed the damage, and rebuilt it.
+            if opened is database.opened and not opened.damaged:
+                raise
+            if await anyio.to_thread.run_sync(database.renew, limiter=limiter):
+                path = str(database.path)
+                _log.warning("the index is damaged and is rebuilt", path=path, why=str(error))
+            return await anyio.to_thread.run_sync(work, *args, limiter=limiter)
+
+    # In worker threads.
+
+    def _state_of(self, place: Place) -> FileState | None:
+        if not files.check_folder(self._root, place.folder):
+            return None
+        return files.state_of(place.file)
+
+    def _stale(self, places: Sequence[Place]) -> list[Place]:
+        known = self._index.owners([place.owner for place in places])
+        return [place for place in places if self._differs(place, known)]
+
+    def _differs(self, place: Place, known: Mapping[str, Owner]) -> bool:
+        owner = known.get(place.owner)
+        return self._state_of(place) != (None if owner is None else owner.seen)
+
+    def _read_again(self, place: Place) -> list[int]:
+        found = None
+        if files.check_folder(self._root, place.folder):
+            found = files.read(place.file, _LONGEST_FILE)
+        if found is None:
+            self._index.erase(place.owner)
+            return []
+        data, seen = found
+        items, damaged = parse_memories(data)
+        self._index.replace(place.owner, items, seen)
+        return damaged
+
+    def _erase_if_deleted(self, owner: str) -> None:
+        folder = self._root / owner
+        # `documents` compares folders of documents.
+        if folder.name != KNOWLEDGE and not (folder / FILE_NAME).exists():
+            self._index.erase(owner)
+
+
+def _all_items(connection: "Connection", owners: Mapping[str, Owner]) -> list[Item]:
+    return [item for owner in owners.values() for _, item in all_of(connection, owner.id)]
 
 
 class FileStore:
@@ -176,7 +408,7 @@ def _past(place: Place) -> FilePast:
 
 
 def _whole(place: Place) -> bytes:
-    found = files.read(place.file, LONGEST_FILE)
+    found = files.read(place.file, _LONGEST_FILE)
     return b"" if found is None else found[0]
 
 

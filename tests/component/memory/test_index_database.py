@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from component.memory.current_index import CurrentIndex
+from component.memory.file_store import CurrentIndex
 from component.memory.index import Index
 from component.memory.sharing import Sharing
 from component.memory_directory.layout import Layout
