@@ -22,7 +22,7 @@ from component.agent.conversations import ConversationPorts, Conversations
 from component.agent.engine import Engine, EngineLimits
 from component.agent.requests import TurnRequest
 from component.app.schema import SCHEMA
-from component.conversations.ends import History
+from component.conversations.tail import History
 from component.conversations.lines import Line
 from component.memory_directory.layout import SessionKey
 from component.models.protocol import Completion, ModelRequest
