@@ -1,4 +1,4 @@
-"""Lines to try things with, and what should be read of them, said plainly."""
+"""Strategies for lines, and a simple model of what is read of them."""
 
 from hypothesis import strategies as st
 
@@ -47,7 +47,7 @@ def letters(text: str) -> int:
 
 
 def expected(lines: list[Line], budget: int = 1 << 30) -> tuple[list[Line], Summary | None, bool]:
-    """What should be read of these lines: all of it done the slow way."""
+    """Return what should be read of these lines, computed in a simple way."""
     at = max((i for i, line in enumerate(lines) if isinstance(line, Summary)), default=None)
     above = [] if at is None else [e for e in lines[:at] if not isinstance(e, Summary)]
     summary = None if at is None else lines[at]

@@ -1,4 +1,4 @@
-"""Facts are merged with what is known, and what a person edits or deletes counts."""
+"""Facts are merged with known ones, and edits of the person take precedence."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

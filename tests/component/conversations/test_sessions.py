@@ -1,4 +1,4 @@
-"""Conversations on disk: kept, read at their end, archived, erased, whoever interferes."""
+"""Conversations in files: they are appended, read from their end, archived and deleted."""
 
 import os
 import shutil
@@ -55,7 +55,7 @@ B = '{"key":"b","content":"x"}'
 
 
 class World:
-    """Sessions in a directory of their own, and a clock that is set by hand."""
+    """Sessions in a temporary directory, with a manual clock."""
 
     def __init__(self, path: Path, **limits: int) -> None:
         self.clock = Clock()
@@ -66,7 +66,7 @@ class World:
         self.sessions = self.fresh()
 
     def fresh(self) -> Sessions:
-        """As after a restart."""
+        """Return the sessions after a restart."""
 
         async def forgotten(key: SessionKey) -> None:
             self.forgotten.append(key)
@@ -470,7 +470,7 @@ async def test_only_the_latest_conversations_are_cached(world: World) -> None:
 
 
 class Compared:
-    """Sessions on disk beside plain lists of what should be in them."""
+    """Sessions on disk, and lists of the lines that they should have."""
 
     def __init__(self, world: World) -> None:
         self.world = world

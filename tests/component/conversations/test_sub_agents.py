@@ -1,4 +1,4 @@
-"""Which directories of sub-agents were left, and what goes with one."""
+"""Unused directories of sub-agents, and their removal."""
 
 import os
 from pathlib import Path
@@ -20,7 +20,7 @@ def layout(tmp_path: Path) -> Layout:
 
 
 def written(layout: Layout, agent: str, when: float, name: str = "history.jsonl") -> Path:
-    """A file of the agent's conversation with Ann; returns its directory."""
+    """Create a file of the agent's conversation with Ann; return its directory."""
     folder = layout.folder(SessionKey(agent, ANN))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).touch()

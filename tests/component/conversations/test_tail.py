@@ -1,4 +1,4 @@
-"""Only the end of a conversation is read, and a damaged line costs that line."""
+"""Only the end of a conversation is read, and damaged lines are skipped."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A room of memories on a real directory, with a record that keeps what it was told."""
+"""Memories in a real directory, with an audit log in memory."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -26,7 +26,7 @@ EVE = JID.parse("eve@example.net")
 
 
 class Recording:
-    """A record in memory."""
+    """An audit log in memory."""
 
     def __init__(self) -> None:
         self.events: list[AuditEvent] = []
@@ -39,7 +39,7 @@ class Recording:
 
 
 class Room:
-    """Knowledge, with everything that a test wants to look at."""
+    """The memories, with the objects that tests inspect."""
 
     def __init__(self, root: Path, sharing: Sharing, index: Index, settings: Memory) -> None:
         self.root = root
@@ -79,6 +79,6 @@ async def remembering(
 
 
 def among(index: Index, owners: Sequence[str], search: Search) -> list[Hit]:
-    """What the index finds, of these owners."""
+    """Return the results of a search in the index for these owners."""
     with index.database.reading() as connection:
         return Finder(index).among(connection, owners_of(connection, owners), search)

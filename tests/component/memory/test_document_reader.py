@@ -1,4 +1,4 @@
-"""Documents are split with their sources, and a hostile one costs itself."""
+"""Documents are split with their sources, and a hostile one affects no other."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The documents of an agent are found with their source, as they are now."""
+"""The documents of an agent are found with their source, in their current state."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""The file of the index is made anew beneath those who use it, and none of them notices."""
+"""The file of the index is rebuilt while it is used, without errors for readers."""
 
 import sqlite3
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What is looked for is found, in every language, and no words of anybody can break a search."""
+"""Memories are found in every language, and no text breaks a search."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Memories are kept in files that people can edit, and what is forgotten is gone."""
+"""Memories are stored in files that people can edit, and forgotten ones are deleted."""
 
 import json
 import random
@@ -65,6 +65,29 @@ async def test_changed_and_deleted_memories_are_not_among_the_unchanged_ones(
         assert {key for key, _ in await room.knowledge.unchanged(AGENT, ANN, shown)} == {"cat"}
         await room.knowledge.forget(AGENT, ANN, "cat")
         assert not await room.knowledge.unchanged(AGENT, ANN, shown)
+
+
+async def test_many_memories_are_read_in_one_thread_with_one_statement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with remembering(tmp_path / "memory") as room:
+        for number in range(8):
+            await room.store(f"k{number}", f"text {number}")
+        found = await room.knowledge.recall(AGENT, ANN, "text", 8)
+        shown = {(one.key, one.digest) for one in found}
+        run, hops, statements = anyio.to_thread.run_sync, list[object](), list[str]()
+
+        async def counted(work: Any, *arguments: object, **more: Any) -> object:
+            hops.append(work)
+            return await run(work, *arguments, **more)
+
+        with room.index.database.reading() as connection:
+            connection.set_trace_callback(statements.append)
+        monkeypatch.setattr(anyio.to_thread, "run_sync", counted)
+        unchanged = await room.knowledge.unchanged(AGENT, ANN, shown)
+        assert len(unchanged) == 8
+        assert len(hops) == 1
+        assert len([one for one in statements if "FROM items" in one]) == 1
 
 
 async def test_the_number_of_old_versions_is_limited(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The file of memories is read as it is, whoever has written it."""
+"""The file of memories is read, whichever program has written it."""
 
 import json
 from typing import Any
@@ -160,7 +160,7 @@ _SHORT = {'"': '\\"', "\\": "\\\\", "/": "\\/", "\n": "\\n", "\t": "\\t", "\b": 
 
 @st.composite
 def spelled(draw: st.DrawFn, text: str) -> str:
-    """A text of JSON as anybody may write it: each character in one of its ways."""
+    """A JSON string with each character in one of its encodings."""
     said = ""
     for character in text:
         code = character.encode("utf-16-be").hex()
@@ -176,7 +176,7 @@ def spelled(draw: st.DrawFn, text: str) -> str:
 
 @st.composite
 def written(draw: st.DrawFn) -> bytes:
-    """A line of somebody: of a key, about one, with or without the end of it, or of nothing."""
+    """A line with a key, with the key in its text, damaged, or blank."""
     key, other = draw(spelled(draw(some_keys))), draw(spelled(draw(some_keys)))
     name = draw(spelled("key") | st.just('"key"'))
     line = draw(
@@ -197,7 +197,7 @@ def written(draw: st.DrawFn) -> bytes:
 
 
 def _names(line: bytes, key: str) -> bool:
-    """Whether a line has to go with a key, found out by reading all of it."""
+    """Whether a line has to be removed with a key, determined by decoding it."""
     entry = decode_memory(line)
     if entry is not None:
         return entry.key == key

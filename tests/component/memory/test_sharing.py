@@ -1,4 +1,4 @@
-"""Who sees, who writes, who may have forgotten; and what others have written is labelled."""
+"""Rights to read, write and delete, and the labels of memories of other contributors."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a model gets when it remembers, looks up and forgets."""
+"""Results of the skills that store, find and forget memories."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Talk:
-    """Calls the skills as somebody who talks with an agent."""
+    """Calls the skills as a person who talks with an agent."""
 
     def __init__(self, room: Room, taints: set[Taint] | None = None) -> None:
         self.taints: set[Taint] = taints or set()
@@ -32,7 +32,7 @@ class Talk:
         self.skills: dict[str, Skill] = {one.name: one for one in made}
 
     async def __call__(self, name: str, who: str = "ann@example.com", **arguments: Any) -> Any:
-        """The text and the data of what a skill returns."""
+        """Return the text and the data of a result."""
         skill = self.skills[f"memory_{name}"]
         context = Context(
             principal=who,
@@ -161,7 +161,7 @@ async def test_a_result_has_the_taints_of_earlier_versions(tmp_path: Path) -> No
 
 
 def asks_for(taint: Taint | None) -> bool:
-    """Whether a model that was shown such data needs a word of a person to reach out."""
+    """Whether skills that send data need a confirmation after a model has read such data."""
     taints = () if taint is None else (taint,)
     verdict = Flows().decide(taints, ("message",), read_only=False, open_world=True).verdict
     return verdict == "confirm"

@@ -1,4 +1,4 @@
-"""What two stores had last is on the disk, and read again as it was."""
+"""The last common state of two stores is written and read unchanged."""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Memories found by what they mean, with the real models of the `vectors` extra."""
+"""Memories are found by meaning, with the real models of the `vectors` extra."""
 
 import importlib.metadata
 import threading
@@ -208,7 +208,7 @@ NUMBERS = 5000 if THOROUGH else 2000
 
 
 class Made:
-    """Vectors of one text each: the number in it turns a random vector a little."""
+    """Makes vectors: the number in a text rotates a random vector slightly."""
 
     name = "made"
     dimensions = 128
@@ -238,7 +238,7 @@ def made_index(path: Path) -> Index:
 
 
 def nearest(index: Index, vectors: Vectors, number: int) -> str | None:
-    """The key of the memory whose vector is that of a number."""
+    """Return the key of the memory with the vector of a number."""
     with index.database.reading() as connection:
         owner = index.owners(("ann",))["ann"]
         found = vectors.nearest(connection, owner.id, owner.items, Made().question(f"{number}"), 5)

@@ -1,4 +1,4 @@
-"""Words are the same however they are written, in every script."""
+"""Words match in all their forms, in every script."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Files are there whole or not at all, whatever happens in between."""
+"""Files are written as a whole or not at all, also after a crash."""
 
 import errno
 import os
@@ -17,11 +17,11 @@ STEPS = ("open", "write", "fsync", "replace", "close")
 
 
 class KilledError(BaseException):
-    """Stands for the end of the process."""
+    """Represents the end of the process."""
 
 
 def fails(error: BaseException) -> Callable[..., Any]:
-    """A call of the system that raises."""
+    """A system call that raises."""
 
     def failing(*_args: Any, **_more: Any) -> Any:
         raise error

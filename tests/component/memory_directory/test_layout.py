@@ -1,4 +1,4 @@
-"""Whose directory is which: readable where that can be, inside always, and nobody's twice."""
+"""Directories have readable names if possible, are inside the root, and are never shared."""
 
 import unicodedata
 from pathlib import Path
@@ -20,7 +20,7 @@ def key(who: str, agent: str = "assistant") -> SessionKey:
 
 
 def same_to_a_careless_disk(name: str) -> str:
-    """What a file system compares that knows neither capitals nor how a letter is composed."""
+    """Return the name that a file system compares that ignores case and composition."""
     return unicodedata.normalize("NFD", unicodedata.normalize("NFD", name).casefold())
 
 

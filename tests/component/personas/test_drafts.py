@@ -1,4 +1,4 @@
-"""Personas that somebody is being asked about: kept over restarts, and not for ever."""
+"""Drafts of personas are kept after restarts, and lapse."""
 
 from pathlib import Path
 

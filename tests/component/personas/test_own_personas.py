@@ -1,4 +1,4 @@
-"""Personas that people make for themselves: whose they are, and what they may be."""
+"""Personas that people create: who can use them, and their limits."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ AGENT = "assistant"
 
 
 class Shelf:
-    """What is on one disk, with rooms over it."""
+    """The personas in one directory."""
 
     def __init__(self, path: Path, **more: object) -> None:
         self.root = files.open_root(path)
@@ -53,7 +53,7 @@ class Shelf:
         return self.layout.own_personas(SessionKey(AGENT, who)) / id_
 
     async def told(self, who: JID, declared: AgentEntry | None = None) -> Character:
-        """What an agent is told about itself, with the persona that somebody has."""
+        """Return the character of an agent with the persona of a person."""
         active = await self.personas.active(AGENT, who)
         folder = None if active is None else active.folder
         return await self.workspace.read(SessionKey(AGENT, who), persona=folder, declared=declared)
@@ -122,7 +122,7 @@ async def test_the_precedence_of_texts_with_an_own_persona(shelf: Shelf) -> None
 
 
 async def _older(shelf: Shelf, text: str) -> None:
-    """Make one of Alice's own as if that of all had not been there yet."""
+    """Create an own persona of Alice as if the one for all had been added later."""
     aside = shelf.layout.personas.with_name("aside")
     shelf.layout.personas.rename(aside)
     await shelf.own.save(AGENT, ALICE, buddy(text=text))

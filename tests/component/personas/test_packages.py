@@ -1,4 +1,4 @@
-"""A persona as one text: what is written is read back, and nothing else is."""
+"""A persona as one text: exported ones can be imported, and nothing else."""
 
 import tomllib
 

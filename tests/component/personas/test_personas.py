@@ -1,4 +1,4 @@
-"""Personas: packages, who may choose which, what each has chosen."""
+"""Packages of personas, restrictions, and choices."""
 
 import re
 from pathlib import Path
@@ -43,7 +43,7 @@ max_tokens_per_message = 4096
 
 
 class Shelf:
-    """Packages in a directory of their own."""
+    """Packages in a temporary directory."""
 
     def __init__(self, path: Path) -> None:
         self.root = files.open_root(path)

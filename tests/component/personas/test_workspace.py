@@ -1,4 +1,4 @@
-"""What an agent is told about itself and the person: whose file counts, and when it is read."""
+"""The texts about an agent and the person: their precedence, and when they are read."""
 
 import os
 from pathlib import Path
@@ -25,7 +25,7 @@ OF_HELPER = SessionKey("helper/1", JID.parse("alice@example.com"))
 
 
 class Desk:
-    """A workspace in a directory of its own."""
+    """A workspace in a temporary directory."""
 
     def __init__(self, path: Path) -> None:
         self.root = files.open_root(path)
@@ -47,7 +47,7 @@ def desk(tmp_path: Path) -> Desk:
 
 @pytest.fixture
 def hops(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """What has gone to a worker thread."""
+    """The functions that ran in worker threads."""
     gone: list[object] = []
     run = to_thread.run_sync
 

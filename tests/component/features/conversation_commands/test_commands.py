@@ -1,4 +1,4 @@
-"""Commands about one's own conversation: each is about who asks, and about nobody else."""
+"""Commands about a conversation: each applies only to the requester."""
 
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ class Remembered:
 
 
 class Rooms:
-    """The rooms behind the commands, which say what they were asked."""
+    """The objects behind the commands, which record the requests."""
 
     def __init__(self) -> None:
         self.asked: list[Any] = []

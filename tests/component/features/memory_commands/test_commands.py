@@ -1,4 +1,4 @@
-"""People list, write, delete, export and import what an agent remembers of them."""
+"""People list, write, delete, export and import their memories."""
 
 import json
 from pathlib import Path

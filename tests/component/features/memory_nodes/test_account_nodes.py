@@ -1,4 +1,4 @@
-"""Nodes in accounts: as a publisher or on behalf of their owner, and what notifications change."""
+"""Nodes in accounts: access as a publisher or on behalf of their owner, and notifications."""
 
 from collections.abc import AsyncIterator, Collection
 from typing import Any
@@ -36,7 +36,7 @@ TEXT = RawXML("<a xmlns='b'/>")
 
 
 class Client:
-    """Notes what is requested; answers as a node with one item, or with `refuses`."""
+    """Records the requests; answers as a node with one item, or with `refuses`."""
 
     def __init__(self, asked: list[str], name: str) -> None:
         self._asked = asked
@@ -101,7 +101,7 @@ class Given:
 
 
 class World:
-    """The node of Juliet at a server that grants privileges, which it has yet to say."""
+    """The node of Juliet at a server that has not granted privileges yet."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

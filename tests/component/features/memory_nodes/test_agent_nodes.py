@@ -39,7 +39,7 @@ NODE = f"{NAMESPACE}/{ANN}"
 
 
 class Nobody:
-    """Sends nothing to nobody."""
+    """Fails if anything is sent."""
 
     def send(self, message: Any) -> Any:
         raise AssertionError("nobody is subscribed")
@@ -52,7 +52,7 @@ class Nobody:
 
 
 class Home:
-    """Knowledge of two agents, kept alike with the nodes."""
+    """The memories of two agents, synchronised with the nodes."""
 
     def __init__(self, storage: Storage, root: Path, index: Index) -> None:
         nobody: Any = Nobody()

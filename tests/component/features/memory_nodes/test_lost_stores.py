@@ -1,4 +1,4 @@
-"""A store that was lost, replaced or put back deletes nothing: only the person does."""
+"""A store that was lost, replaced or restored deletes nothing; only the person does."""
 
 import copy
 from pathlib import Path

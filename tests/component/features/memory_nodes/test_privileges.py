@@ -1,4 +1,4 @@
-"""What servers grant to us, and requests on behalf of accounts: only those that we may make."""
+"""Privileges that servers grant, and requests on behalf of accounts."""
 
 from collections.abc import Callable
 from typing import Any

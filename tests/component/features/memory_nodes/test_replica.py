@@ -1,4 +1,4 @@
-"""A person reads, corrects and deletes on a PubSub node what an agent remembers of them."""
+"""A person reads, corrects and deletes memories on a PubSub node."""
 
 import math
 from pathlib import Path

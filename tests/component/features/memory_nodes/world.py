@@ -1,4 +1,4 @@
-"""Nodes in memory that a person edits, and a replica between them and files on a real disk."""
+"""PubSub nodes in memory that a person edits, and a replica between them and real files."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -38,8 +38,8 @@ class MemoryNodes:
         loses_answer: whether the next change is made but its answer is lost.
         silent: whether deletions send no notification.
         hangs: whether no request is ever answered.
-        waited_for: how many requests were made meanwhile.
-        tells: whether it knows of its past, as our own nodes do.
+        waited_for: how many requests were made while it hangs.
+        tells: whether it knows earlier changes, as our own nodes do.
         identity, changes: which nodes they are, and how often they were changed.
         retractions: which items the person has deleted, and when.
         gate: what every request waits for.
@@ -159,7 +159,7 @@ class MemoryNodes:
 
 
 class World:
-    """An agent that remembers things of Ann, who has a node."""
+    """An agent with memories about Ann, who has a node."""
 
     def __init__(self, root: Path, index: Index, cipher: Cipher | None, **options: Any) -> None:
         self.root = root
@@ -179,7 +179,7 @@ class World:
         self.restart()
 
     def restart(self) -> None:
-        """Begin again with what is on the disk."""
+        """Restart with the data on the disk."""
         self.nodes._watchers.clear()
         self.knowledge = Knowledge(self._index, self.sharing, Memory(), self.record)
         self.store = PepStore(self.nodes, lambda _agent: ADDRESS, self._cipher)
@@ -201,12 +201,12 @@ class World:
         return found[0].item.body if found else None
 
     async def texts(self) -> dict[str, str]:
-        """What the files say."""
+        """Return the texts in the files."""
         place = self.sharing.private(ANNS)
         return {item.key: item.body for item in await self.knowledge.files.index.items(place)}
 
     async def reconcile(self) -> None:
-        """Compare everything, as after a connection was made."""
+        """Compare everything, as after connecting."""
         self.replica.connected()
         self.replica.noticed(ANNS, None)
         await self.replica.before_use(ANNS)

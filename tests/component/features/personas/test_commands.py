@@ -1,4 +1,4 @@
-"""The command about personas: chosen, made in a dialogue or by form, handed on."""
+"""The command about personas: choice, creation in a dialogue or by form, export and import."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ AT = JID.parse("assistant@agent.example")
 
 
 class Chat:
-    """Alice in a chat with an agent. `again` is what a crash leaves: the disk."""
+    """Alice in a chat with an agent. `again` restarts with the data on the disk."""
 
     def __init__(self, path: Path, **more: object) -> None:
         self.path = files.open_root(path)
@@ -58,7 +58,7 @@ class Chat:
         return await command.run(asking or self.commands.asking(ALICE, AT), params)
 
     async def says(self, words: str, who: JID = ALICE) -> str:
-        """What is answered to `/persona` and these words."""
+        """Return the answer to `/persona` and these words."""
         answer = await self.run(read_words(PERSONA, words), self.commands.asking(who, AT))
         return answer.text
 
