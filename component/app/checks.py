@@ -15,8 +15,7 @@ from component.connection.connection import Connection
 from component.connection.failure import ConnectionFailed
 from component.connection.outbox import Outbox
 from component.connection.probe import Established, probe_once
-from component.features.memory_nodes.account_nodes import server_software
-from component.features.memory_nodes.checks import check_homes
+from component.features.memory_nodes.account_nodes import check_homes, server_software
 from component.features.memory_nodes.privileges import Privileges
 from component.kernel.avatars import AvatarError
 from component.kernel.check import Check

@@ -107,9 +107,9 @@ class Index:
         vectors = self._vectors([item])
         with self.database.writing() as connection:
             owner = _owner(connection, name)
-            gone = _delete(connection, owner, [item.key])
+            deleted = _delete(connection, owner, [item.key])
             self._insert(connection, owner, [item], vectors)
-            _set_state(connection, owner, seen, 1 - gone)
+            _set_state(connection, owner, seen, 1 - deleted)
 
     def remove(self, name: str, keys: Sequence[str], seen: FileState) -> None:
         """Delete memories without a trace, with the state of their file after it was written."""
@@ -123,9 +123,9 @@ class Index:
         with self.database.writing() as connection:
             owner = _owner(connection, name)
             had = {item.key: item for _, item in all_of(connection, owner)}
-        gone = [key for key in had if key not in items]
+        deleted = [key for key in had if key not in items]
         changed = [item for key, item in items.items() if had.get(key) != item]
-        for some in _batches(gone):
+        for some in _batches(deleted):
             with self.database.writing() as connection:
                 _delete(connection, owner, some)
         for part in _batches(changed):
@@ -136,7 +136,7 @@ class Index:
         with self.database.writing() as connection:
             _set_state(connection, owner, seen, 0)
             connection.execute("UPDATE owners SET items = ? WHERE id = ?", (len(items), owner))
-        if gone:
+        if deleted:
             self.database.expunge()
 
     def erase(self, name: str) -> int:
@@ -169,9 +169,9 @@ class Index:
         """Replace the parts of a document of an owner; `seen` is the state of its file."""
         with self.database.writing() as connection:
             owner = _owner(connection, name)
-            gone = _delete(connection, owner, _parts_of(connection, owner, document))
+            deleted = _delete(connection, owner, _parts_of(connection, owner, document))
             self._insert(connection, owner, items, None)
-            _set_state(connection, owner, _NO_FILE, len(items) - gone)
+            _set_state(connection, owner, _NO_FILE, len(items) - deleted)
             connection.execute(
                 "INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (name, document, *seen, len(items), error),
@@ -181,8 +181,8 @@ class Index:
         """Delete a document of an owner without a trace."""
         with self.database.writing() as connection:
             owner = _owner(connection, name)
-            gone = _delete(connection, owner, _parts_of(connection, owner, document))
-            _set_state(connection, owner, _NO_FILE, -gone)
+            deleted = _delete(connection, owner, _parts_of(connection, owner, document))
+            _set_state(connection, owner, _NO_FILE, -deleted)
             connection.execute(
                 "DELETE FROM documents WHERE owner = ? AND name = ?", (name, document)
             )

@@ -68,7 +68,7 @@ class SyncOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         notify: sends a sentence to a person.
         edits_of_files: whether changes of the files by hand count. If not, they are undone.
-        patience_s: how long a request waits for the other store.
+        timeout_s: how long a request waits for the other store.
         fresh_s: how long data of the other store counts as current; infinite if it announces
             changes, so that requests only read the files.
         reconcile_s: how often everything is compared, because not all changes are announced.
@@ -77,7 +77,7 @@ class SyncOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     notify: Callable[[SessionKey, str], None]
     edits_of_files: bool = True
-    patience_s: float = 1.0
+    timeout_s: float = 1.0
     fresh_s: float = math.inf
     reconcile_s: float = 900.0
     clock: Callable[[], float] = time.time
@@ -259,8 +259,8 @@ class Reconciliation:
             return [(key, *await self._read(key)) for key in keys]
         local = {item.key: item for item in await self._files.index.items(self._place)}
         remote = {item.key: item for item in await self._remote.items(self._whose)}
-        gone = [key for key in self._state.synced if key not in local]
-        ordered = dict.fromkeys([*gone, *local, *remote, *self._state.pending])
+        deleted = [key for key in self._state.synced if key not in local]
+        ordered = dict.fromkeys([*deleted, *local, *remote, *self._state.pending])
         return [(key, local.get(key), remote.get(key)) for key in ordered]
 
     async def _read(self, key: str) -> tuple[Item | None, Item | None]:

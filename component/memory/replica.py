@@ -77,7 +77,7 @@ class Replica:
     # For requests.
 
     async def before_use(self, whose: SessionKey) -> None:
-        """Get the changes of the person, and wait for them up to `patience_s`."""
+        """Get the changes of the person, and wait for them up to `timeout_s`."""
         if not _has_copy(whose):
             return
         # During a comparison, reported changes are no longer in `_unsent`, but not yet here.
@@ -226,10 +226,10 @@ class Replica:
         if not self._may_try(whose):
             self._unsent.setdefault(whose, None)
             return
-        with anyio.move_on_after(self._options.patience_s) as scope:
+        with anyio.move_on_after(self._options.timeout_s) as scope:
             await self._try_once(whose)
         if scope.cancelled_caught:
-            self._failed(whose, f"no answer in {self._options.patience_s:g} seconds")
+            self._failed(whose, f"no answer in {self._options.timeout_s:g} seconds")
 
     async def _try_once(self, whose: SessionKey) -> None:
         try:

@@ -204,10 +204,10 @@ def memory_skills(
         Use it only when the person asks for it. It cannot be undone.
         """
         with _skill_errors():
-            gone = await knowledge().forget(
+            deleted = await knowledge().forget(
                 context.agent, _who(context), key, scope, trace=context.trace
             )
-        return f"Forgot {key}." if gone else f"There was no memory {key} in {scope}."
+        return f"Forgot {key}." if deleted else f"There was no memory {key} in {scope}."
 
     return (memory_store, memory_recall, memory_search, memory_forget)
 

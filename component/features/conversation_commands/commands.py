@@ -131,17 +131,17 @@ class ConversationCommands:
         return await self._erase(agent, who, str(who))
 
     async def _erase(self, agent: str, who: JID, whom: str) -> CommandResult:
-        gone = await self._conversations.forget(agent, who)
+        deleted = await self._conversations.forget(agent, who)
         await self._forget_more(agent, who)
         counted = (
-            _many(gone.messages, "message"),
-            _many(gone.memories, "memory", "memories"),
-            _many(gone.attachments, "attachment"),
+            _many(deleted.messages, "message"),
+            _many(deleted.memories, "memory", "memories"),
+            _many(deleted.attachments, "attachment"),
         )
         what = ", ".join(each for each in counted if each)
-        if not what and not gone.names:
-            return CommandResult("There was nothing to delete.", gone)
-        return CommandResult(f"Deleted what I knew about {whom}: {what or 'some notes'}.", gone)
+        if not what and not deleted.names:
+            return CommandResult("There was nothing to delete.", deleted)
+        return CommandResult(f"Deleted what I knew about {whom}: {what or 'some notes'}.", deleted)
 
     async def _status(self, asking: Asking, _params: NoParams) -> CommandResult:
         agent, who = self._whose(asking)

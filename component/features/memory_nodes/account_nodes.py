@@ -12,24 +12,25 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-import msgspec
 import structlog
 
 from component.features.memory_nodes.agent_nodes import node_of
 from component.features.memory_nodes.items import NodeItem
 from component.features.memory_nodes.privileges import (
     Consents,
+    NodeClient,
     PrivilegedCall,
     Privileges,
-    SetOwned,
 )
 from component.features.memory_nodes.rows import AccountConsentStore
+from component.kernel.check import Check
 from component.kernel.environment import Environment
 from component.kernel.options import privileged_domains
 from component.kernel.stream import StreamSubsystem
 from component.memory.store import KnowledgeError, Past, StoreUnavailableError, Watcher
 from component.memory_directory.layout import SessionKey
-from component.pubsub.client import Call, PubSubClient
+from component.pubsub.client import PubSubClient
+from component.settings import Settings
 from xep import pubsub
 from xep.binding import RawXML
 from xep.data_forms import Field, Form
@@ -40,6 +41,8 @@ from xep.pubsub import AffiliationName, Item
 from xep.pubsub_event import Event, Retract
 from xep.pubsub_owner import Affiliation, Affiliations, PubsubOwner
 from xep.stanza_error import StanzaError
+
+_IMPOSSIBLE: Final = "is not possible"
 
 _log = structlog.get_logger("component.memory")
 
@@ -68,29 +71,6 @@ class Location(NamedTuple):
     shares: bool
 
 
-class AccountPorts(msgspec.Struct, frozen=True, kw_only=True):
-    """The dependencies of `AccountNodes`.
-
-    Attributes:
-        client: makes requests as the agent.
-        set_owned: makes requests of owners.
-        on_behalf: makes requests on behalf of people; None if that is never possible.
-        locate: returns the location of a node.
-        agent_at: returns the name of the agent at an address.
-        is_connected: whether there is a session.
-        software: returns the name of the software of a domain, from its identity in disco#info.
-            Raises StanzaError.
-    """
-
-    client: PubSubClient
-    set_owned: SetOwned
-    on_behalf: Consents | None
-    locate: Callable[[SessionKey], Location]
-    agent_at: Callable[[JID], str]
-    is_connected: Callable[[], bool]
-    software: Callable[[JID], Awaitable[str]]
-
-
 class AccountNodes:
     """Implements `component.features.memory_nodes.store.MemoryNodes`, and
     `component.kernel.pubsub_events.EventListener`.
@@ -100,11 +80,23 @@ class AccountNodes:
     listed from time to time.
 
     Args:
-        ports: the dependencies.
+        client: makes requests as the agent.
+        consents: makes requests on behalf of people; None if that is never possible.
+        locate: returns the location of a node.
+        stream: the stream.
     """
 
-    def __init__(self, ports: AccountPorts) -> None:
-        self._ports = ports
+    def __init__(
+        self,
+        client: NodeClient,
+        consents: Consents | None,
+        locate: Callable[[SessionKey], Location],
+        stream: StreamSubsystem,
+    ) -> None:
+        self._client = client
+        self._consents = consents
+        self._locate = locate
+        self._stream = stream
         self._watchers: list[Watcher] = []
         self._followed: dict[tuple[JID, str], SessionKey] = {}
         self._services: Counter[JID] = Counter()
@@ -116,8 +108,8 @@ class AccountNodes:
 
     def is_reachable(self, whose: SessionKey) -> bool:
         """Whether there is a session, and people can correct items on the server."""
-        domain = self._ports.locate(whose).service.domain
-        return self._ports.is_connected() and domain not in self._unsuitable
+        domain = self._locate(whose).service.domain
+        return self._stream.is_connected() and domain not in self._unsuitable
 
     def watch(self, watcher: Watcher) -> None:
         """Call `watcher` when a server notifies of changed items."""
@@ -137,7 +129,7 @@ class AccountNodes:
         """Handle a notification. Never waits."""
         node, keys = changed_items(event)
         whose = self._followed.get((service, node))
-        if whose is None or self._ports.agent_at(subscriber) != whose.agent:
+        if whose is None or self._stream.addresses.agent_at(subscriber) != whose.agent:
             return
         self._note(whose, event)
         for watcher in self._watchers:
@@ -158,9 +150,9 @@ class AccountNodes:
 
     async def items(self, whose: SessionKey, ids: Sequence[str] = ()) -> Sequence[NodeItem]:
         """Return the items of the node; empty if there is no node or item."""
-        place = self._ports.locate(whose)
+        place = self._locate(whose)
         await self._check_server(place)
-        client = await self._client(whose, place)
+        client = await self._client_for(whose, place)
         if not ids:
             await self._follow(whose, place)
         try:
@@ -193,14 +185,14 @@ class AccountNodes:
         self, whose: SessionKey, id_: str, payload: RawXML, replaces: NodeItem | None
     ) -> None:
         """Publish an item, if nobody else can read the node."""
-        place = self._ports.locate(whose)
+        place = self._locate(whose)
         await self._check_server(place)
         if place.shares:
             await self._share(whose, place)
-        client = await self._client(whose, place)
+        client = await self._client_for(whose, place)
         options = None
         if not place.shares:
-            is_own = client is self._ports.client
+            is_own = client is self._client
             options = _form(pubsub.PUBLISH_OPTIONS, _PRIVATE if is_own else _ROOMY)
         try:
             await client.publish(
@@ -213,8 +205,8 @@ class AccountNodes:
 
     async def retract(self, whose: SessionKey, items: Sequence[NodeItem]) -> None:
         """Delete items."""
-        place = self._ports.locate(whose)
-        client = await self._client(whose, place)
+        place = self._locate(whose)
+        client = await self._client_for(whose, place)
         for item in items:
             try:
                 await client.retract(place.service, place.node, (item.id,), place.requester)
@@ -226,25 +218,27 @@ class AccountNodes:
         """Stop using the node on behalf of its owner: give up the affiliation with it and the
         subscription. Raises StanzaError.
         """
-        place, on_behalf = self._ports.locate(whose), self._ports.on_behalf
+        place, consents = self._locate(whose), self._consents
         self._prepared.discard(whose)
         self._forget(place)
         with suppress(StanzaError):  # there may be no subscription
-            await self._ports.client.unsubscribe(place.service, place.node, place.requester)
-        if on_behalf is not None and on_behalf.may_own(whose):
-            await on_behalf.set_owned(place.service, _affiliated(place, place.requester, "none"))
+            await self._client.unsubscribe(place.service, place.node, place.requester)
+        if consents is not None and consents.may_own(whose):
+            await consents.client.set_owned(
+                place.service, _affiliated(place, place.requester, "none")
+            )
 
-    async def _client(self, whose: SessionKey, place: Location) -> PubSubClient:
+    async def _client_for(self, whose: SessionKey, place: Location) -> NodeClient:
         """Return the client for requests to the node: as the agent, or on behalf of the person."""
-        on_behalf = self._ports.on_behalf
-        if on_behalf is None or place.shares or not await on_behalf.allows(whose):
-            return self._ports.client
+        consents = self._consents
+        if consents is None or place.shares or not await consents.allows(whose):
+            return self._client
         if whose not in self._prepared:
-            await self._prepare(on_behalf, whose, place)
+            await self._prepare(consents, whose, place)
             self._prepared.add(whose)
-        return on_behalf.client
+        return consents.client
 
-    async def _prepare(self, on_behalf: Consents, whose: SessionKey, place: Location) -> None:
+    async def _prepare(self, consents: Consents, whose: SessionKey, place: Location) -> None:
         """Create the person's node if needed, and make the agent a member, which may subscribe.
 
         Prosody 0.12.3 reports all errors of the account as internal-server-error, so an existing
@@ -252,11 +246,11 @@ class AccountNodes:
         """
         with suppress(StanzaError):
             form = _form(pubsub.NODE_CONFIG, _CONFIG)
-            await on_behalf.client.create(place.service, place.node, place.requester, form)
-        if on_behalf.may_own(whose):
+            await consents.client.create(place.service, place.node, place.requester, form)
+        if consents.may_own(whose):
             try:
                 request = _affiliated(place, place.requester, "member")
-                await on_behalf.set_owned(place.service, request)
+                await consents.client.set_owned(place.service, request)
             except StanzaError as error:
                 _log.warning(
                     "edits of memories are noticed late: cannot become a member of the node",
@@ -269,7 +263,7 @@ class AccountNodes:
         when everything is compared.
         """
         try:
-            await self._ports.client.subscribe(place.service, place.node, place.requester)
+            await self._client.subscribe(place.service, place.node, place.requester)
         except StanzaError as error:
             _log.debug("no subscription to memories", principal=str(whose.who), reason=str(error))
             self._forget(place)
@@ -292,9 +286,10 @@ class AccountNodes:
         if domain in self._checked:
             return
         try:
-            software = await self._ports.software(JID(None, domain))
+            info = await self._stream.get(JID(None, domain), InfoQuery(), InfoQuery)
         except StanzaError as error:
             raise StoreUnavailableError(f"{domain} does not say what it is: {error}") from error
+        software = server_software(info)
         if not is_suitable(software):
             self._unsuitable.add(domain)
             raise StoreUnavailableError(
@@ -307,22 +302,21 @@ class AccountNodes:
         """Create the node in the agent's account, with the person as an owner."""
         if whose in self._prepared:
             return
-        ports = self._ports
         try:
-            await ports.client.create(
+            await self._client.create(
                 place.service, place.node, place.requester, _form(pubsub.NODE_CONFIG, _CONFIG)
             )
         except StanzaError as error:
             if error.condition != "conflict":
                 raise self._unavailable(whose, error) from error
         try:
-            await ports.set_owned(place.service, _affiliated(place, whose.who, "owner"))
+            await self._client.set_owned(place.service, _affiliated(place, whose.who, "owner"))
         except StanzaError as error:
             raise self._unavailable(whose, error) from error
         self._prepared.add(whose)
 
     def _unavailable(self, whose: SessionKey, error: StanzaError) -> StoreUnavailableError:
-        place = self._ports.locate(whose)
+        place = self._locate(whose)
         self._prepared.discard(whose)  # the node may be gone
         if error.condition in _NOT_ALLOWED and not place.shares:
             return StoreUnavailableError(
@@ -397,15 +391,13 @@ class AccountMemories:
 
     def __init__(self, environment: Environment, stream: StreamSubsystem) -> None:
         settings, ours = environment.settings, stream.addresses
-        self._stream = stream
         self._listeners: list[Callable[[SessionKey], None]] = []
         self.privileges = Privileges(privileged_domains(settings))
         privileged = PrivilegedCall(stream.call_optional, NAMESPACE)
         self._consents = Consents(
             AccountConsentStore(environment.storage),
             self.privileges,
-            PubSubClient(privileged),
-            _owner_requests(privileged),
+            NodeClient(privileged),
             ours.address_of,
         )
         is_person = settings.memory.home == "person"
@@ -417,17 +409,9 @@ class AccountMemories:
             return Location(requester, node_of(whose.who), requester, shares=True)
 
         self.is_consent_possible = is_person and settings.server.mode == "component"
-        self.nodes = AccountNodes(
-            AccountPorts(
-                client=PubSubClient(stream.call_optional),
-                set_owned=_owner_requests(stream.call_optional),
-                on_behalf=self._consents if self.is_consent_possible else None,
-                locate=locate,
-                agent_at=ours.agent_at,
-                is_connected=stream.is_connected,
-                software=self._software,
-            )
-        )
+        consents = self._consents if self.is_consent_possible else None
+        client = NodeClient(stream.call_optional)
+        self.nodes = AccountNodes(client, consents, locate, stream)
 
     def disconnected(self) -> None:
         """Discard the state of the session. Never waits."""
@@ -463,9 +447,6 @@ class AccountMemories:
             await self.nodes.leave(whose)
         return withdrawn
 
-    async def _software(self, domain: JID) -> str:
-        return server_software(await self._stream.get(domain, InfoQuery(), InfoQuery))
-
 
 def server_software(info: InfoQuery) -> str:
     """Return the name of the software of a server, from its identity in disco#info."""
@@ -473,8 +454,61 @@ def server_software(info: InfoQuery) -> str:
     return next((each.name or "" for each in servers), "")
 
 
-def _owner_requests(call: Call) -> SetOwned:
-    async def set_owned(service: JID, request: PubsubOwner) -> None:
-        await call("set", service, request, PubsubOwner)
+async def check_homes(
+    settings: Settings, software: Callable[[JID], Awaitable[str]], privileges: Privileges
+) -> Check | None:
+    """Check which homes of memories are possible on this server, and why others are not. Returns
+    None if memories are only in files.
 
-    return set_owned
+    Args:
+        settings: the settings.
+        software: returns the name of the software of a domain. Raises StanzaError.
+        privileges: the privileges that servers have granted on this connection.
+    """
+    if settings.memory.store == "files":
+        return None
+    lines: list[str] = []
+    works = False
+    if settings.server.mode == "client":
+        account = JID.parse(settings.server.address)
+        name, reason = await _checked_software(account.domain, software)
+        works = not reason
+        lines.append(f"agent: {reason or f'in the account {account}'}")
+    else:
+        lines.append("agent: at the addresses of the agents, on every server")
+        works = settings.memory.home == "agent"
+    for domain in sorted(privileged_domains(settings)) if settings.server.mode != "client" else ():
+        name, reason = await _checked_software(domain, software)
+        lines.append(f"person, as a publisher: {reason or f'in the accounts of {domain} ({name})'}")
+        granted = privileges.may_use_nodes(JID(None, domain))
+        lines.append(f"person, with consent: {reason or _granted(domain, granted)}")
+        works = works or not reason
+    used = f"home = {settings.memory.home} is used"
+    if not works:
+        used = f"home = {settings.memory.home} {_IMPOSSIBLE}: memories stay in the files"
+    return Check("memory homes", "ok" if works else "warning", "\n".join((used, *lines)))
+
+
+def _granted(domain: str, granted: bool) -> str:
+    if granted:
+        return f"{domain} lets the agent act on behalf of people"
+    return (
+        f"{_IMPOSSIBLE}, because {domain} does not let the agent act on behalf of people (XEP-0356;"
+        " mod_privilege of Prosody, see docs/memory.md)"
+    )
+
+
+async def _checked_software(
+    domain: str, software: Callable[[JID], Awaitable[str]]
+) -> tuple[str, str]:
+    """Return the name of the software of a domain, and why accounts there cannot be homes."""
+    try:
+        name = await software(JID(None, domain))
+    except StanzaError as error:
+        return "", f"{_IMPOSSIBLE}, because {domain} does not say what it is: {error}"
+    if not is_suitable(name):
+        return name, (
+            f"{_IMPOSSIBLE} at {domain}, because people cannot correct there what an agent has"
+            f" published ({name}, which has no IQ privileges either)"
+        )
+    return name or "unknown software", ""

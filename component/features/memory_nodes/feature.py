@@ -18,8 +18,8 @@ from component.memory_directory.layout import SessionKey
 from component.settings.model import DEFAULT_AGENT
 from xep.fluux_agent.memory import NAMESPACE
 
-_PATIENCE_S: Final = 1.0
-_OWN_PATIENCE_S: Final = 10.0
+_TIMEOUT_S: Final = 1.0
+_OWN_TIMEOUT_S: Final = 10.0
 
 
 class MemoryNodesFeature(Feature):
@@ -71,7 +71,7 @@ class MemoryNodesFeature(Feature):
             SyncOptions(
                 notify=partial(_notify, kernel),
                 edits_of_files=settings.store == "both",
-                patience_s=_OWN_PATIENCE_S if is_own else _PATIENCE_S,
+                timeout_s=_OWN_TIMEOUT_S if is_own else _TIMEOUT_S,
                 # What other instances publish is not announced here.
                 fresh_s=0.0 if shares_database else math.inf,
                 reconcile_s=settings.reconcile_s,

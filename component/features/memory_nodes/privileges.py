@@ -5,8 +5,8 @@ about the memory node of people who have consented.
 """
 
 import secrets
-from collections.abc import Awaitable, Callable, Collection
-from typing import Final, Literal, TypeAlias, TypeVar
+from collections.abc import Callable, Collection
+from typing import Final, Literal, TypeVar
 
 import structlog
 
@@ -197,8 +197,12 @@ def _nodes_of(payload: Payload) -> set[str]:
     return found
 
 
-SetOwned: TypeAlias = Callable[[JID, PubsubOwner], Awaitable[None]]
-"""Sends a request of the owner of a node to a service. Raises StanzaError."""
+class NodeClient(PubSubClient):
+    """Makes requests of publishers and of owners of nodes."""
+
+    async def set_owned(self, service: JID, request: PubsubOwner) -> None:
+        """Send a request of the owner of a node. Raises StanzaError."""
+        await self._call("set", service, request, PubsubOwner)
 
 
 class Consents:
@@ -208,24 +212,20 @@ class Consents:
         store: has the consents.
         privileges: the privileges that servers have granted.
         client: makes requests on behalf of the account that they are sent to.
-        set_owned: makes requests of owners.
         address_of: returns the bare address of an agent.
 
     Attributes:
         client: as given.
-        set_owned: as given.
     """
 
     def __init__(
         self,
         store: AccountConsentStore,
         privileges: Privileges,
-        client: PubSubClient,
-        set_owned: SetOwned,
+        client: NodeClient,
         address_of: Callable[[str], JID],
     ) -> None:
         self.client = client
-        self.set_owned = set_owned
         self._store = store
         self._privileges = privileges
         self._address_of = address_of

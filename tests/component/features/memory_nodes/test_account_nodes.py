@@ -1,13 +1,13 @@
 """Nodes in accounts: access as a publisher or on behalf of their owner, and notifications."""
 
 from collections.abc import AsyncIterator, Collection
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from component.features.memory_nodes.account_nodes import (
     AccountNodes,
-    AccountPorts,
     Location,
     changed_items,
 )
@@ -18,6 +18,7 @@ from component.memory_directory.layout import SessionKey
 from component.pubsub.client import Page
 from xep import pubsub, pubsub_event, pubsub_owner
 from xep.binding import RawXML
+from xep.disco import Identity, InfoQuery
 from xep.fluux_agent.memory import NAMESPACE
 from xep.jid import JID
 from xep.privilege import GrantedNamespace, Permission, Privilege
@@ -109,29 +110,27 @@ class World:
         self.given = Given()
         self.privileges = Privileges(["example.com"])
         self.software = "Prosody"
-        self.consents = Consents(
-            self.given,
-            self.privileges,
-            self.juliet,
-            self.juliet.set_owned,
-            lambda _agent: AGENT,
-        )
+        self.consents = Consents(self.given, self.privileges, self.juliet, lambda _agent: AGENT)
         self.nodes = AccountNodes(
-            AccountPorts(
-                client=self.agent,
-                set_owned=self.agent.set_owned,
-                on_behalf=self.consents,
-                locate=lambda whose: Location(whose.who, NAMESPACE, AGENT, shares=False),
-                agent_at=lambda address: address.local or "",
-                is_connected=lambda: True,
-                software=self._software,
-            )
+            self.agent,
+            self.consents,
+            lambda whose: Location(whose.who, NAMESPACE, AGENT, shares=False),
+            self,
         )
         self.told: list[tuple[SessionKey, Collection[str] | None]] = []
         self.nodes.watch(lambda whose, keys: self.told.append((whose, keys)))
 
-    async def _software(self, _domain: JID) -> str:
-        return self.software
+    # The stream.
+
+    @property
+    def addresses(self) -> Any:
+        return SimpleNamespace(agent_at=lambda address: address.local or "")
+
+    def is_connected(self) -> bool:
+        return True
+
+    async def get(self, _to: JID, _query: InfoQuery, _expected: type[InfoQuery]) -> InfoQuery:
+        return InfoQuery(identities=(Identity(category="server", type="im", name=self.software),))
 
     def grant(self, *namespaces: tuple[str, str]) -> None:
         granted = tuple(GrantedNamespace(ns=ns, type=type_) for ns, type_ in namespaces)

@@ -155,7 +155,7 @@ def test_interleaved_edits_and_comparisons_lose_nothing(
 ) -> None:
     async def play() -> None:
         with tempfile.TemporaryDirectory() as name:
-            options = {"edits_of_files": edits_of_files, "patience_s": 60.0}
+            options = {"edits_of_files": edits_of_files, "timeout_s": 60.0}
             async with world(Path(name) / "memory", **options) as here:
                 it = Play(here)
                 for each in steps:

@@ -112,7 +112,7 @@ async def test_changes_reach_a_server_in_order_after_an_outage(
 
 
 async def test_a_server_that_hangs_is_waited_for_once(tmp_path: Path) -> None:
-    async with world(tmp_path, patience_s=0.05) as here:
+    async with world(tmp_path, timeout_s=0.05) as here:
         await here.remember("a", "one")
         here.nodes.hangs = True
         here.nodes.edit("a", "two")
@@ -246,7 +246,7 @@ async def test_an_item_that_is_too_large_replaces_the_old_text(tmp_path: Path) -
 
 
 async def test_requests_read_the_copy(tmp_path: Path) -> None:
-    async with world(tmp_path, patience_s=math.inf) as here:
+    async with world(tmp_path, timeout_s=math.inf) as here:
         await here.remember("tea", "green")
         here.nodes.hangs = True  # who asks now waits for ever
         with anyio.fail_after(LIMIT_S):
