@@ -212,6 +212,40 @@ def memory_skills(
     return (memory_store, memory_recall, memory_search, memory_forget)
 
 
+def memory_fixtures(knowledge: Callable[[], Knowledge]) -> tuple[Skill, ...]:
+    """Return the skills `conformance.remember` and `conformance.recall` for the conformance kit.
+
+    They are offered only if the settings say so, as `component.skills.conformance_fixtures`.
+    """
+
+    @skill(name="conformance.remember", destructive=False, idempotent=True, open_world=False)
+    async def remember(key: Key, text: str, context: Context) -> str:
+        """Remember a text about the caller.
+
+        Args:
+            key: The key to remember it under.
+            text: What to remember.
+        """
+        memo = Memo(key, text, taint=worst(context.taints))
+        with _skill_errors():
+            stored = await knowledge().store(
+                context.agent, _who(context), memo, trace=context.trace
+            )
+        return f"version {stored.item.version}"
+
+    @skill(name="conformance.recall", read_only=True, idempotent=True, open_world=False)
+    async def recall(key: Key, context: Context) -> str:
+        """Return what is remembered about the caller under a key, or nothing.
+
+        Args:
+            key: The key it was remembered under.
+        """
+        found = await knowledge().get(context.agent, _who(context), key, trace=context.trace)
+        return next((one.item.body for one in found if one.scope == PRIVATE), "")
+
+    return (remember, recall)
+
+
 @contextmanager
 def _skill_errors() -> Iterator[None]:
     try:
