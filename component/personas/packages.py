@@ -104,11 +104,14 @@ class _Restrictions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_tokens_per_message: _Positive | None = None
 
 
-class _PersonaTable(msgspec.Struct, frozen=True):
+class _Table(msgspec.Struct, frozen=True):
     id: str
     name: str = ""
     description: str = ""
     icon: str = ""
+
+
+class _PersonaTable(_Table, frozen=True):
     defaults: _Defaults = _Defaults()
     restrictions: _Restrictions = _Restrictions()
 
@@ -134,11 +137,7 @@ class _ImportedTexts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     instructions: str = ""
 
 
-class _ImportedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    id: str
-    name: str = ""
-    description: str = ""
-    icon: str = ""
+class _ImportedTable(_Table, frozen=True, forbid_unknown_fields=True):
     defaults: _ImportedDefaults = _ImportedDefaults()
     restrictions: _ImportedRestrictions = _ImportedRestrictions()
     texts: _ImportedTexts = _ImportedTexts()
