@@ -204,14 +204,12 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
         summary: replaces the lines before them.
         left_out: whether lines between them were omitted, since they exceed the tokens requested.
         archived: where the conversation was archived, if it had been silent for too long.
-        tokens: the estimated tokens of `lines`.
     """
 
     lines: tuple[Line, ...] = ()
     summary: Summary | None = None
     left_out: bool = False
     archived: Path | None = None
-    tokens: int = 0
 
 
 class CachedTail:
@@ -273,6 +271,4 @@ class CachedTail:
     def history(self) -> History:
         """The lines for a model."""
         lines, summary, left_out, _ = self.tail
-        return History(
-            lines=tuple(lines), summary=summary, left_out=left_out, tokens=sum(self.costs)
-        )
+        return History(lines=tuple(lines), summary=summary, left_out=left_out)

@@ -317,7 +317,6 @@ def _recalled(one: Remembered) -> Recalled:
         key=one.item.key,
         title=one.item.title,
         body=one.item.body,
-        topic=one.item.topic,
         score=one.score,
         taint=one.taint,
     )

@@ -66,15 +66,7 @@ class StoreUnavailableError(StorageError):
 
 
 class VersionConflictError(Exception):
-    """A memory is not in the version that the writer has read.
-
-    Attributes:
-        stored: the current memory; None if there is none.
-    """
-
-    def __init__(self, stored: Item | None) -> None:
-        super().__init__(f"version {0 if stored is None else stored.version} is stored")
-        self.stored = stored
+    """A memory is not in the version that the writer has read."""
 
 
 class MemoryStore(Protocol):
@@ -120,7 +112,6 @@ class Recalled(msgspec.Struct, frozen=True):
     key: str
     title: str
     body: str
-    topic: str = ""
     score: float = 0.0
     taint: Taint | None = None
 
@@ -162,4 +153,4 @@ def check_expected(stored: Item | None, expected: Expected) -> None:
                 and stored.contents == expected.contents
             ):
                 return
-    raise VersionConflictError(stored)
+    raise VersionConflictError

@@ -125,7 +125,7 @@ class PepStore:
             try:
                 await self._nodes.publish(whose, entry.key, payload, replaced)
             except NodeItemChangedError:
-                raise VersionConflictError(None) from None
+                raise VersionConflictError from None
         return item
 
     async def forget(self, whose: SessionKey, key: str, *, expected: Expected = None) -> bool:
@@ -157,4 +157,4 @@ class PepStore:
         try:
             await self._nodes.retract(whose, items)
         except NodeItemChangedError:
-            raise VersionConflictError(None) from None
+            raise VersionConflictError from None
