@@ -18,7 +18,7 @@ from pathlib import Path
 import anyio
 
 from benchmarks.report import Line, Target
-from component.memory.document_reader import read
+from component.memory.document_reader import read_document
 from component.sandbox.process_skills import Children, ProcessSkills
 from component.sandbox.profile import Profile
 from component.skills import Context, call, load_module, skills_of
@@ -87,7 +87,7 @@ async def _run(module: Path) -> tuple[float, ...]:
     text = module.with_suffix(".txt")
     text.write_text("one paragraph")
     began = time.perf_counter()
-    await read(text)
+    await read_document(text)
     document = time.perf_counter() - began
     median = statistics.median
     return (

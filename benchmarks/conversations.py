@@ -15,12 +15,12 @@ from pathlib import Path
 import anyio
 
 from benchmarks.report import Line, Target
-from component.memory import files
-from component.memory.lines import Said, SessionKey
-from component.memory.paths import Layout
-from component.memory.sessions import Sessions
-from component.memory.texts import Texts
-from component.memory.workspace import Workspace
+from component.conversations.lines import Said
+from component.conversations.sessions import Sessions
+from component.memory_directory import files
+from component.memory_directory.layout import Layout, SessionKey
+from component.memory_directory.texts import Texts
+from component.personas.workspace import Workspace
 from component.settings.memory import Session
 from xep.jid import JID
 

@@ -19,14 +19,14 @@ import anyio
 from benchmarks import recall_quality
 from benchmarks.report import Line, Target
 from component.audit.protocol import NoRecord
-from component.memory.embedding import Embedder, LocalEmbedder
-from component.memory.files import open_root
+from component.memory.embedding import LocalEmbedder
 from component.memory.index import Index
 from component.memory.index_database import FILE_NAME
 from component.memory.knowledge import Knowledge, Memo
-from component.memory.knowledge_lines import Entry, encode, parse
-from component.memory.paths import Layout
+from component.memory.knowledge_lines import MemoryLine, encode_memory, parse_memories
 from component.memory.sharing import PRIVATE, Sharing
+from component.memory_directory.files import open_root
+from component.memory_directory.layout import Layout
 from component.settings.memory import Memory
 from xep.jid import JID
 
@@ -121,7 +121,7 @@ async def _many(path: Path, runs: int, figures: Figures) -> None:
 
 
 async def _finding(
-    path: Path, runs: int, figures: Figures, count: int, name: str, embedder: Embedder | None
+    path: Path, runs: int, figures: Figures, count: int, name: str, embedder: LocalEmbedder | None
 ) -> None:
     words = _Words()
     root = open_root(path)
@@ -130,7 +130,7 @@ async def _finding(
     index = Index(root / FILE_NAME, embedder)
     knowledge = Knowledge(index, sharing, Memory(items_per_principal=2 * count), NoRecord())
     await knowledge.recall(_AGENT, _ANN, words.text(8), 5)
-    await knowledge.files.fresh.embedded()
+    await knowledge.files.index.embedded()
     await knowledge.recall(_AGENT, _ANN, words.text(8), 5)  # the vectors are in memory then
     for _ in range(runs):
         questions = [words.text(8) for _ in range(_QUESTIONS)]
@@ -172,8 +172,8 @@ class _Words:
     def choose(self, people: list[JID]) -> JID:
         return self._random.choice(people)
 
-    def entry(self, number: int) -> Entry:
-        return Entry(
+    def entry(self, number: int) -> MemoryLine:
+        return MemoryLine(
             key=f"key {number}",
             content=self.text(25),
             title=self.text(3),
@@ -183,11 +183,11 @@ class _Words:
         )
 
 
-def _write(sharing: Sharing, who: JID, entries: list[Entry]) -> None:
+def _write(sharing: Sharing, who: JID, entries: list[MemoryLine]) -> None:
     place = sharing.place(PRIVATE, _AGENT, who)
     assert place is not None
     place.folder.mkdir(parents=True)
-    place.file.write_bytes(b"".join(map(encode, entries)))
+    place.file.write_bytes(b"".join(map(encode_memory, entries)))
 
 
 def _peer(path: Path, sharing: Sharing) -> sqlite3.Connection:
@@ -200,7 +200,7 @@ def _peer(path: Path, sharing: Sharing) -> sqlite3.Connection:
         "INSERT INTO texts VALUES (?, ?, ?, ?)",
         (
             (item.title, item.key, " ".join(item.tags), item.body)
-            for item in parse(place.file.read_bytes()).items.values()
+            for item in parse_memories(place.file.read_bytes()).items.values()
         ),
     )
     connection.commit()

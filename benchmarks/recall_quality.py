@@ -17,14 +17,14 @@ from benchmarks import pdfs
 from benchmarks.recall_texts import Question, Text, load
 from benchmarks.report import Line, Target
 from component.audit.protocol import NoRecord
-from component.memory.embedding import Embedder, LocalEmbedder
-from component.memory.files import open_root
+from component.memory.embedding import LocalEmbedder
 from component.memory.index import Index
 from component.memory.index_database import FILE_NAME
 from component.memory.knowledge import Knowledge
-from component.memory.knowledge_lines import Entry, encode
-from component.memory.paths import Layout
+from component.memory.knowledge_lines import MemoryLine, encode_memory
 from component.memory.sharing import PRIVATE, Sharing
+from component.memory_directory.files import open_root
+from component.memory_directory.layout import Layout
 from component.settings.memory import Memory
 from xep.jid import JID
 
@@ -40,7 +40,7 @@ def measure() -> Iterator[Line]:
     memories, questions = load()
     embedder = LocalEmbedder()
     try:
-        ways: tuple[tuple[str, Embedder | None, float], ...] = (
+        ways: tuple[tuple[str, LocalEmbedder | None, float], ...] = (
             ("words", None, 60),
             ("words and vectors", embedder, 85),
         )
@@ -77,7 +77,7 @@ def _share(ranks: Ranks, most: int) -> float:
 
 
 async def _ranks(
-    memories: list[Text], questions: list[Question], embedder: Embedder | None
+    memories: list[Text], questions: list[Question], embedder: LocalEmbedder | None
 ) -> tuple[Ranks, float, float]:
     """The rank of the right memory for each question, the milliseconds of a search, and the seconds
     that the vectors took."""
@@ -87,13 +87,13 @@ async def _ranks(
         place = sharing.place(PRIVATE, _AGENT, _ANN)
         assert place is not None
         place.folder.mkdir(parents=True)
-        lines = [Entry(key=one.key, content=one.body, by=str(_ANN)) for one in memories]
-        place.file.write_bytes(b"".join(map(encode, lines)))
+        lines = [MemoryLine(key=one.key, content=one.body, by=str(_ANN)) for one in memories]
+        place.file.write_bytes(b"".join(map(encode_memory, lines)))
         index = Index(root / FILE_NAME, embedder)
         knowledge = Knowledge(index, sharing, Memory(), NoRecord())
         await knowledge.recall(_AGENT, _ANN, "make the index", 5)
         before = perf_counter()
-        await knowledge.files.fresh.embedded()
+        await knowledge.files.index.embedded()
         seconds = perf_counter() - before
         ranks: Ranks = {}
         times: list[float] = []

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from component.memory.index_words import words
+from component.memory.words import words
 
 Part = Literal["development", "held out"]
 

@@ -317,12 +317,12 @@ async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
     from component.app import schema
     from component.audit.record import Audit, AuditOptions
     from component.budget.book import BudgetBook, BudgetLimits, Limit
-    from component.memory.files import open_root
+    from component.conversations.sessions import Sessions
     from component.memory.index import Index
     from component.memory.knowledge import Knowledge, Memo
-    from component.memory.paths import Layout
-    from component.memory.sessions import Sessions
     from component.memory.sharing import Sharing
+    from component.memory_directory.files import open_root
+    from component.memory_directory.layout import Layout
     from component.models.catalog import resolve
     from component.models.hosted import HostedModel
     from component.policy.persons import Persons

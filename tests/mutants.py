@@ -50,7 +50,7 @@ MODULES: Final[dict[str, str]] = {
     "component/tasks/admission.py": "tests/component/tasks",
     "component/features/questions/answers.py": "tests/component/features/questions",
     "component/task_messages/events.py": "tests/component/task_messages",
-    "component/memory/merge.py": "tests/component/memory tests/component/features/memory_nodes",
+    "component/memory/reconciler.py": "tests/component/features/memory_nodes",
     "component/messages/parsing.py": "tests/component/messages tests/component/features/questions",
     "component/metrics/counters.py": "tests/component/metrics",
     "component/models/answer_draft.py": "tests/component/models",

@@ -26,10 +26,9 @@ from component.app.schema import SCHEMA
 from component.audit.record import Audit, AuditOptions
 from component.budget.book import BudgetBook, BudgetLimits, Limit
 from component.commands.pause_gate import PauseGate
-from component.memory.files import open_root
-from component.memory.lines import SessionKey
-from component.memory.paths import Layout
-from component.memory.sessions import Sessions
+from component.conversations.sessions import Sessions
+from component.memory_directory.files import open_root
+from component.memory_directory.layout import Layout, SessionKey
 from component.messages.delivery import Delivery, nothing_to_send
 from component.messages.inbound import Conversation, ReplyAddress
 from component.models.messages import ToolCall, ToolResultPart

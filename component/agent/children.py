@@ -22,7 +22,7 @@ from component.agent.requests import MessageStarter
 from component.agent.run import Ask
 from component.agent.tool_calls import Parked
 from component.audit.protocol import AuditEvent, Recorder
-from component.memory.lines import SessionKey
+from component.memory_directory.layout import SessionKey
 from component.models.messages import ToolCall
 from component.models.protocol import Tool
 from component.policy.flows import TRUSTED

@@ -16,8 +16,8 @@ from component.agent.model_call import ModelCalls, NoInterrupts
 from component.agent.prompt_builder import TokenBudget, conversation
 from component.agent.run import Run
 from component.budget.protocol import BudgetExceededError
-from component.memory.lines import Called, Line, Resulted, Said, Summary
-from component.memory.tail import tokens_of
+from component.conversations.lines import Called, Line, Resulted, Said, Summary
+from component.conversations.tail import tokens_of
 from component.models.messages import text_message
 from component.models.protocol import ModelError, ModelRequest
 

@@ -29,7 +29,7 @@ from component.agent.senders import Senders
 from component.agent.tool_calls import Parked
 from component.agent.turn import Outcome, Turn
 from component.agent.turns import Wait
-from component.memory.lines import SessionKey
+from component.memory_directory.layout import SessionKey
 from component.storage import Storage, StorageError
 from xep.jid import JID
 

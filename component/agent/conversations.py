@@ -20,8 +20,8 @@ from component.agent.scheduler import Scheduler
 from component.agent.senders import ANSWERS_WITHIN_S, Persons, Senders
 from component.agent.turn import CONTINUES, Outcome, Turn
 from component.agent.turns import Row
-from component.memory.lines import SessionKey
-from component.memory.sessions import Forgotten
+from component.conversations.sessions import Forgotten
+from component.memory_directory.layout import SessionKey
 from component.settings.agents import Loop
 from component.storage import Storage, StorageError, waiters
 from component.storage.clock import wall_clock

@@ -27,7 +27,7 @@ from component.agent.run import Ask, Run
 from component.agent.tool_calls import Parked, ToolCalls
 from component.audit.protocol import AuditEvent, Recorder
 from component.budget.protocol import BudgetExceededError, Budgets
-from component.memory.lines import Line, Note, Said
+from component.conversations.lines import Line, Note, Said
 from component.models.call_markup import without_calls
 from component.models.messages import OpaquePart, TextPart, ToolCall, map_text
 from component.models.protocol import (
@@ -69,7 +69,7 @@ class Answered(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, line: Said) -> "Answered":
         """Return the answer that a line contains."""
-        return cls(line.told, bool(line.notice and not line.content), line.taints)
+        return cls(line.sent_text, bool(line.notice and not line.content), line.taints)
 
 
 class EngineLimits(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,8 +10,8 @@ from typing import Final, TypeAlias
 import msgspec
 
 from component.agent.fences import Fence
-from component.memory.lines import Called, Line, Note, Resulted, Said, Summary
-from component.memory.recalled import Recalled
+from component.conversations.lines import Called, Line, Note, Resulted, Said, Summary
+from component.memory.store import Recalled
 from component.models.contents import without
 from component.models.messages import (
     FilePart,

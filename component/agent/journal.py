@@ -7,16 +7,17 @@ from component.agent import history
 from component.agent.protocol import ToolResult, Waiting
 from component.agent.requests import TurnRequest
 from component.agent.sentences import GOES_ON, WAITS_FOR_PERSON
-from component.memory.coding import moment
-from component.memory.lines import Called, Line, Note, Resulted, Said, SessionKey, Summary
-from component.memory.sessions import Forgotten, History
+from component.conversations.lines import Called, Line, Note, Resulted, Said, Summary
+from component.conversations.sessions import Forgotten, History
+from component.memory.knowledge_lines import seconds_of
+from component.memory_directory.layout import SessionKey
 from component.models.messages import OpaquePart, TextPart, ToolCall
 from component.models.protocol import Completion
 from component.policy.taint import Taint
 
 
 class Sessions(Protocol):
-    """The conversations on disk, as the loop uses them: `component.memory.sessions.Sessions`.
+    """The conversations on disk, as the loop uses them (`component.conversations`).
 
     Each raises StorageError.
     """
@@ -163,7 +164,7 @@ class Journal:
 
     def asked_at(self) -> float | None:
         """The time at which the latest message of this turn was stored, in seconds since 1970."""
-        return next((moment(line.ts) for line in reversed(self.own()) if _asks(line)), None)
+        return next((seconds_of(line.ts) for line in reversed(self.own()) if _asks(line)), None)
 
     def answer(self) -> Said | None:
         """The answer of this turn, if it is already stored."""

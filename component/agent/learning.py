@@ -19,8 +19,8 @@ from component.agent.model_call import ModelCalls, NoInterrupts
 from component.agent.profile import Away, Profile, Profiles
 from component.agent.requests import MessageStarter, TurnRequest
 from component.budget.protocol import BudgetExceededError, Spender
-from component.memory.facts import Facts, KnownFact, Message, ProposedFact, Result
-from component.memory.lines import SessionKey
+from component.conversations.facts import Facts, KnownFact, Message, ProposedFact, Result
+from component.memory_directory.layout import SessionKey
 from component.models.messages import ModelMessage, text_message
 from component.models.protocol import Model, ModelError, ModelRequest
 from component.storage import StorageError

@@ -6,7 +6,7 @@ from typing import Final
 
 from component.agent.history import EARLIER, Block, Tokens, shortened, truncated
 from component.agent.history import tokens_of as message_tokens
-from component.memory.lines import Called, Line, Note, Resulted, Said, Summary
+from component.conversations.lines import Called, Line, Note, Resulted, Said, Summary
 from component.models.messages import text_message
 
 SUMMARY_TOKENS: Final = 600

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from component.memory.lines import SessionKey
+from component.memory_directory.layout import SessionKey
 from component.policy.flows import AgentLimits
 from component.policy.narrower import common
 from component.settings.llm import Tier

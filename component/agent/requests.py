@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from component.budget.protocol import Payer
-from component.memory.lines import SessionKey
+from component.memory_directory.layout import SessionKey
 from component.messages.inbound import Conversation, ReplyAddress
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint

@@ -19,7 +19,8 @@ from component.agent.protocol import Caller, Recalled, Tools
 from component.agent.requests import MessageStarter, Starter, TurnRequest
 from component.agent.toolbox import Toolbox
 from component.budget.protocol import Spender
-from component.memory.lines import Said, SessionKey, ShownMemory, Summary
+from component.conversations.lines import Said, ShownMemory, Summary
+from component.memory_directory.layout import SessionKey
 from component.models.messages import ModelMessage, ToolCall, text_message
 from component.models.protocol import Model
 from component.policy.flows import TRUSTED

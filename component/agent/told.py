@@ -8,7 +8,8 @@ from collections.abc import Iterable
 
 from component.agent import history
 from component.agent.journal import Sessions
-from component.memory.lines import Said, SessionKey
+from component.conversations.lines import Said
+from component.memory_directory.layout import SessionKey
 from component.policy.taint import Taint
 
 

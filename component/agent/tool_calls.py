@@ -13,7 +13,7 @@ from component.agent.observer import Observer
 from component.agent.prompt_builder import TokenBudget
 from component.agent.protocol import ToolResult, Tools, Waiting
 from component.agent.run import Run
-from component.memory.lines import Called, Line, Note, Resulted
+from component.conversations.lines import Called, Line, Note, Resulted
 from component.models.call_ids import distinct
 from component.models.messages import ToolCall
 from component.models.protocol import Completion

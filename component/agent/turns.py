@@ -10,7 +10,7 @@ import msgspec
 
 from component.agent.requests import MessageStarter, TurnRequest
 from component.agent.turn import Outcome
-from component.memory.lines import SessionKey
+from component.memory_directory.layout import SessionKey
 from component.messages.inbound import Conversation, ReplyAddress
 from component.policy.taint import Taint
 from component.storage import waiters

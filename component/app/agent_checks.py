@@ -7,19 +7,19 @@ from pathlib import Path
 from anyio import to_thread
 
 from component.app.skills import load_skills
-from component.features.memory_nodes.encryption import Cipher, KeyRefusedError
+from component.features.memory_nodes.items import Cipher, KeyRefusedError
 from component.kernel.check import Check
 from component.kernel.memory import location_hint
 from component.kernel.options import SOFTWARE, limited_in_usd, own_models
-from component.memory import files
 from component.memory.embedding import LocalEmbedder
-from component.memory.paths import Layout
-from component.memory.personas import Personas
 from component.memory.sharing import Sharing
 from component.memory.store import missing_sentence
 from component.memory.sync_state import SyncStates
-from component.memory.texts import Texts
+from component.memory_directory import files
+from component.memory_directory.layout import Layout
+from component.memory_directory.texts import Texts
 from component.metrics.traces import TracesError, make_tracer
+from component.personas.personas import Personas
 from component.policy import PolicyError
 from component.policy.globs import pattern
 from component.settings import Settings

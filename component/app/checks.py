@@ -15,9 +15,7 @@ from component.connection.connection import Connection
 from component.connection.failure import ConnectionFailed
 from component.connection.outbox import Outbox
 from component.connection.probe import Established, probe_once
-from component.features.memory_nodes.account_home import server_software
-from component.features.memory_nodes.checks import check_homes
-from component.features.memory_nodes.handlers import PrivilegeHandler
+from component.features.memory_nodes.account_nodes import check_homes, server_software
 from component.features.memory_nodes.privileges import Privileges
 from component.kernel.avatars import AvatarError
 from component.kernel.check import Check
@@ -231,7 +229,7 @@ async def _ordinary_iqs(settings: Settings) -> list[Check]:
         RouterOptions(),
         addresses(settings),
         PlainErrors(),
-        [IQRoute("get", InfoQuery, answer, (INFO,)), *PrivilegeHandler(privileges).routes()],
+        [IQRoute("get", InfoQuery, answer, (INFO,)), *privileges.routes()],
         lambda _principal: False,
         outbox,
         connection.flush,

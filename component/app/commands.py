@@ -37,7 +37,7 @@ def commands_of_service(
 
 def _vitals(kernel: Kernel, started: datetime, warnings: Sequence[str]) -> Vitals:
     settings, agents = kernel.settings, kernel.agents
-    held = kernel.environment.memories.knowledge.mirror.held
+    missing = kernel.environment.memories.knowledge.missing
     return Vitals(
         software=SOFTWARE,
         version=version(SOFTWARE),
@@ -49,7 +49,7 @@ def _vitals(kernel: Kernel, started: datetime, warnings: Sequence[str]) -> Vital
         started=started,
         connected_since=kernel.stream.connected_since,
         warnings=(
-            *(missing_sentence(whose, count) for whose, count in held.items()),
+            *(missing_sentence(whose, count) for whose, count in missing.items()),
             *warnings,
             *(() if agents is None else agents.profiles.refused_tools.warnings()),
         ),

@@ -138,7 +138,7 @@ class Service:
             for loop in chain.from_iterable(each.loops for each in subsystems.opened):
                 await group.start(loop)
             await group.start(subsystems.shared_changes().run)
-            group.start_soon(environment.memories.knowledge.files.fresh.embed)
+            group.start_soon(environment.memories.knowledge.files.index.embed)
             group.start_soon(environment.memories.knowledge.documents.run)
             group.start_soon(memory.tidy, environment.memories, storage, environment.home)
             group.start_soon(expiry.keep, storage, expiry.EVERY_S, tasks.service.deleted)

@@ -4,10 +4,8 @@ from typing import Final
 
 import msgspec
 
-from component.memory.own_personas import OwnPersonas
-from component.memory.packages import PersonaError
-from component.memory.persona_drafts import Draft, Drafts
-from component.memory.persona_text import LONGEST_TEXT, TEXTS, PersonaText
+from component.personas.own_personas import Draft, Drafts, OwnPersonas
+from component.personas.packages import LONGEST_TEXT, TEXTS, PersonaError, PersonaText
 from xep.binding.escaping import without_forbidden
 from xep.jid import JID
 

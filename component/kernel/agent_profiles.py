@@ -8,12 +8,12 @@ from component.agent.profile import Away, Profile
 from component.agent.registry import Agents
 from component.kernel.memory import Memories
 from component.kernel.options import agent_titles, limited_in_usd, own_models
-from component.memory.lines import SessionKey
-from component.memory.packages import Persona, tier_of
-from component.memory.workspace import Character
+from component.memory_directory.layout import SessionKey
 from component.models.building import Models
 from component.models.protocol import Model
 from component.models.refused_tools import RefusedTools
+from component.personas.packages import Persona, tier_of
+from component.personas.workspace import Character
 from component.policy.narrower import narrowed
 from component.settings import Settings
 from component.settings.agents import AgentEntry

@@ -28,6 +28,7 @@ from component.audit.protocol import Recorder
 from component.budget.book import BudgetBook
 from component.budget.protocol import Spender, TurnBudget
 from component.commands.persona_dialogue import PersonaDialogue
+from component.conversations.facts import Facts
 from component.handlers.speech import Speech
 from component.kernel.agent_profiles import AgentProfiles
 from component.kernel.contacts import ContactSubsystem
@@ -36,7 +37,6 @@ from component.kernel.memory import Memories
 from component.kernel.options import agent_entries, budget_limits
 from component.kernel.stream import StreamSubsystem
 from component.kernel.tasks import TaskSubsystem
-from component.memory.facts import Facts
 from component.models.protocol import Model
 from component.settings import Settings
 from component.settings.model import DEFAULT_AGENT

@@ -9,7 +9,7 @@ from component.skills.outputs import File, Link
 from xep.jid import JID
 
 if TYPE_CHECKING:
-    from component.files.upload import Uploads
+    from component.uploads import Uploads
 
 
 class FileSubsystem:
@@ -29,7 +29,7 @@ class FileSubsystem:
         """Put a file where others can get it. Raises CannotShare."""
         if self._uploads is None:
             # Imported with the first file: the service starts faster without.
-            from component.files.upload import Uploads  # noqa: PLC0415
+            from component.uploads import Uploads  # noqa: PLC0415
 
             server = self._settings.server.parent_domain
             named = self._settings.uploads.address

@@ -12,19 +12,18 @@ import structlog
 from anyio import to_thread
 
 from component.audit.protocol import AuditEvent, Recorder
-from component.memory import files, sub_agents
-from component.memory.embedding import Embedder, LocalEmbedder
+from component.conversations import directories
+from component.conversations.sessions import Sessions
+from component.memory.embedding import LocalEmbedder
 from component.memory.index import Index
 from component.memory.knowledge import Knowledge
-from component.memory.lines import SessionKey
-from component.memory.own_personas import OwnPersonas
-from component.memory.paths import Layout
-from component.memory.persona_drafts import Drafts
-from component.memory.personas import Personas
-from component.memory.sessions import Sessions
 from component.memory.sharing import Sharing
-from component.memory.texts import Texts
-from component.memory.workspace import Workspace
+from component.memory_directory import files
+from component.memory_directory.layout import Layout, SessionKey
+from component.memory_directory.texts import Texts
+from component.personas.own_personas import Drafts, OwnPersonas
+from component.personas.personas import Personas
+from component.personas.workspace import Workspace
 from component.policy.admins import read_admins
 from component.private import make_directory
 from component.settings import Settings
@@ -68,7 +67,7 @@ class Memories:
 
     async def remove_sub_agent(self, folder: Path) -> None:
         """Remove the directory of a sub-agent that has ended. Raises StorageError."""
-        owners = await to_thread.run_sync(sub_agents.remove, self.layout, folder)
+        owners = await to_thread.run_sync(directories.remove_sub_agent, self.layout, folder)
         await self.knowledge.tidy(owners)
         self._recorder.record(
             AuditEvent(
@@ -128,7 +127,7 @@ def _open(settings: Settings) -> Index:
     return Index(root / _INDEX, _embedder(settings))
 
 
-def _embedder(settings: Settings) -> Embedder | None:
+def _embedder(settings: Settings) -> LocalEmbedder | None:
     """Return the model of the settings; none, with a warning, if the extra is not installed."""
     if settings.memory.vectors == "off":
         return None
@@ -179,7 +178,7 @@ async def remove_sub_agents(memories: Memories, storage: Storage, home: str, now
     Raises StorageError.
     """
     before = now - memories.sub_agents_keep_s
-    found = await to_thread.run_sync(sub_agents.left, memories.layout, before)
+    found = await to_thread.run_sync(directories.unused_sub_agents, memories.layout, before)
     if not found:
         return
     # Imported only where there are sub-agents: a service without a model starts faster.
@@ -189,5 +188,7 @@ async def remove_sub_agents(memories: Memories, storage: Storage, home: str, now
     # not stored now has ended, and its sub-agents are never used again.
     unanswered = await storage.read(partial(turns.sessions, home=home))
     for folder in found:
-        if not await to_thread.run_sync(sub_agents.needed, memories.layout, folder, unanswered):
+        if not await to_thread.run_sync(
+            directories.is_used_sub_agent, memories.layout, folder, unanswered
+        ):
             await memories.remove_sub_agent(folder)

@@ -8,7 +8,7 @@ from component.budget import book as spending
 from component.connection.options import TLS, ConnectionOptions
 from component.kernel.disco import Facts
 from component.memory.knowledge import Knowledge
-from component.memory.skills import memory_skills
+from component.memory.skills import memory_fixtures, memory_skills
 from component.policy import Policy, Rule
 from component.policy.admins import read_admins
 from component.policy.flows import Flow, Flows
@@ -61,7 +61,6 @@ def make_registry(
     add_modules(registry, settings.skills.modules)
     if settings.conformance.enabled:
         # Imported only where they are offered.
-        from component.memory.conformance_fixtures import memory_fixtures  # noqa: PLC0415
         from component.skills.conformance_fixtures import (  # noqa: PLC0415
             conformance_skills,
             reveal_fixture,

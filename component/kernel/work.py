@@ -11,7 +11,7 @@ import structlog
 from component.kernel.environment import Environment
 from component.kernel.stream import StreamSubsystem
 from component.kernel.tasks import TaskSubsystem
-from component.memory.lines import SessionKey
+from component.memory_directory.layout import SessionKey
 from component.policy.taint import Taint
 from component.proactive.goals import goal_skill
 from component.proactive.results import Results

@@ -1,1 +1,1 @@
-"""What agents remember, as files that people can read, edit and keep under version control."""
+"""Memories: their files and index, search and recall, and copies in stores of people."""

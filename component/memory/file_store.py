@@ -1,127 +1,324 @@
-"""Memories in files: the lines of `knowledge.jsonl`, which the index makes searchable."""
+"""Memories in files: the lines of `knowledge.jsonl`, and the index that makes them searchable.
 
-from collections.abc import Collection, Iterable, Sequence
+The index is kept up to date: before the memories of a file are used, its state is compared, and the
+file is read again if it has changed. So edits by hand are used immediately.
+"""
 
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import anyio
+import anyio.to_thread
 import msgspec
+import structlog
 
-from component.memory import files
-from component.memory.fresh import LONGEST_FILE, Fresh
-from component.memory.index import Index, all_of, owners_of
-from component.memory.index_search import Hit, Search
+from component.memory.index import Index, Owner, all_of, items_of, owners_of
+from component.memory.index_search import Finder, Hit, Search
 from component.memory.knowledge_lines import (
-    Entry,
+    FILE_NAME,
     FilePast,
     Item,
-    encode,
-    fit,
+    MemoryLine,
+    encode_memory,
+    limit_versions,
     now,
+    parse_memories,
     past_of,
-    shortened,
+    remove_keys,
     succeeding,
     versions_of,
-    without,
+    xml_safe,
 )
 from component.memory.sharing import PRIVATE, Place, Sharing
-from component.memory.store import Expected, KnowledgeError, Watcher, Whose, check_expected
+from component.memory.store import Expected, KnowledgeError, check_expected
+from component.memory_directory import files
+from component.memory_directory.files import FileState, KeyLocks
+from component.memory_directory.layout import KNOWLEDGE
 from component.settings.memory import Memory
+from component.storage.errors import StorageError
 from xep.characters import without_forbidden
 
+if TYPE_CHECKING:
+    from sqlite3 import Connection
 
-class FileStore:
-    """The files of all places. All methods raise StorageError.
+T = TypeVar("T")
+
+EMBED_AGAIN_S: Final = 60.0
+"""Seconds until the next attempt after the embedding model has failed."""
+
+_LONGEST_FILE: Final = 1 << 30  # bytes that are read of a file
+_EMBEDDED: Final = 8  # memories that get their vectors together; searches wait for them
+_ATTEMPTS: Final = 3  # to read a file that keeps changing
+
+_log = structlog.get_logger("component.memory")
+
+
+class CurrentIndex:
+    """Reads the index, and refreshes it. All methods raise StorageError.
 
     Args:
         index: the open index.
-        sharing: knows the root of all memories.
+        sharing: has the root of all memories.
+
+    Attributes:
+        locks: of owners; the writer of a file holds its lock.
+    """
+
+    def __init__(self, index: Index, sharing: Sharing) -> None:
+        self.locks: KeyLocks[str] = KeyLocks()
+        self._written = anyio.Event()
+        self._index = index
+        self._root = sharing.root
+        self._finder = Finder(index)
+        # Separate, so that reading a large file again delays no search.
+        self._readers = anyio.CapacityLimiter(8)
+        self._writers = anyio.CapacityLimiter(8)
+        self._refreshers = anyio.CapacityLimiter(2)
+
+    async def find(
+        self, places: Sequence[Place], search: Search, documents: Place | None = None
+    ) -> list[tuple[Place, Hit]]:
+        """Return the best matches, each with its place.
+
+        Args:
+            places: where to search.
+            search: what to search for.
+            documents: a folder of documents to search as it is in the index.
+        """
+        by_owner = {place.owner: place for place in (*places, *([documents] if documents else ()))}
+        hits = await self._current(places, documents, partial(self._finder.among, search=search))
+        return [(by_owner[hit.owner], hit) for hit in hits or ()]
+
+    async def get(self, place: Place, key: str) -> Item | None:
+        """Return one memory by its key."""
+        found = await self.get_many((place,), (key,))
+        return found[0][1] if found else None
+
+    async def get_many(
+        self, places: Sequence[Place], keys: Collection[str], documents: Place | None = None
+    ) -> list[tuple[Place, Item]]:
+        """Return the memories with these keys, in the order of the places."""
+        keys = [without_forbidden(key) for key in keys]
+        found = await self._current(places, documents, partial(items_of, keys=keys)) or {}
+        ordered = (*places, *([documents] if documents else ()))
+        pairs = [(place, key) for place in ordered for key in keys]
+        return [
+            (place, found[place.owner, key]) for place, key in pairs if (place.owner, key) in found
+        ]
+
+    async def items(self, place: Place) -> list[Item]:
+        """Return all memories of a place, in the order of their last change."""
+        return await self._current((place,), None, _all_items) or []
+
+    async def read(self, work: Callable[..., T], *args: object) -> T:
+        """Run a function that only reads in a thread."""
+        return await self._run(self._readers, work, *args)
+
+    async def write(self, work: Callable[..., T], *args: object) -> T:
+        """Run a function that writes a file, whose lock is held, in a thread."""
+        try:
+            return await self._run(self._writers, work, *args)
+        finally:
+            self._written.set()
+
+    async def refresh(self, places: Sequence[Place]) -> None:
+        """Read files again that have changed."""
+        for place in await self._run(self._readers, self._stale, places):
+            async with self.locks.hold(place.owner):
+                await self._refresh(place, self._refreshers)
+
+    async def refresh_held(self, place: Place) -> None:
+        """Read a file again if it has changed, before it is written. The caller holds its lock."""
+        await self._refresh(place, self._writers)
+
+    async def tidy(self, owners: Iterable[str] | None = None) -> None:
+        """Remove deleted files from the index: those of these owners, or of all."""
+        if owners is None:
+            owners = await self._run(self._refreshers, self._index.names)
+        for owner in owners:
+            async with self.locks.hold(owner):
+                await self._run(self._refreshers, self._erase_if_deleted, owner)
+
+    async def embed(self) -> None:
+        """Make missing vectors, also those of new memories, until cancelled."""
+        together = _EMBEDDED
+        while self._index.embedder is not None:
+            self._written = anyio.Event()
+            try:
+                made = await self._run(self._refreshers, self._index.embed, together)
+            except StorageError as error:
+                _log.warning("vectors could not be stored", why=str(error))
+                made = None
+            if made is None:
+                # One at a time, so that a text that crashes the model fails alone.
+                together = 1
+                await anyio.sleep(EMBED_AGAIN_S)
+            elif not made:
+                together = _EMBEDDED
+                await self._written.wait()
+
+    async def embedded(self) -> None:
+        """Return when all memories have vectors, except those that cannot have one."""
+        while await self._run(self._refreshers, self._index.embed, _EMBEDDED):
+            pass
+
+    async def _current(
+        self,
+        places: Sequence[Place],
+        documents: Place | None,
+        work: "Callable[[Connection, Mapping[str, Owner]], T]",
+    ) -> T | None:
+        """Run `work` on the owners of these places in a thread, in one state of the index in which
+        no place is stale, unless they keep changing. None if these places have no files.
+        """
+        # Most people have no memories, and to notice that takes no thread.
+        if documents is None and not any(self._state_of(place) is not None for place in places):
+            return None
+
+        def attempt(*, is_last: bool) -> tuple[Sequence[Place], T | None]:
+            with self._index.database.reading() as connection:
+                known = owners_of(connection, [place.owner for place in places])
+                stale = [place for place in places if self._differs(place, known)]
+                if stale and not is_last:
+                    return stale, None
+                if documents is not None:
+                    known |= owners_of(connection, [documents.owner])
+                return (), work(connection, known)
+
+        for number in range(_ATTEMPTS + 1):
+            work_once = partial(attempt, is_last=number == _ATTEMPTS)
+            stale, result = await self._run(self._readers, work_once)
+            if not stale:
+                break
+            await self.refresh(stale)
+        return result
+
+    async def _refresh(self, place: Place, limiter: anyio.CapacityLimiter) -> None:
+        if await self._run(limiter, self._stale, (place,)):
+            damaged = await self._run(self._refreshers, self._read_again, place)
+            self._written.set()
+            if damaged:
+                lines = ", ".join(map(str, damaged[:10]))
+                _log.warning("lines cannot be read", file=str(place.file), lines=lines)
+
+    async def _run(
+        self, limiter: anyio.CapacityLimiter, work: Callable[..., T], *args: object
+    ) -> T:
+        """Run in a thread, and once more with a new index if it is damaged."""
+        database = self._index.database
+        opened = database.opened
+        try:
+            return await anyio.to_thread.run_sync(work, *args, limiter=limiter)
+        except StorageError as error:
+            # Another reader may have noticed the damage, and rebuilt it.
+            if opened is database.opened and not opened.damaged:
+                raise
+            if await anyio.to_thread.run_sync(database.renew, limiter=limiter):
+                path = str(database.path)
+                _log.warning("the index is damaged and is rebuilt", path=path, why=str(error))
+            return await anyio.to_thread.run_sync(work, *args, limiter=limiter)
+
+    # In worker threads.
+
+    def _state_of(self, place: Place) -> FileState | None:
+        if not files.check_folder(self._root, place.folder):
+            return None
+        return files.state_of(place.file)
+
+    def _stale(self, places: Sequence[Place]) -> list[Place]:
+        known = self._index.owners([place.owner for place in places])
+        return [place for place in places if self._differs(place, known)]
+
+    def _differs(self, place: Place, known: Mapping[str, Owner]) -> bool:
+        owner = known.get(place.owner)
+        return self._state_of(place) != (None if owner is None else owner.seen)
+
+    def _read_again(self, place: Place) -> list[int]:
+        found = None
+        if files.check_folder(self._root, place.folder):
+            found = files.read(place.file, _LONGEST_FILE)
+        if found is None:
+            self._index.erase(place.owner)
+            return []
+        data, seen = found
+        items, damaged = parse_memories(data)
+        self._index.replace(place.owner, items, seen)
+        return damaged
+
+    def _erase_if_deleted(self, owner: str) -> None:
+        folder = self._root / owner
+        # `documents` compares folders of documents.
+        if folder.name != KNOWLEDGE and not (folder / FILE_NAME).exists():
+            self._index.erase(owner)
+
+
+def _all_items(connection: "Connection", owners: Mapping[str, Owner]) -> list[Item]:
+    return [item for owner in owners.values() for _, item in all_of(connection, owner.id)]
+
+
+class FileStore:
+    """Writes the files of all places. All methods raise StorageError.
+
+    Args:
+        index: the open index.
+        sharing: has the root of all memories.
         settings: `[memory]`, for its limits.
 
     Attributes:
-        fresh: keeps the index up to date with the files.
+        index: reads the memories; it is up to date with the files.
     """
 
     def __init__(self, index: Index, sharing: Sharing, settings: Memory) -> None:
         self._index = index
-        self.fresh = Fresh(index, sharing)
+        self.index = CurrentIndex(index, sharing)
         self._root = sharing.root
         self._settings = settings
 
-    async def put(self, place: Place, entry: Entry, *, expected: Expected = None) -> Item:
-        """Store a memory: a new one, or a new version of the one with its key.
+    async def put(self, place: Place, entry: MemoryLine, *, expected: Expected = None) -> Item:
+        """Store a new memory, or a new version of the one with its key.
 
-        It is on the disk when this returns. If it says nothing new, nothing is written. Raises
+        It is on the disk when this returns. If nothing changes, nothing is written. Raises
         KnowledgeError: it exceeds a limit; VersionConflictError.
         """
-        entry = fit(entry)
+        entry = xml_safe(entry)
         self._check(entry)
-        async with self.fresh.locks.hold(place.owner):
-            await self.fresh.refresh_held(place)
-            return await self.fresh.write(self._put, place, entry, expected)
+        async with self.index.locks.hold(place.owner):
+            await self.index.refresh_held(place)
+            return await self.index.write(self._put, place, entry, expected)
 
-    async def get(self, place: Place, key: str) -> Item | None:
-        """One memory; call `refresh` before."""
-        return await self.fresh.read(self._index.get, place.owner, without_forbidden(key))
+    async def forget(self, place: Place, key: str, *, expected: Expected = None) -> bool:
+        """Delete a memory with all its versions from the file and from the index.
 
-    async def get_many(
-        self, places: Sequence[Place], keys: Collection[str]
-    ) -> list[tuple[Place, Item]]:
-        """The memories of these places with these keys, in the order of the places; call `refresh`
-        before.
+        A line remains that says that something with this key was forgotten, and when. Return False
+        if there is no such memory. Raises VersionConflictError.
         """
-        by_owner = {place.owner: place for place in places}
-        wanted = [without_forbidden(key) for key in keys]
-        found = await self.fresh.read(self._index.get_many, list(by_owner), wanted)
-        return [(by_owner[owner], item) for owner, item in found]
+        key = without_forbidden(key)
+        async with self.index.locks.hold(place.owner):
+            await self.index.refresh_held(place)
+            return await self.index.write(self._forget, place, key, expected)
 
-    async def items(self, place: Place) -> list[Item]:
-        """All memories in the order of their last change; call `refresh` before."""
-        return await self.fresh.read(self._list, place)
+    async def erase(self, place: Place) -> int:
+        """Delete all memories of a place, and return how many there were."""
+        async with self.index.locks.hold(place.owner):
+            await self.index.refresh_held(place)
+            return await self.index.write(self._erase, place)
+
+    def state(self, place: Place) -> FileState | None:
+        """Return the state of a file, which differs after each change, also one by hand."""
+        if not files.check_folder(self._root, place.folder):
+            return None
+        return files.state_of(place.file)
 
     async def past(self, place: Place) -> FilePast:
         """Return what the file says about memories that it no longer has."""
-        return await self.fresh.read(_past, place)
+        return await self.index.read(_past, place)
 
     async def versions(self, place: Place, key: str) -> list[Item]:
-        """All versions of a memory that are kept, the oldest first."""
-        return await self.fresh.read(_versions, place, without_forbidden(key))
+        """Return all versions of a memory that are kept, the oldest first."""
+        return await self.index.read(_versions, place, without_forbidden(key))
 
-    async def search(
-        self, places: Sequence[Place], search: Search, documents: Place | None = None
-    ) -> list[tuple[Place, Hit]]:
-        """The memories that fit best, of these places and of a folder of documents."""
-        return await self.fresh.find(places, search, documents)
-
-    async def refresh(self, places: Sequence[Place]) -> None:
-        """Bring the index up to date with the files of these places."""
-        await self.fresh.refresh(places)
-
-    async def forget(
-        self,
-        place: Place,
-        key: str,
-        *,
-        expected: Expected = None,
-    ) -> bool:
-        """Erase a memory and all its versions, from the file and from the index.
-
-        A line stays that says that something of this key was forgotten, and when. False if there is
-        no such memory. Raises VersionConflictError.
-        """
-        key = without_forbidden(key)
-        async with self.fresh.locks.hold(place.owner):
-            await self.fresh.refresh_held(place)
-            return await self.fresh.write(self._forget, place, key, expected)
-
-    async def erase(self, place: Place) -> int:
-        """Erase all memories of a place; returns how many there were."""
-        async with self.fresh.locks.hold(place.owner):
-            await self.fresh.refresh_held(place)
-            return await self.fresh.write(self._erase, place)
-
-    async def tidy(self, owners: Iterable[str] | None = None) -> None:
-        """Remove deleted files from the index: those of these owners, or of all."""
-        await self.fresh.tidy(owners)
-
-    def _check(self, entry: Entry) -> None:
+    def _check(self, entry: MemoryLine) -> None:
         if not entry.key.strip():
             raise KnowledgeError("A memory needs a key: a short name by which it is found again.")
         size = len(entry.title.encode()) + len(entry.content.encode())
@@ -131,47 +328,39 @@ class FileStore:
                 " Shorten it, or split it over several keys."
             )
 
-    # The following methods run in worker threads.
+    # In worker threads.
 
-    def _put(self, place: Place, entry: Entry, expected: Expected) -> Item:
+    def _put(self, place: Place, entry: MemoryLine, expected: Expected) -> Item:
         former = self._index.get(place.owner, entry.key)
         check_expected(former, expected)
-        if former is not None and former.says(entry):
+        if former is not None and former.contents == entry.contents:
             return former
-        if former is None:
-            self._check_room(place)
-        files.make_folder(self._root, place.folder)
         item = succeeding(former, entry)
-        line = encode(msgspec.structs.replace(entry, version=item.version))
-        self._check_size(place, len(line))
-        self._check_share(place, entry.by, int(former is None), len(line))
+        line = encode_memory(msgspec.structs.replace(entry, version=item.version))
+        self._check_room(place, entry.by, int(former is None), len(line))
+        files.make_folder(self._root, place.folder)
         seen = files.append(place.file, line, sync=True)
         if item.versions > self._settings.versions:
             seen, item = self._shorten(place, item, seen)
         self._index.put(place.owner, item, seen)
         return item
 
-    def _shorten(self, place: Place, item: Item, seen: files.Seen) -> tuple[files.Seen, Item]:
+    def _shorten(self, place: Place, item: Item, seen: FileState) -> tuple[FileState, Item]:
         """Remove the older half of the versions, so that this is rarely needed."""
         kept = -(-self._settings.versions // 2)
         data = _whole(place)
-        files.replace(place.file, shortened(data, item.key, kept))
+        files.replace(place.file, limit_versions(data, item.key, kept))
         last = versions_of(_whole(place), item.key)[-1]
-        return files.seen(place.file) or seen, last
-
-    def _list(self, place: Place) -> list[Item]:
-        with self._index.database.reading() as connection:
-            owner = owners_of(connection, (place.owner,)).get(place.owner)
-            return [] if owner is None else [item for _, item in all_of(connection, owner.id)]
+        return files.state_of(place.file) or seen, last
 
     def _forget(self, place: Place, key: str, expected: Expected) -> bool:
         item = self._index.get(place.owner, key)
         check_expected(item, expected)
         if item is None:
             return False
-        gone = Entry(key=key, ts=now(), forgotten=True)
-        files.replace(place.file, without(_whole(place), (key,), (gone,)))
-        seen = files.seen(place.file)
+        line = MemoryLine(key=key, ts=now(), forgotten=True)
+        files.replace(place.file, remove_keys(_whole(place), (key,), (line,)))
+        seen = files.state_of(place.file)
         assert seen is not None, "just written, and its lock is held"
         self._index.remove(place.owner, (key,), seen)
         return True
@@ -181,115 +370,37 @@ class FileStore:
             files.remove(place.file)
         return self._index.erase(place.owner)
 
-    def _check_room(self, place: Place) -> None:
-        known = self._index.owners((place.owner,)).get(place.owner)
-        if known is not None and known.items >= self._settings.items_per_principal:
+    def _check_room(self, place: Place, by: str, new_items: int, new_bytes: int) -> None:
+        """Raise KnowledgeError if a place has no room for a line, or if a shared scope is more than
+        half full and its contributor would then have more in it than is free: others need that.
+        """
+        owner = self._index.owners((place.owner,)).get(place.owner)
+        seen = files.state_of(place.file)
+        items, size = 0 if owner is None else owner.items, 0 if seen is None else seen.size
+        most_items, most_bytes = (
+            self._settings.items_per_principal,
+            self._settings.bytes_per_principal,
+        )
+        if new_items and items >= most_items:
             raise KnowledgeError(
-                f"There are {known.items} memories in {place.scope}, and more are not kept. Have"
+                f"There are {items} memories in {place.scope}, and more are not kept. Have"
                 " some forgotten first."
             )
-
-    def _check_share(self, place: Place, by: str, items: int, bytes_: int) -> None:
-        """Raise KnowledgeError if a shared scope is more than half full, and somebody would have
-        stored more in it than is free then: others need that.
-        """
-        if place.scope == PRIVATE:
+        if seen is not None and size + new_bytes > most_bytes:
+            raise KnowledgeError(
+                f"The memories of {place.scope} take {size} bytes, and more is not kept."
+                " Have some forgotten first."
+            )
+        free_items, free_bytes = most_items - items - new_items, most_bytes - size - new_bytes
+        is_half_full = 2 * free_items < most_items or 2 * free_bytes < most_bytes
+        if place.scope == PRIVATE or not is_half_full:
             return
-        owner = self._index.owners((place.owner,)).get(place.owner)
-        seen = files.seen(place.file)
-        free = self._settings.items_per_principal - items - (0 if owner is None else owner.items)
-        free_bytes = (
-            self._settings.bytes_per_principal - bytes_ - (0 if seen is None else seen.size)
-        )
-        is_half_full = 2 * free < self._settings.items_per_principal
-        if not is_half_full and 2 * free_bytes >= self._settings.bytes_per_principal:
-            return
-        own, own_bytes = self._index.share(place.owner, by)
-        if own + items > free or own_bytes + bytes_ > free_bytes:
+        own_items, own_bytes = self._index.share(place.owner, by)
+        if own_items + new_items > free_items or own_bytes + new_bytes > free_bytes:
             raise KnowledgeError(
                 f"You have stored so much in {place.scope} that others need the room that is"
                 " left. Have some of it forgotten first."
             )
-
-    def _check_size(self, place: Place, more: int) -> None:
-        seen = files.seen(place.file)
-        if seen is not None and seen.size + more > self._settings.bytes_per_principal:
-            raise KnowledgeError(
-                f"The memories of {place.scope} take {seen.size} bytes, and more is not kept."
-                " Have some forgotten first."
-            )
-
-
-class PrivateFiles:
-    """The private memories in the files, as a `component.memory.store.MemoryStore`.
-
-    Args:
-        store: the files.
-        sharing: knows the file of each person.
-    """
-
-    def __init__(self, store: FileStore, sharing: Sharing) -> None:
-        self._store = store
-        self._sharing = sharing
-        self._watchers: list[Watcher] = []
-
-    async def get(self, whose: Whose, key: str) -> Item | None:
-        """One memory by its key."""
-        place = self.place(whose)
-        await self._store.refresh((place,))
-        return await self._store.get(place, key)
-
-    async def items(self, whose: Whose) -> Sequence[Item]:
-        """All memories, in the order of their last change."""
-        place = self.place(whose)
-        await self._store.refresh((place,))
-        return await self._store.items(place)
-
-    async def past(self, whose: Whose) -> FilePast:
-        """Return what the file says about memories that it no longer has."""
-        return await self._store.past(self.place(whose))
-
-    async def search(self, whose: Whose, search: Search) -> Sequence[Item]:
-        """The memories that fit best."""
-        return [hit.item for _, hit in await self._store.search((self.place(whose),), search)]
-
-    async def put(self, whose: Whose, entry: Entry, *, expected: Expected = None) -> Item:
-        """Store a memory."""
-        item = await self._store.put(self.place(whose), entry, expected=expected)
-        self._tell(whose, (entry.key,))
-        return item
-
-    async def forget(self, whose: Whose, key: str, *, expected: Expected = None) -> bool:
-        """Delete a memory."""
-        gone = await self._store.forget(self.place(whose), key, expected=expected)
-        self._tell(whose, (key,))
-        return gone
-
-    async def erase(self, whose: Whose) -> None:
-        """Delete all memories."""
-        await self._store.erase(self.place(whose))
-        self._tell(whose, None)
-
-    def watch(self, watcher: Watcher) -> None:
-        """Call `watcher` after changes that are made here. Those made by hand are not noticed."""
-        self._watchers.append(watcher)
-
-    def state(self, whose: Whose) -> files.Seen | None:
-        """The state of the file; it differs after each change, also after one made by hand."""
-        place = self.place(whose)
-        if not files.check_folder(self._sharing.root, place.folder):
-            return None
-        return files.seen(place.file)
-
-    def place(self, whose: Whose) -> Place:
-        """Where the file of a person is."""
-        place = self._sharing.place(PRIVATE, whose.agent, whose.who)
-        assert place is not None, "everybody has a private one"
-        return place
-
-    def _tell(self, whose: Whose, keys: Sequence[str] | None) -> None:
-        for watcher in self._watchers:
-            watcher(whose, keys)
 
 
 def _past(place: Place) -> FilePast:
@@ -297,10 +408,9 @@ def _past(place: Place) -> FilePast:
 
 
 def _whole(place: Place) -> bytes:
-    found = files.read(place.file, LONGEST_FILE)
+    found = files.read(place.file, _LONGEST_FILE)
     return b"" if found is None else found[0]
 
 
 def _versions(place: Place, key: str) -> list[Item]:
-    found = files.read(place.file, LONGEST_FILE)
-    return [] if found is None else versions_of(found[0], key)
+    return versions_of(_whole(place), key)

@@ -1,32 +1,32 @@
-"""The index of all memories: what the files say, where it is found quickly.
+"""The index of all memories: the content of the files, for searches.
 
-Each file of memories is an owner here, named by its directory. The files are the truth: an owner
-whose file is not in the state that was seen last is brought up to date before it is used.
+Each file of memories is an *owner*, named by its directory. The files are authoritative: if the
+state of a file differs from the one in the index, it is read again before it is used.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from component.memory.embedding import Embedder
-from component.memory.files import Seen
+from component.memory.embedding import LocalEmbedder
 from component.memory.index_database import IndexDatabase
 from component.memory.knowledge_lines import Item
-from component.memory.ranking import all_grams
+from component.memory.words import grams_of
+from component.memory_directory.files import FileState
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
 _TOGETHER: Final = 400  # items in one transaction, so that other writers get their turn
-_COLUMNS: Final = (
-    "key, body, title, topic, tags, version, versions, created, updated, creator, contributor,"
-    " taint, expires"
-)
-_NO_FILE: Final = Seen(0, 0, -1, 0)  # the state of an owner whose memories are in several files
-_FAILURES: Final = 3  # of the model with one memory, until it is passed over
+_FIELDS: Final = Item.__struct_fields__
+_COLUMNS: Final = ", ".join("contributor" if name == "by" else name for name in _FIELDS)
+_NO_FILE: Final = FileState(
+    0, 0, -1, 0
+)  # the state of an owner whose memories are in several files
+_FAILURES: Final = 3  # of the model with one memory, until it is skipped
 _AT_ONCE: Final = 16  # memories whose vectors are made when they are stored; others are made later
 
 _encode = msgspec.json.Encoder().encode
@@ -34,66 +34,65 @@ _tags = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
 class Owner(NamedTuple):
-    """What the index knows of one file: its number, the state it was seen in, its memories."""
+    """A file in the index: its number, its state when it was read, and the number of memories."""
 
     id: int
-    seen: Seen
+    seen: FileState
     items: int
 
 
-class Document(NamedTuple):
+class IndexedDocument(NamedTuple):
     """A document in the index: the state of its file when it was read, the number of its parts, and
-    why it could not be read if it could not."""
+    the error if it could not be read.
+    """
 
-    seen: Seen
+    seen: FileState
     parts: int
     error: str
 
 
 class Index:
-    """Keeps and finds memories. Its methods wait for the disk: call them in worker threads.
+    """The memories and their vectors. The methods wait for the disk: call them in worker threads.
 
-    One writer at a time for each owner; everything may be read meanwhile. All raise StorageError.
+    Each owner has one writer at a time; readers do not wait. All methods raise StorageError.
+
+    Args:
+        path: the file, which is created if it does not exist.
+        embedder: makes vectors of the memories; None for no vectors.
     """
 
-    def __init__(self, path: Path, embedder: Embedder | None = None) -> None:
-        """Open the index, made if it is missing; `embedder` makes vectors of the memories."""
+    def __init__(self, path: Path, embedder: LocalEmbedder | None = None) -> None:
         self.database = IndexDatabase(path, "" if embedder is None else embedder.name)
         self.embedder = embedder
         self._failures: dict[int, int] = {}
 
     def close(self) -> None:
-        """Close it."""
+        """Close the file."""
         self.database.close()
 
     def owners(self, names: Iterable[str]) -> dict[str, Owner]:
-        """What is known of these owners; none of the others."""
+        """Return those of these owners that are in the index."""
         with self.database.reading() as connection:
             return owners_of(connection, names)
 
     def names(self) -> list[str]:
-        """All owners there are."""
+        """Return the names of all owners."""
         with self.database.reading() as connection:
             return [name for (name,) in connection.execute("SELECT name FROM owners")]
 
     def get(self, name: str, key: str) -> Item | None:
-        """One memory of an owner."""
+        """Return one memory of an owner."""
         query = (
             f"SELECT {_COLUMNS} FROM items WHERE key = ?"  # noqa: S608 - names of columns
             " AND owner = (SELECT id FROM owners WHERE name = ?)"
         )
         with self.database.reading() as connection:
             row = connection.execute(query, (key, name)).fetchone()
-        return None if row is None else item_of(row)
-
-    def get_many(self, names: Sequence[str], keys: Sequence[str]) -> list[tuple[str, Item]]:
-        """The memories with these keys, each with its owner."""
-        found = [(name, self.get(name, key)) for name in names for key in keys]
-        return [(name, item) for name, item in found if item is not None]
+        return None if row is None else item_of_row(row)
 
     def share(self, name: str, by: str) -> tuple[int, int]:
-        """How many memories of an owner somebody has contributed last, and about how many bytes all
-        their versions have.
+        """Return how many memories of an owner have their last version from this contributor, and
+        about how many bytes all their versions have.
         """
         query = (
             "SELECT count(*), coalesce(sum((length(body) + length(title)) * versions), 0)"
@@ -103,51 +102,51 @@ class Index:
             items, size = connection.execute(query, (by, name)).fetchone()
         return int(items), int(size)
 
-    def put(self, name: str, item: Item, seen: Seen) -> None:
-        """Take in one memory, with the state of its file after it was stored there."""
+    def put(self, name: str, item: Item, seen: FileState) -> None:
+        """Store one memory, with the state of its file after it was written."""
         vectors = self._vectors([item])
         with self.database.writing() as connection:
             owner = _owner(connection, name)
-            gone = _delete(connection, owner, [item.key])
+            deleted = _delete(connection, owner, [item.key])
             self._insert(connection, owner, [item], vectors)
-            _settle(connection, owner, seen, 1 - gone)
+            _set_state(connection, owner, seen, 1 - deleted)
 
-    def remove(self, name: str, keys: Sequence[str], seen: Seen) -> None:
-        """Let go of memories so that nothing of them is left, with the state of the file then."""
+    def remove(self, name: str, keys: Sequence[str], seen: FileState) -> None:
+        """Delete memories without a trace, with the state of their file after it was written."""
         with self.database.writing() as connection:
             owner = _owner(connection, name)
-            _settle(connection, owner, seen, -_delete(connection, owner, keys))
+            _set_state(connection, owner, seen, -_delete(connection, owner, keys))
         self.database.expunge()
 
-    def replace(self, name: str, items: Mapping[str, Item], seen: Seen) -> None:
-        """Have exactly these memories of an owner; what is the same already is left alone."""
+    def replace(self, name: str, items: Mapping[str, Item], seen: FileState) -> None:
+        """Replace all memories of an owner; unchanged ones are not written."""
         with self.database.writing() as connection:
             owner = _owner(connection, name)
             had = {item.key: item for _, item in all_of(connection, owner)}
-        gone = [key for key in had if key not in items]
+        deleted = [key for key in had if key not in items]
         changed = [item for key, item in items.items() if had.get(key) != item]
-        for some in _in_parts(gone):
+        for some in _batches(deleted):
             with self.database.writing() as connection:
                 _delete(connection, owner, some)
-        for part in _in_parts(changed):
+        for part in _batches(changed):
             vectors = self._vectors(part) if len(changed) <= _AT_ONCE else None
             with self.database.writing() as connection:
                 _delete(connection, owner, [item.key for item in part if item.key in had])
                 self._insert(connection, owner, part, vectors)
         with self.database.writing() as connection:
-            _settle(connection, owner, seen, 0)
+            _set_state(connection, owner, seen, 0)
             connection.execute("UPDATE owners SET items = ? WHERE id = ?", (len(items), owner))
-        if gone:
+        if deleted:
             self.database.expunge()
 
     def erase(self, name: str) -> int:
-        """Let go of an owner and all it has; returns how many memories that were."""
+        """Delete an owner and its memories; return how many there were."""
         with self.database.writing() as connection:
             found = owners_of(connection, (name,)).get(name)
             keys = [] if found is None else _keys(connection, found.id)
         if found is None:
             return 0
-        for some in _in_parts(keys):
+        for some in _batches(keys):
             with self.database.writing() as connection:
                 _delete(connection, found.id, some)
         with self.database.writing() as connection:
@@ -155,45 +154,45 @@ class Index:
         self.database.expunge()
         return len(keys)
 
-    def documents(self, name: str) -> dict[str, Document]:
-        """The documents of an owner, by their names."""
+    def documents(self, name: str) -> dict[str, IndexedDocument]:
+        """Return the documents of an owner, by their names."""
         query = (
             "SELECT name, mtime, ctime, size, inode, parts, error FROM documents WHERE owner = ?"
         )
         with self.database.reading() as connection:
             rows = connection.execute(query, (name,)).fetchall()
-        return {row[0]: Document(Seen(*row[1:5]), *row[5:]) for row in rows}
+        return {row[0]: IndexedDocument(FileState(*row[1:5]), *row[5:]) for row in rows}
 
     def put_document(
-        self, name: str, document: str, seen: Seen, items: Sequence[Item], error: str = ""
+        self, name: str, document: str, seen: FileState, items: Sequence[Item], error: str = ""
     ) -> None:
         """Replace the parts of a document of an owner; `seen` is the state of its file."""
         with self.database.writing() as connection:
             owner = _owner(connection, name)
-            gone = _delete(connection, owner, _parts_of(connection, owner, document))
+            deleted = _delete(connection, owner, _parts_of(connection, owner, document))
             self._insert(connection, owner, items, None)
-            _settle(connection, owner, _NO_FILE, len(items) - gone)
+            _set_state(connection, owner, _NO_FILE, len(items) - deleted)
             connection.execute(
                 "INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (name, document, *seen, len(items), error),
             )
 
     def remove_document(self, name: str, document: str) -> None:
-        """Remove a document of an owner so that nothing of it is left."""
+        """Delete a document of an owner without a trace."""
         with self.database.writing() as connection:
             owner = _owner(connection, name)
-            gone = _delete(connection, owner, _parts_of(connection, owner, document))
-            _settle(connection, owner, _NO_FILE, -gone)
+            deleted = _delete(connection, owner, _parts_of(connection, owner, document))
+            _set_state(connection, owner, _NO_FILE, -deleted)
             connection.execute(
                 "DELETE FROM documents WHERE owner = ? AND name = ?", (name, document)
             )
         self.database.expunge()
 
     def embed(self, most: int) -> int | None:
-        """Make vectors of up to `most` memories that have none yet; returns of how many.
+        """Make vectors of up to `most` memories that have none yet, and return their number.
 
-        Returns None if the model has failed. A single memory with which it fails again and again
-        is passed over from then on.
+        Return None if the model has failed. A memory with which it fails repeatedly, alone, is
+        skipped from then on.
         """
         if self.embedder is None:
             return 0
@@ -202,14 +201,14 @@ class Index:
             found = connection.execute(query, (most,)).fetchall()
         if not found:
             return 0
-        vectors = self._vectors([item_of(row[2:]) for row in found])
+        vectors = self._vectors([item_of_row(row[2:]) for row in found])
         if vectors is None:
             self._failures[found[0][0]] = self._failures.get(found[0][0], 0) + (len(found) == 1)
             if self._failures[found[0][0]] < _FAILURES:
                 return None
         with self.database.writing() as connection:
             for at, (number, owner, *_) in enumerate(found):
-                # Nothing is changed if the memory is gone by now.
+                # Nothing changes if the memory was deleted in the meantime.
                 if (
                     connection.execute(
                         "UPDATE items SET pending = 0 WHERE id = ? AND pending", (number,)
@@ -235,26 +234,11 @@ class Index:
     ) -> None:
         pending = self.embedder is not None and vectors is None
         for at, item in enumerate(items):
+            values = msgspec.structs.asdict(item) | {"tags": _encode(item.tags).decode()}
             cursor = connection.execute(
-                f"INSERT INTO items (owner, {_COLUMNS}, pending)"  # noqa: S608
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    owner,
-                    item.key,
-                    item.body,
-                    item.title,
-                    item.topic,
-                    _encode(item.tags).decode(),
-                    item.version,
-                    item.versions,
-                    item.created,
-                    item.updated,
-                    item.creator,
-                    item.by,
-                    item.taint,
-                    item.expires,
-                    pending,
-                ),
+                f"INSERT INTO items (owner, pending, {_COLUMNS})"  # noqa: S608
+                f" VALUES (?, ?, {_marks(_FIELDS)})",
+                (owner, pending, *values.values()),
             )
             number = cursor.lastrowid
             assert number is not None
@@ -267,56 +251,58 @@ class Index:
 
 
 def owners_of(connection: "Connection", names: Iterable[str]) -> dict[str, Owner]:
-    """What is known of these owners."""
+    """Return those of these owners that are in the index."""
     wanted = list(names)
-    marks = ",".join("?" * len(wanted))
     columns = "name, id, mtime, ctime, size, inode, items"
-    query = f"SELECT {columns} FROM owners WHERE name IN ({marks})"  # noqa: S608 - marks
+    query = f"SELECT {columns} FROM owners WHERE name IN ({_marks(wanted)})"  # noqa: S608
     found = {
-        row[0]: Owner(row[1], Seen(*row[2:6]), row[6]) for row in connection.execute(query, wanted)
+        row[0]: Owner(row[1], FileState(*row[2:6]), row[6])
+        for row in connection.execute(query, wanted)
     }
     return {name: found[name] for name in wanted if name in found}
 
 
 def filters_of(topic: str, tags: Iterable[str]) -> list[str]:
-    """Words that stand for a topic and for tags; no text of anybody has such words."""
+    """Return words that represent a topic and tags; no text contains such words."""
     marks = [f"topic\n{topic.casefold()}"] if topic else []
     marks += [f"tag\n{tag.casefold()}" for tag in tags]
     return ["_" + hashlib.sha256(mark.encode()).hexdigest()[:24] for mark in marks]
 
 
-def rows_of(connection: "Connection", ids: Sequence[int]) -> dict[int, tuple[int, Item]]:
-    """Memories by their numbers, each with its owner's."""
-    marks = ",".join("?" * len(ids))
-    query = f"SELECT id, owner, {_COLUMNS} FROM items WHERE id IN ({marks})"  # noqa: S608
-    return {row[0]: (row[1], item_of(row[2:])) for row in connection.execute(query, ids)}
+def items_by_number(connection: "Connection", ids: Sequence[int]) -> dict[int, tuple[int, Item]]:
+    """Return memories by their numbers, each with the number of its owner."""
+    query = f"SELECT id, owner, {_COLUMNS} FROM items WHERE id IN ({_marks(ids)})"  # noqa: S608
+    return {row[0]: (row[1], item_of_row(row[2:])) for row in connection.execute(query, ids)}
+
+
+def items_of(
+    connection: "Connection", owners: Mapping[str, Owner], keys: Collection[str]
+) -> dict[tuple[str, str], Item]:
+    """Return the memories of these owners with these keys, by the name of the owner and the key."""
+    names = {owner.id: name for name, owner in owners.items()}
+    query = (
+        f"SELECT owner, {_COLUMNS} FROM items WHERE owner IN ({_marks(names)})"  # noqa: S608
+        f" AND key IN ({_marks(keys)})"
+    )
+    rows = connection.execute(query, (*names, *keys))
+    return {(names[row[0]], row[1]): item_of_row(row[1:]) for row in rows}
 
 
 def all_of(connection: "Connection", owner: int) -> list[tuple[int, Item]]:
-    """All memories of an owner with their numbers, the oldest first."""
+    """Return all memories of an owner with their numbers, the oldest first."""
     query = f"SELECT id, {_COLUMNS} FROM items WHERE owner = ? ORDER BY id"  # noqa: S608
-    return [(row[0], item_of(row[1:])) for row in connection.execute(query, (owner,))]
+    return [(row[0], item_of_row(row[1:])) for row in connection.execute(query, (owner,))]
 
 
-def item_of(row: Sequence[Any]) -> Item:
-    """A memory of its row."""
-    key, body, title, topic, tags, version, versions, created, updated, creator, by, *more = row
-    taint, expires = more
-    return Item(
-        key=key,
-        body=body,
-        title=title,
-        topic=topic,
-        tags=_tags(tags),
-        version=version,
-        versions=versions,
-        created=created,
-        updated=updated,
-        creator=creator,
-        by=by,
-        taint=taint,
-        expires=expires,
-    )
+def item_of_row(row: Sequence[Any]) -> Item:
+    """Return the memory in a row with `_COLUMNS`."""
+    values = dict(zip(_FIELDS, row, strict=True))
+    values["tags"] = _tags(values["tags"])
+    return Item(**values)
+
+
+def _marks(values: Collection[object]) -> str:
+    return ",".join("?" * len(values))
 
 
 def _parts_of(connection: "Connection", owner: int, document: str) -> list[str]:
@@ -328,7 +314,7 @@ def _keys(connection: "Connection", owner: int) -> list[str]:
 
 
 def _owner(connection: "Connection", name: str) -> int:
-    # In a state that no file has, until it is settled.
+    # In a state that no file has, until `_set_state`.
     connection.execute(
         "INSERT INTO owners (name, mtime, ctime, size, inode) VALUES (?, 0, 0, -1, 0)"
         " ON CONFLICT DO UPDATE SET size = -1",
@@ -340,7 +326,7 @@ def _owner(connection: "Connection", name: str) -> int:
     return found[0]
 
 
-def _settle(connection: "Connection", owner: int, seen: Seen, more: int) -> None:
+def _set_state(connection: "Connection", owner: int, seen: FileState, more: int) -> None:
     connection.execute(
         "UPDATE owners SET mtime = ?, ctime = ?, size = ?, inode = ?, items = items + ?"
         " WHERE id = ?",
@@ -357,10 +343,10 @@ def _delete(connection: "Connection", owner: int, keys: Iterable[str]) -> int:
         ).fetchone()
         if row is None:
             continue
-        # The index of words keeps no texts, so it has to be told what it is to let go of.
+        # The full-text index stores no texts, so it needs them to delete their words.
         connection.execute(
             "INSERT INTO texts (texts, rowid, grams, filters) VALUES ('delete', ?, ?, ?)",
-            (row[0], *_texts(owner, item_of(row[1:]))),
+            (row[0], *_texts(owner, item_of_row(row[1:]))),
         )
         connection.execute("DELETE FROM items WHERE id = ?", row[:1])
         connection.execute("DELETE FROM vectors WHERE item = ?", row[:1])
@@ -376,15 +362,14 @@ def _add_vector(connection: "Connection", item: int, owner: int, vector: bytes) 
 
 def _texts(owner: int, item: Item) -> tuple[str, str]:
     """The columns of the full-text index."""
-    return _with_owner(owner, all_grams(item)), _with_owner(
-        owner, filters_of(item.topic, item.tags)
-    )
+    grams = grams_of((item.title, item.key, " ".join((*item.tags, item.topic)), item.body))
+    return _with_owner(owner, grams), _with_owner(owner, filters_of(item.topic, item.tags))
 
 
 def _with_owner(owner: int, terms: Sequence[str]) -> str:
     return f"{owner}_" + f" {owner}_".join(terms) if terms else ""
 
 
-def _in_parts(things: Sequence[Any]) -> Iterator[Sequence[Any]]:
+def _batches(things: Sequence[Any]) -> Iterator[Sequence[Any]]:
     for start in range(0, len(things), _TOGETHER):
         yield things[start : start + _TOGETHER]

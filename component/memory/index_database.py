@@ -1,7 +1,7 @@
-"""The file of the index: SQLite with FTS5, one connection that writes and some that read.
+"""The file of the index: SQLite with FTS5, with one connection for writing and several for reading.
 
-Nothing is in there that is not in the files of the memory, so it can be deleted at any time, and is
-rebuilt whenever it does not have the format of this release.
+Everything in it comes from the files of the memory. So it can be deleted at any time, and is
+rebuilt if it does not have the format of this release.
 """
 
 import os
@@ -25,13 +25,13 @@ FILE_NAME = ".index.db"
 
 _SHAPE: Final = 5  # increase it with every change of the tables or of the splitting into words
 _BUSY_SECONDS: Final = 5.0
-_STEP_PAGES: Final = 200  # merged at a time, so that others get their turn
+_STEP_PAGES: Final = 200  # merged at a time, so that other writers do not wait long
 _SECURE_DELETE: Final = (3, 42, 0)
 
-# A group of characters begins with the number of its owner (`17_tra`), so a search cannot even name
-# those of another owner. Everything that is not ASCII is a letter to this tokenizer. FTS5 stores
-# which memories have a group but not where, which `ranking` finds out from the few best: so the
-# index is smaller, and so is the time to merge it when a memory is deleted.
+# A group of characters begins with the number of its owner (`17_tra`), so a search cannot match
+# those of another owner. For this tokenizer, everything that is not ASCII is a letter. FTS5 stores
+# which memories have a group but not where, which `index_search` determines for the best ones. This
+# makes the index smaller, and its merge after a deletion faster.
 _TABLES: Final = """
 CREATE TABLE made (shape TEXT NOT NULL) STRICT;
 CREATE TABLE owners (
@@ -66,17 +66,17 @@ CREATE VIRTUAL TABLE vocabulary USING fts5vocab ('texts', 'row');
 """
 
 
-class Opened:
-    """The file as it was opened once, until it is rebuilt.
+class OpenIndex:
+    """The open file, until it is rebuilt.
 
     Attributes:
-        there: which file it is, by device and inode.
-        damaged: whether it was found damaged or removed while in use: `renew` makes another then.
+        file_id: its device and inode.
+        damaged: whether it was found damaged or removed while in use; then `renew` replaces it.
     """
 
-    def __init__(self, writer: "Connection", there: tuple[int, int] | None) -> None:
+    def __init__(self, writer: "Connection", file_id: tuple[int, int] | None) -> None:
         self.writer = writer
-        self.there = there
+        self.file_id = file_id
         self.idle: list[Connection] = []
         self.damaged = False
         self._readers = 0
@@ -85,7 +85,7 @@ class Opened:
 
     @contextmanager
     def used(self) -> Iterator[bool]:
-        """Keep it open meanwhile; False if it is closed already."""
+        """Keep it open within the context; yield False if it is already closed."""
         with self._change:
             self._readers += 1
         try:
@@ -96,9 +96,10 @@ class Opened:
                 self._change.notify_all()
 
     def close(self) -> None:
-        """Close all connections, as soon as nobody reads.
+        """Close all connections when no reader is left.
 
-        One that SQLite closes later would take the log of the next file, which has the same name.
+        A connection that SQLite closes later would remove the log of the next file, which has the
+        same name.
         """
         with self._change:
             self._closed = True
@@ -109,13 +110,16 @@ class Opened:
 
 
 class IndexDatabase:
-    """The file, open. Its methods wait for the disk: call them in worker threads."""
+    """The file. Its methods wait for the disk: call them in worker threads.
+
+    Args:
+        path: the file, which is created, or replaced if it has another format.
+        embedder: the model of its vectors.
+
+    Raises StorageError, also if the SQLite of this Python has no FTS5.
+    """
 
     def __init__(self, path: Path, embedder: str = "") -> None:
-        """Open it, made if it is missing or not as it must be; `embedder` made its vectors.
-
-        Raises StorageError, also where this Python's SQLite has no FTS5.
-        """
         import sqlite3  # noqa: PLC0415 - loaded with the first memory
 
         self.path = path
@@ -131,9 +135,9 @@ class IndexDatabase:
             self.opened.close()
 
     def renew(self) -> bool:
-        """Begin with an empty file, after it was found damaged. Raises StorageError.
+        """Replace a damaged file by an empty one. Raises StorageError.
 
-        Returns whether it has; somebody else may have been quicker.
+        Return False if another thread has done it.
         """
         with self._lock:
             if not self.opened.damaged:
@@ -145,12 +149,12 @@ class IndexDatabase:
 
     @contextmanager
     def reading(self) -> "Iterator[Connection]":
-        """A connection that sees one state of the index, and does not wait for writers."""
+        """Yield a connection that sees one state of the index and does not wait for writers."""
         opened = self.opened
         with self._explained(opened), opened.used() as is_open:
             if not is_open:
                 raise StorageError(f"{self.path} was replaced while it was in use.")
-            self._must_be_there(opened)
+            self._check_exists(opened)
             try:
                 connection = opened.idle.pop()
             except IndexError:
@@ -166,9 +170,9 @@ class IndexDatabase:
 
     @contextmanager
     def writing(self) -> "Iterator[Connection]":
-        """A transaction; one at a time, so let it be short."""
+        """Yield a connection in a transaction. There is one at a time, so it must be short."""
         with self._lock, self._explained(self.opened):
-            self._must_be_there(self.opened)
+            self._check_exists(self.opened)
             writer = self.opened.writer
             writer.execute("BEGIN IMMEDIATE")
             try:
@@ -179,8 +183,8 @@ class IndexDatabase:
             writer.execute("COMMIT")
 
     def expunge(self) -> None:
-        """Have nothing left in the file of what was deleted, not even its words."""
-        pages = -_STEP_PAGES  # less than 0: begin to merge everything into one
+        """Remove deleted texts and their words from the file."""
+        pages = -_STEP_PAGES  # negative: begin to merge everything into one
         while not self._secure:
             with self.writing() as connection:
                 before = connection.total_changes
@@ -189,23 +193,23 @@ class IndexDatabase:
                     break
             pages = _STEP_PAGES
         with self._lock, self._explained(self.opened):
-            # Somebody who reads an older state keeps the log; then the next time takes it along.
+            # A reader of an older state keeps the log; then the next call truncates it.
             self.opened.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
-    def _there(self) -> tuple[int, int] | None:
+    def _file_id(self) -> tuple[int, int] | None:
         try:
             found = self.path.stat()
         except FileNotFoundError:
             return None
         return found.st_dev, found.st_ino
 
-    def _must_be_there(self, opened: Opened) -> None:
-        """Notice that somebody has removed the file, which they may, or put another there."""
-        if self._there() != opened.there:
+    def _check_exists(self, opened: OpenIndex) -> None:
+        """Raise StorageError if the file was removed or replaced, which is allowed at any time."""
+        if self._file_id() != opened.file_id:
             opened.damaged = True
             raise StorageError(f"{self.path} was removed while it was in use.")
 
-    def _open(self) -> Opened:
+    def _open(self) -> OpenIndex:
         with explained(self.path):
             try:
                 writer = self._checked()
@@ -217,19 +221,19 @@ class IndexDatabase:
                 )
                 self._delete()
                 writer = self._checked()
-        return Opened(writer, self._there())
+        return OpenIndex(writer, self._file_id())
 
     def _checked(self) -> "Connection":
-        # SQLite gives its own files beside this one the same mode.
+        # SQLite creates its other files with the mode of this one.
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
         connection = self._connect()
         try:
-            if not self._is_ours(connection):
+            if not self._has_format(connection):
                 connection.close()
                 self._delete()
                 os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
                 connection = self._connect()
-                self._make(connection)
+                self._create(connection)
         except BaseException:
             connection.close()
             raise
@@ -241,7 +245,7 @@ class IndexDatabase:
         )
         try:
             connection.execute("PRAGMA journal_mode=WAL")
-            # After a crash of the machine the last commits may be missing: the files tell.
+            # A crash of the machine may lose the last commits; the states of the files show that.
             connection.execute("PRAGMA synchronous=NORMAL")
             connection.execute("PRAGMA secure_delete=ON")
         except BaseException:
@@ -249,14 +253,14 @@ class IndexDatabase:
             raise
         return connection
 
-    def _is_ours(self, connection: "Connection") -> bool:
+    def _has_format(self, connection: "Connection") -> bool:
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
         if "made" not in tables:
             return False
         found: list[tuple[str]] = connection.execute("SELECT shape FROM made").fetchall()
         return found == [(self._shape,)]
 
-    def _make(self, connection: "Connection") -> None:
+    def _create(self, connection: "Connection") -> None:
         try:
             connection.executescript(f"BEGIN;{_TABLES}COMMIT;")
         except self._sqlite.OperationalError as error:
@@ -273,7 +277,7 @@ class IndexDatabase:
         self._keep_out_of_git()
 
     def _keep_out_of_git(self) -> None:
-        # Directories of memories are kept under version control; what can be rebuilt need not be.
+        # Some keep the directory under version control, which does not need the index.
         with (
             suppress(FileExistsError),
             open_private(self.path.with_name(".gitignore"), "x") as file,
@@ -286,7 +290,7 @@ class IndexDatabase:
                 Path(f"{self.path}{ending}").unlink()
 
     @contextmanager
-    def _explained(self, opened: Opened) -> Iterator[None]:
+    def _explained(self, opened: OpenIndex) -> Iterator[None]:
         with explained(self.path):
             try:
                 yield

@@ -1,41 +1,52 @@
-"""Finds memories: FTS5 and the vectors name candidates, `ranking` puts them in order.
+"""Search and ranking of memories: the full-text index and the vectors give candidates, which are
+ranked here. The result depends on the memories of their owner alone, not on those of others.
 
-The order depends on the memories of their owner alone, not on what others have stored.
+The words of a question are cut into groups of three characters (`words.grams`), so that other forms
+of a word and compounds of it match in part. The fit of a memory is the share of the question's
+groups that it has; a group that few memories of the owner have has more weight.
+
+With vectors, the order by words and the order by meaning are combined by their reciprocal ranks
+(Cormack, Clarke, Büttcher, SIGIR 2009). The reciprocal rank of the words is multiplied by the fit:
+a memory that shares one syllable with a question is worth less than one that means the same, and
+one that has all words of the question is worth as much.
 """
 
 import heapq
+import math
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from component.memory.index import Index, Owner, filters_of, rows_of
-from component.memory.knowledge_lines import Item
-from component.memory.ranking import (
-    CHARACTERS,
-    Asked,
-    Ranked,
-    all_grams,
-    asked_for,
-    by_words,
-    combined,
-    fit,
-    worth,
-)
+from component.memory.index import Index, Owner, filters_of, items_by_number
+from component.memory.knowledge_lines import Item, seconds_of
 from component.memory.vectors import Vectors
+from component.memory.words import grams, needle, wanted, words
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
+CHARACTERS: Final = 8000
+"""Number of characters of a text whose words are searched for."""
+
+_WORDS: Final = 40  # of a question, at most
+_READ: Final = 4000  # characters of a body that are ranked
+_WEIGHTS: Final = (1.0, 0.95, 0.9, 0.8)  # of title, key, tags with topic, body
+_MORE: Final = 20
+_GROUPS: Final = 40  # of a longer question that a memory needs for a complete fit
+_FRESH_S: Final = 30 * 86400.0
+_FRESH: Final = 0.05  # additional fit of a memory of today
+_KEY: Final = 2.0  # the fit of a memory whose key is exactly the question
+_LEAST: Final = 0.13  # minimum fit
+_RANK_CONSTANT: Final = 10  # chosen on the development set of benchmarks/recall_set
 _POSTINGS: Final = 2000  # numbers of memories that are read for the groups of a question
-_CANDIDATES: Final = 30  # memories that are ranked here
-_BESIDE: Final = 0.65  # of the greatest likeness: what is less like the question is left out
-_COUNTS: Final = 20_000  # numbers of memories that have a group, kept in memory
-_RARE: Final = 6  # groups that are looked for together if all are too frequent
+_CANDIDATES: Final = 30  # memories that are ranked
+_RELATIVE: Final = 0.65  # minimum similarity of a vector, as a share of the best one
+_COUNTS: Final = 20_000  # cached numbers of memories that have a group
+_RARE: Final = 6  # groups that are searched for together if all are too frequent
 
 
 class Search(NamedTuple):
-    """What is looked for: words, or the newest if there are none, of a topic and with all tags.
+    """A search for words, or for the newest memories without words, of a topic and with all tags.
 
     `common` includes words that nearly every sentence has.
     """
@@ -48,11 +59,93 @@ class Search(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """A memory that was found; `score` grows with how well it fits."""
+    """A memory that was found; a higher `score` is a better match."""
 
     owner: str
     item: Item
     score: float
+
+
+class Question(NamedTuple):
+    """A question: its text, and the different groups of characters of its words."""
+
+    text: str
+    grams: tuple[str, ...]
+
+
+class Ranked(NamedTuple):
+    """A memory by its number; a higher `score` is a better match."""
+
+    number: int
+    score: float
+
+
+def asked_for(text: str, *, common: bool) -> Question:
+    """Return the question in a text; `common` includes words that nearly every sentence has."""
+    found = wanted(text[:CHARACTERS], common=common)[:_WORDS]
+    return Question(
+        text.strip(), tuple(dict.fromkeys(gram for word in found for gram in grams(word)))
+    )
+
+
+def weight_of(memories: int, having: int) -> float:
+    """Return the weight of a group that `having` of so many memories have.
+
+    This is the inverse document frequency of BM25 for an owner with some more memories. Otherwise,
+    with few memories, a group that none has would get too much weight.
+    """
+    return math.log(1 + (memories + _MORE - having + 0.5) / (having + 0.5))
+
+
+def fit(item: Item, asked: Question, weights: Mapping[str, float], now: float) -> float:
+    """Return the fit of a memory to a question: 0 for none, about 1 if it has all words.
+
+    `weights` has the weight of each group of the question; `now` is in seconds since 1970.
+    """
+    if asked.text.casefold() == item.key.casefold():
+        return _KEY
+    left = dict(weights)
+    found = 0.0
+    texts = (item.title, item.key, " ".join((*item.tags, item.topic)), item.body[:_READ])
+    for weight, text in zip(_WEIGHTS, texts, strict=True):
+        if not text:
+            continue
+        # To search a text for the groups takes a tenth of the time to cut it into groups.
+        joined = f"_{'_'.join(words(text))}_"
+        for gram in [gram for gram in left if needle(gram) in joined]:
+            found += left.pop(gram) * weight
+    total = sum(weights.values())
+    if not found or not total:
+        return 0.0
+    if len(weights) > _GROUPS:
+        total *= _GROUPS / len(weights)
+    found = min(1.0, found / total)
+    if found < _LEAST:
+        return 0.0
+    updated = seconds_of(item.updated)
+    if updated is not None:
+        found *= 1 + _FRESH * math.exp(-max(0.0, now - updated) / _FRESH_S)
+    return found
+
+
+def by_words(fits: Mapping[int, float]) -> list[Ranked]:
+    """Return the memories that fit, the best first; of equal ones, the newer one first."""
+    found = [Ranked(number, score) for number, score in fits.items() if score > 0]
+    return _sorted(found)
+
+
+def combined(by_word: Sequence[Ranked], by_meaning: Iterable[int]) -> list[Ranked]:
+    """Combine the order by words, with the fits, and the order by meaning."""
+    scores: dict[int, float] = {}
+    for rank, (number, fits) in enumerate(by_word, 1):
+        scores[number] = fits / (_RANK_CONSTANT + rank)
+    for rank, number in enumerate(by_meaning, 1):
+        scores[number] = scores.get(number, 0.0) + 1 / (_RANK_CONSTANT + rank)
+    return _sorted([Ranked(number, score) for number, score in scores.items()])
+
+
+def _sorted(found: list[Ranked]) -> list[Ranked]:
+    return sorted(found, key=lambda one: (one.score, one.number), reverse=True)
 
 
 class Finder:
@@ -66,7 +159,7 @@ class Finder:
     def among(
         self, connection: "Connection", owners: Mapping[str, Owner], search: Search
     ) -> list[Hit]:
-        """The memories of these owners that fit best, the best first."""
+        """Return the best matches among the memories of these owners, the best first."""
         asked = asked_for(search.text, common=search.common)
         filters = filters_of(search.topic, search.tags)
         by_id = {owner.id: name for name, owner in owners.items() if owner.items}
@@ -76,15 +169,15 @@ class Finder:
         if not asked.grams:
             numbers = self._newest(connection, by_id, filters, search.most)
             ranked = [Ranked(number, 0.0) for number in sorted(numbers, reverse=True)]
-            found = rows_of(connection, numbers)
+            found = items_by_number(connection, numbers)
         else:
             ranked, found = self._by_words(connection, chosen, asked, filters)
             if self._vectors is not None:
                 near = self._by_meaning(connection, chosen, search, filters)
                 ranked = combined(ranked, near)
                 missing = [one.number for one in ranked[: search.most] if one.number not in found]
-                found.update(rows_of(connection, missing))
-        # A number of a memory that is gone, or of another owner, gives no hit.
+                found.update(items_by_number(connection, missing))
+        # A number of a deleted memory, or of one of another owner, is ignored.
         return [
             Hit(by_id[found[number][0]], found[number][1], score)
             for number, score in ranked
@@ -109,21 +202,21 @@ class Finder:
         self,
         connection: "Connection",
         owners: Sequence[Owner],
-        asked: Asked,
+        asked: Question,
         filters: list[str],
     ) -> tuple[list[Ranked], dict[int, tuple[int, Item]]]:
-        worths: dict[int, dict[str, float]] = {}
+        weights: dict[int, dict[str, float]] = {}
         numbers: list[int] = []
         for owner in owners:
             counts = {gram: self._count(connection, owner.id, gram) for gram in asked.grams}
-            worths[owner.id] = {gram: worth(owner.items, counts[gram]) for gram in asked.grams}
+            weights[owner.id] = {gram: weight_of(owner.items, counts[gram]) for gram in asked.grams}
             numbers += _candidates(connection, owner, counts, filters)
-        found = rows_of(connection, list(dict.fromkeys(numbers)))
+        found = items_by_number(connection, list(dict.fromkeys(numbers)))
         now = time.time()
         fits = {
-            number: fit(item, asked, worths[owner], now)
+            number: fit(item, asked, weights[owner], now)
             for number, (owner, item) in found.items()
-            if owner in worths
+            if owner in weights
         }
         return by_words(fits), found
 
@@ -146,63 +239,44 @@ class Finder:
                 query = _all(_term(owner.id, word) for word in filters)
                 fitting.update(_matching(connection, query, owner.items))
             near = [one for one in near if one.item in fitting]
-        near.sort(key=lambda one: one.likeness, reverse=True)
-        enough = near[0].likeness * _BESIDE if near else 0.0
-        return [one.item for one in near[:_CANDIDATES] if one.likeness >= enough]
+        near.sort(key=lambda one: one.similarity, reverse=True)
+        enough = near[0].similarity * _RELATIVE if near else 0.0
+        return [one.item for one in near[:_CANDIDATES] if one.similarity >= enough]
 
     def _count(self, connection: "Connection", owner: int, gram: str) -> int:
-        """The number of an owner's memories that have a group of characters."""
+        """Return the number of an owner's memories that have a group."""
         term = f"{owner}_{gram}"
         if (count := self._counts.get(term)) is not None:
             return count
         row = connection.execute("SELECT doc FROM vocabulary WHERE term = ?", (term,)).fetchone()
         count = 0 if row is None else int(row[0])
         if count > _POSTINGS // 10:
-            # Counting them takes long, and an older count is good enough.
+            # To count them takes long, and an older count is good enough.
             if len(self._counts) >= _COUNTS:
                 self._counts.clear()
             self._counts[term] = count
         return count
 
 
-def among_items(items: Sequence[Item], search: Search) -> list[Item]:
-    """Those of a few memories that fit best by their words, without an index."""
-    topic, tags = search.topic.casefold(), {tag.casefold() for tag in search.tags}
-    items = [
-        item
-        for item in items
-        if (not topic or item.topic.casefold() == topic)
-        and tags.issubset(map(str.casefold, item.tags))
-    ]
-    asked = asked_for(search.text, common=search.common)
-    if not asked.grams:
-        return [] if asked.text else list(reversed(items))[: search.most]
-    having = Counter(gram for item in items for gram in all_grams(item))
-    worths = {gram: worth(len(items), having[gram]) for gram in asked.grams}
-    now = time.time()
-    ranked = by_words({at: fit(item, asked, worths, now) for at, item in enumerate(items)})
-    return [items[one.number] for one in ranked[: search.most]]
-
-
 def _candidates(
     connection: "Connection", owner: Owner, counts: Mapping[str, int], filters: list[str]
 ) -> list[int]:
-    """Numbers of an owner's memories that may fit: those that have the rarest groups."""
+    """Return numbers of memories of an owner that may fit: those that have the rarest groups."""
     known = sorted((count, gram) for gram, count in counts.items() if count)
     narrow = [_term(owner.id, word) for word in filters]
     sums: dict[int, float] = {}
     left = _POSTINGS
-    looked = 0
+    read = 0
     for count, gram in known:
         if count > left:
             break
         left -= count
-        looked += 1
-        weight = worth(owner.items, count)
+        read += 1
+        weight = weight_of(owner.items, count)
         for number in _matching(connection, _all([_term(owner.id, gram), *narrow]), _POSTINGS):
             sums[number] = sums.get(number, 0.0) + weight
     numbers = heapq.nlargest(_CANDIDATES, sums, key=lambda number: (sums[number], number))
-    if looked < len(known):
+    if read < len(known):
         rarest = [_term(owner.id, gram) for _, gram in known[:_RARE]]
         numbers += _matching(connection, _all([*rarest, *narrow]), _CANDIDATES)
         if not numbers:
@@ -211,7 +285,7 @@ def _candidates(
 
 
 def _matching(connection: "Connection", query: str, most: int) -> list[int]:
-    """Numbers of the memories that match, the newest first."""
+    """Return numbers of the memories that match, the newest first."""
     rows = connection.execute(
         "SELECT rowid FROM texts WHERE texts MATCH ? ORDER BY rowid DESC LIMIT ?", (query, most)
     )

@@ -1,13 +1,13 @@
 """The memories of agents, for skills, commands and prompts, with checks of rights.
 
-`file_store` stores them. Private memories may have a copy elsewhere, which `Mirror` keeps up to
-date.
+`file_store` stores them. Private memories may have a copy in a store of the person, which a
+`Replica` synchronises.
 """
 
 import time
-from collections.abc import Collection, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -16,19 +16,20 @@ from component.memory.documents import Documents
 from component.memory.file_store import FileStore
 from component.memory.index import Index
 from component.memory.index_search import Hit, Search
-from component.memory.index_words import wanted
-from component.memory.knowledge_lines import Entry, Item, now
-from component.memory.lines import SessionKey
-from component.memory.recalled import Recalled
-from component.memory.sharing import PRIVATE, Place, Sharing, taint_of
-from component.memory.store import KnowledgeError, MissingDecision, Whose
+from component.memory.knowledge_lines import Item, MemoryLine, now
+from component.memory.reconciler import Stores, SyncOptions
+from component.memory.replica import Replica
+from component.memory.sharing import PRIVATE, Place, Sharing, taint_for
+from component.memory.store import KnowledgeError, MemoryStore, MissingDecision, Recalled
+from component.memory.words import wanted
+from component.memory_directory.layout import SessionKey
 from component.policy.taint import Taint
 from component.settings.memory import Memory
 from component.storage.errors import StorageError
 from xep.characters import without_forbidden
 from xep.jid import JID
 
-__all__ = ["Knowledge", "KnowledgeError", "Memo", "Mirror", "Remembered"]
+__all__ = ["Knowledge", "KnowledgeError", "Memo", "Remembered"]
 
 _log = structlog.get_logger("component.memory")
 
@@ -59,214 +60,159 @@ class Remembered(NamedTuple):
     score: float = 0.0
 
 
-class Mirror(Protocol):
-    """Keeps a copy of the private memories elsewhere: `component.memory.replica.Replica`.
-
-    No method but `decide` waits for long: a service that is unavailable is synchronised later.
-
-    Attributes:
-        held: how many memories the copy lacks without a reason. They stay here until `decide`.
-    """
-
-    held: dict[Whose, int]
-
-    async def decide(self, whose: Whose, missing: MissingDecision) -> int:
-        """Delete the memories that are `held`, or restore them in the copy. Returns how many there
-        were. Raises StorageError.
-        """
-
-    async def before_use(self, whose: Whose) -> None:
-        """Get the changes that the person has made in the copy."""
-
-    async def before_change(self, whose: Whose, key: str) -> None:
-        """Note that a memory is about to be changed here. Raises StorageError."""
-
-    async def changed(self, whose: Whose, key: str) -> None:
-        """Make the change of a memory in the copy, too."""
-
-    def erasing(self, whose: Whose) -> AbstractAsyncContextManager[None]:
-        """Delete the copy of all memories of a person, which are deleted here in the block.
-
-        Raises StorageError: it cannot be noted.
-        """
-
-
-class _NoMirror:
-    def __init__(self) -> None:
-        self.held: dict[Whose, int] = {}
-
-    async def decide(self, whose: Whose, missing: MissingDecision) -> int:
-        return 0
-
-    async def before_use(self, whose: Whose) -> None:
-        pass
-
-    async def before_change(self, whose: Whose, key: str) -> None:
-        pass
-
-    async def changed(self, whose: Whose, key: str) -> None:
-        pass
-
-    def erasing(self, whose: Whose) -> AbstractAsyncContextManager[None]:
-        return nullcontext()
-
-
 class Knowledge:
-    """Memories of all principals. Close the index when it is done.
+    """Memories of all principals.
 
-    In all methods `trace` is the turn of which it is a part, for the audit log.
+    In all methods `trace` is the turn of which the access is a part, for the audit log.
 
     Args:
         index: the open index.
-        sharing: who sees and stores which memories.
+        sharing: the rights of principals.
         settings: `[memory]`, for its limits.
-        recorder: where every access is recorded.
+        recorder: the audit log; every access is recorded.
 
     Attributes:
         files: the files.
         documents: the documents of agents.
-        mirror: keeps a copy of private memories elsewhere; keeps none unless it is set.
     """
 
     def __init__(
         self, index: Index, sharing: Sharing, settings: Memory, recorder: Recorder
     ) -> None:
         self.files = FileStore(index, sharing, settings)
-        self.mirror: Mirror = _NoMirror()
-        self.documents = Documents(index, self.files.fresh, sharing.root)
+        self.documents = Documents(index, self.files.index, sharing.root)
+        self._replica: Replica | None = None
         self._sharing = sharing
         self._recorder = recorder
 
+    def replicate(self, remote: MemoryStore, options: SyncOptions) -> Replica:
+        """Synchronise all private memories with the stores of people from now on."""
+        stores = Stores(self.files, self._sharing, remote)
+        self._replica = Replica(stores, options, self._recorder)
+        return self._replica
+
+    @property
+    def missing(self) -> Mapping[SessionKey, int]:
+        """How many memories are missing in the account of a person without a reason."""
+        return {} if self._replica is None else self._replica.held
+
     async def decide_missing(self, agent: str, principal: JID, missing: MissingDecision) -> int:
         """Delete the memories that are missing in the person's account without a reason, or restore
-        them there. Returns how many there were. Raises StorageError.
+        them there. Return how many there were. Raises StorageError.
         """
-        return await self.mirror.decide(SessionKey(agent, principal.bare), missing)
+        if self._replica is None:
+            return 0
+        return await self._replica.decide(SessionKey(agent, principal.bare), missing)
 
     def scopes(self, agent: str, principal: JID) -> tuple[str, ...]:
-        """The names of the scopes that the principal sees, its own first. Never waits."""
+        """Return the names of the scopes that the principal may read, its own first."""
         return tuple(place.scope for place in self._sharing.visible(agent, principal))
 
     async def store(
         self, agent: str, principal: JID, memo: Memo, scope: str = PRIVATE, *, trace: str = ""
     ) -> Remembered:
-        """Store a memory: a new one, or a new version of the one with its key.
+        """Store a new memory, or a new version of the one with its key.
 
-        It is on the disk when this returns. If it says nothing new, nothing is written. Raises
+        It is on the disk when this returns. If nothing changes, nothing is written. Raises
         KnowledgeError, and StorageError.
         """
-        whose = _private(scope, agent, principal)
+        whose = SessionKey(agent, principal.bare)
+        replica = self._replica if scope == PRIVATE else None
         try:
             place = self._writable(scope, agent, principal)
-            if whose is not None:
-                await self.mirror.before_use(whose)
-                await self.mirror.before_change(whose, memo.key)
+            if replica is not None:
+                await replica.before_use(whose)
+                await replica.before_change(whose, memo.key)
             item = await self.files.put(place, _entry(memo, principal))
         except (KnowledgeError, StorageError) as error:
-            self._tell(trace, agent, principal, "refused", memo.key, f"store in {scope}: {error}")
+            self._record(whose, trace, memo.key, f"store in {scope}: {error}", "refused")
             raise
-        if whose is not None:
-            await self.mirror.changed(whose, item.key)
-        self._tell(
-            trace, agent, principal, "done", memo.key, f"stored version {item.version} in {scope}"
-        )
-        return Remembered(place.scope, item, taint_of(item, place, principal))
+        if replica is not None:
+            await replica.changed(whose, item.key)
+        self._record(whose, trace, memo.key, f"stored version {item.version} in {scope}")
+        return Remembered(place.scope, item, taint_for(item, place, principal))
 
     async def get(
         self, agent: str, principal: JID, key: str, *, trace: str = ""
     ) -> list[Remembered]:
-        """The memories of this very key, one for each scope that has it. Raises StorageError."""
-        found = await self._get(agent, principal, (key,))
-        self._tell(trace, agent, principal, "done", key, "read" if found else "not there")
-        return found
-
-    async def _get(self, agent: str, principal: JID, keys: Collection[str]) -> list[Remembered]:
-        await self.mirror.before_use(SessionKey(agent, principal.bare))
-        places = self._sharing.visible(agent, principal)
-        await self.files.refresh(places)
-        folder = self.documents.searched(self._sharing.documents(agent))
-        found: list[Remembered] = []
-        wanted = (*places, *(() if folder is None else (folder,)))
-        for place, item in await self.files.get_many(wanted, keys):
-            if place is folder:
-                is_there = bool(self.documents.current([(place, Hit(place.owner, item, 0.0))]))
-            else:
-                is_there = not item.is_expired(time.time())
-            if is_there:
-                found.append(Remembered(place.scope, item, taint_of(item, place, principal)))
+        """Return the memories with this key, one of each scope. Raises StorageError."""
+        found = await self._get_many(agent, principal, (key,))
+        whose = SessionKey(agent, principal.bare)
+        self._record(whose, trace, key, "read" if found else "not there")
         return found
 
     async def versions(
         self, agent: str, principal: JID, key: str, scope: str = PRIVATE, *, trace: str = ""
     ) -> list[Remembered]:
-        """All versions of a memory that are kept, the oldest first. Raises StorageError."""
+        """Return all versions of a memory that are kept, the oldest first. Raises StorageError."""
         place = self._sharing.place(scope, agent, principal)
         if place is None:
             return []
         found = await self.files.versions(place, key)
         if found and found[-1].is_expired(time.time()):
             return []
-        told = f"read {len(found)} versions in {scope}"
-        self._tell(trace, agent, principal, "done", key, told)
-        return [Remembered(scope, item, taint_of(item, place, principal)) for item in found]
+        whose = SessionKey(agent, principal.bare)
+        self._record(whose, trace, key, f"read {len(found)} versions in {scope}")
+        return [Remembered(scope, item, taint_for(item, place, principal)) for item in found]
 
     async def search(
         self, agent: str, principal: JID, search: Search, *, trace: str = ""
     ) -> list[Remembered]:
-        """The memories that fit best, of all that the principal sees. Raises StorageError."""
+        """Return the best matches of all memories that the principal may read. Raises
+        StorageError.
+        """
         tags = tuple(map(without_forbidden, search.tags))
         search = search._replace(topic=without_forbidden(search.topic), tags=tags)
         found = await self._find(agent, principal, search)
-        self._tell(trace, agent, principal, "done", "", f"found {len(found)} by searching")
+        whose = SessionKey(agent, principal.bare)
+        self._record(whose, trace, "", f"found {len(found)} by searching")
         return found
 
     async def own(self, agent: str, principal: JID, *, trace: str = "") -> list[Remembered]:
-        """All private memories of a principal. Raises StorageError."""
-        await self.mirror.before_use(SessionKey(agent, principal.bare))
-        place = self._sharing.place(PRIVATE, agent, principal)
-        assert place is not None, "everybody has a private one"
-        await self.files.refresh((place,))
+        """Return all private memories of a principal. Raises StorageError."""
+        whose = SessionKey(agent, principal.bare)
+        await self._before_use(whose)
+        place = self._sharing.private(whose)
         at = time.time()
-        found = [item for item in await self.files.items(place) if not item.is_expired(at)]
-        self._tell(trace, agent, principal, "done", "", f"listed all {len(found)} private ones")
-        return [Remembered(PRIVATE, item, taint_of(item, place, principal)) for item in found]
+        found = [item for item in await self.files.index.items(place) if not item.is_expired(at)]
+        self._record(whose, trace, "", f"listed all {len(found)} private ones")
+        return [Remembered(PRIVATE, item, taint_for(item, place, principal)) for item in found]
 
     async def forget(
         self, agent: str, principal: JID, key: str, scope: str = PRIVATE, *, trace: str = ""
     ) -> bool:
-        """Erase a memory and all its versions, from the file and from the index.
+        """Delete a memory with all its versions from the file and from the index.
 
-        A line stays that says that something of this key was forgotten, and when. False if there is
-        no such memory. Raises KnowledgeError, and StorageError.
+        A line remains that says that something with this key was forgotten, and when. Return False
+        if there is no such memory. Raises KnowledgeError, and StorageError.
         """
-        whose = _private(scope, agent, principal)
+        whose = SessionKey(agent, principal.bare)
+        replica = self._replica if scope == PRIVATE else None
         try:
             place = self._writable(scope, agent, principal, deletes=True)
-            if whose is not None:
-                await self.mirror.before_use(whose)
-                await self.mirror.before_change(whose, key)
-            gone = await self.files.forget(place, key)
+            if replica is not None:
+                await replica.before_use(whose)
+                await replica.before_change(whose, key)
+            existed = await self.files.forget(place, key)
         except (KnowledgeError, StorageError) as error:
-            self._tell(trace, agent, principal, "refused", key, f"forget in {scope}: {error}")
+            self._record(whose, trace, key, f"forget in {scope}: {error}", "refused")
             raise
-        if gone:
-            if whose is not None:
-                await self.mirror.changed(whose, key)
-            self._tell(trace, agent, principal, "done", key, f"erased from {scope}")
-        return gone
+        if existed:
+            if replica is not None:
+                await replica.changed(whose, key)
+            self._record(whose, trace, key, f"erased from {scope}")
+        return existed
 
     async def erase(self, agent: str, principal: JID) -> int:
-        """Erase all private memories of a principal with an agent, also where a copy of them is
-        kept; returns how many there were.
-
-        Raises StorageError.
+        """Delete all private memories of a principal with an agent, also in the person's store;
+        return how many there were. Raises StorageError.
         """
-        place = self._sharing.place(PRIVATE, agent, principal)
-        assert place is not None, "everybody has a private one"
-        async with self.mirror.erasing(SessionKey(agent, principal.bare)):
-            count = await self.files.erase(place)
+        whose = SessionKey(agent, principal.bare)
+        erasing = nullcontext() if self._replica is None else self._replica.erasing(whose)
+        async with erasing:
+            count = await self.files.erase(self._sharing.private(whose))
         if count:
-            self._tell("", agent, principal, "done", "", f"erased all {count} private ones")
+            self._record(whose, "", "", f"erased all {count} private ones")
         return count
 
     async def recall(
@@ -283,7 +229,8 @@ class Knowledge:
         except StorageError as error:
             _log.warning("memories could not be recalled", agent=agent, why=str(error))
             return ()
-        self._tell(trace, agent, principal, "done", "", f"recalled {len(found)}")
+        whose = SessionKey(agent, principal.bare)
+        self._record(whose, trace, "", f"recalled {len(found)}")
         if not found:
             return ()
         enough = found[0].score * _BESIDE
@@ -295,7 +242,7 @@ class Knowledge:
         """Return the memories with these keys and digests (`Recalled.digest`) that are still stored
         unchanged. Raises StorageError.
         """
-        stored = await self._get(agent, principal, {key for key, _ in shown})
+        stored = await self._get_many(agent, principal, {key for key, _ in shown})
         found = {(one.key, one.digest): one for one in map(_recalled, stored)}
         return {at: found[at] for at in shown if at in found}
 
@@ -304,9 +251,7 @@ class Knowledge:
 
         Raises StorageError.
         """
-        await self.files.tidy(owners)
-
-    # Rights.
+        await self.files.index.tidy(owners)
 
     def _writable(self, scope: str, agent: str, principal: JID, *, deletes: bool = False) -> Place:
         find = self._sharing.deletable if deletes else self._sharing.place
@@ -318,29 +263,50 @@ class Knowledge:
             raise KnowledgeError(f"The memories of {scope} are for you to read only.")
         return place
 
-    def _tell(
-        self, trace: str, agent: str, principal: JID, outcome: str, subject: str, detail: str
+    def _record(
+        self, whose: SessionKey, trace: str, subject: str, detail: str, outcome: str = "done"
     ) -> None:
         self._recorder.record(
             AuditEvent(
                 kind="memory",
                 outcome=outcome,
-                principal=str(principal.bare),
-                agent=agent,
+                principal=str(whose.who),
+                agent=whose.agent,
                 trace=trace,
                 subject=subject,
                 detail=detail,
             )
         )
 
-    async def _find(self, agent: str, principal: JID, search: Search) -> list[Remembered]:
-        await self.mirror.before_use(SessionKey(agent, principal.bare))
+    async def _before_use(self, whose: SessionKey) -> None:
+        if self._replica is not None:
+            await self._replica.before_use(whose)
+
+    async def _get_many(
+        self, agent: str, principal: JID, keys: Collection[str]
+    ) -> list[Remembered]:
+        await self._before_use(SessionKey(agent, principal.bare))
         places = self._sharing.visible(agent, principal)
         folder = self.documents.searched(self._sharing.documents(agent))
         at = time.time()
-        found = await self.files.search(places, search, folder)
+        found: list[Remembered] = []
+        for place, item in await self.files.index.get_many(places, keys, folder):
+            if place is folder:
+                is_valid = bool(self.documents.current([(place, Hit(place.owner, item, 0.0))]))
+            else:
+                is_valid = not item.is_expired(at)
+            if is_valid:
+                found.append(Remembered(place.scope, item, taint_for(item, place, principal)))
+        return found
+
+    async def _find(self, agent: str, principal: JID, search: Search) -> list[Remembered]:
+        await self._before_use(SessionKey(agent, principal.bare))
+        places = self._sharing.visible(agent, principal)
+        folder = self.documents.searched(self._sharing.documents(agent))
+        at = time.time()
+        found = await self.files.index.find(places, search, folder)
         return [
-            Remembered(place.scope, hit.item, taint_of(hit.item, place, principal), hit.score)
+            Remembered(place.scope, hit.item, taint_for(hit.item, place, principal), hit.score)
             for place, hit in self.documents.current(found)
             if not hit.item.is_expired(at)
         ]
@@ -351,18 +317,13 @@ def _recalled(one: Remembered) -> Recalled:
         key=one.item.key,
         title=one.item.title,
         body=one.item.body,
-        topic=one.item.topic,
         score=one.score,
         taint=one.taint,
     )
 
 
-def _private(scope: str, agent: str, principal: JID) -> Whose | None:
-    return SessionKey(agent, principal.bare) if scope == PRIVATE else None
-
-
-def _entry(memo: Memo, principal: JID) -> Entry:
-    return Entry(
+def _entry(memo: Memo, principal: JID) -> MemoryLine:
+    return MemoryLine(
         key=memo.key,
         content=memo.body,
         ts=now(),

@@ -1,11 +1,12 @@
-"""The lines of `knowledge.jsonl`, and the memories they make.
+"""The lines of `knowledge.jsonl`, and the memories that they represent.
 
-Fluux Agent writes `{"key": …, "content": …, "ts": …}`; its lines are read as they are, and it reads
-ours, which say more. The last line of a key counts; those before it are its earlier versions.
+Fluux Agent writes `{"key": …, "content": …, "ts": …}`. Its lines are read unchanged, and it reads
+ours, which have more fields. The last line of a key counts; those before it are its earlier
+versions.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -17,20 +18,23 @@ from xep.characters import without_forbidden
 
 FILE_NAME = "knowledge.jsonl"
 
-_BOM = b"\xef\xbb\xbf"  # some editors begin a file with it
+_BOM = b"\xef\xbb\xbf"  # some editors write it
 _END: Final = ord("\n")
-_HIDING: Final = re.compile(rb"\\[u/bf]")
+_ESCAPES: Final = re.compile(rb"\\[u/bf]")
 _NO_CHARACTERS: Final = (b"\xef\xbf\xbe", b"\xef\xbf\xbf")  # U+FFFE, U+FFFF
 _SUSPECT: Final = re.compile(rb"\\[ubf]|\xef\xbf[\xbe\xbf]")
-"""What a line has in it if one of its texts may hold a character that XML cannot carry."""
+"""Matches lines with texts that may contain a character that XML does not allow."""
 
 
-class Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One line: a version of a memory, or that it is forgotten.
+class MemoryLine(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One line: a version of a memory, or a record that it was forgotten.
 
-    `ts` is a time of RFC 3339, `by` the bare JID of who had it stored, `version` counts from 1 for
-    each key. After `expires`, another such time, the memory is not used any more. A `forgotten`
-    line has no content and cancels all lines of its key above it.
+    Attributes:
+        ts: a time of RFC 3339.
+        version: the number of this version, from 1.
+        by: the bare JID of the principal who had it stored.
+        expires: the time after which the memory is not used.
+        forgotten: cancels all earlier lines of the key; such a line has no content.
     """
 
     key: str
@@ -45,13 +49,19 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     expires: str = ""
     forgotten: bool = False
 
+    @property
+    def contents(self) -> tuple[object, ...]:
+        """Everything but the key, version, time and principal."""
+        return self.content, self.title, self.topic, self.tags, self.taint, self.expires
+
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory as it is now.
+    """A memory.
 
-    `created`, `updated` and `expires` are times of RFC 3339 (or empty), `creator` and
-    `by` are the bare JIDs of who had its first and its last version stored. `versions` are those
-    that can still be read.
+    Attributes:
+        versions: the number of versions that are kept.
+        created, updated, expires: times of RFC 3339, or empty.
+        creator, by: the bare JIDs of the principals who had its first and its last version stored.
     """
 
     key: str
@@ -68,30 +78,10 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     taint: Taint | None = None
     expires: str = ""
 
-    def says(self, entry: Entry) -> bool:
-        """Whether a line would say nothing new."""
-        return (self.body, self.title, self.topic, self.tags, self.taint, self.expires) == (
-            entry.content,
-            entry.title,
-            entry.topic,
-            entry.tags,
-            entry.taint,
-            entry.expires,
-        )
-
-    def says_as(self, other: "Item") -> bool:
-        """Whether both say the same."""
-        return self.says(
-            Entry(
-                key=other.key,
-                content=other.body,
-                title=other.title,
-                topic=other.topic,
-                tags=other.tags,
-                taint=other.taint,
-                expires=other.expires,
-            )
-        )
+    @property
+    def contents(self) -> tuple[object, ...]:
+        """Everything but the key, versions, times and principals, as `MemoryLine.contents`."""
+        return self.body, self.title, self.topic, self.tags, self.taint, self.expires
 
     def is_expired(self, now: float) -> bool:
         """Whether it has expired at `now`, in seconds since 1970."""
@@ -100,40 +90,40 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Parsed(NamedTuple):
-    """What a file says; `damaged` are the numbers of lines, from 1, that cannot be read."""
+    """The memories in a file; `damaged` are the numbers, from 1, of lines that cannot be read."""
 
     items: dict[str, Item]
     damaged: list[int]
 
 
-_decode = msgspec.json.Decoder(Entry).decode
+_decode = msgspec.json.Decoder(MemoryLine).decode
 _encode = msgspec.json.Encoder().encode
 _decode_any = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def encode(entry: Entry) -> bytes:
-    """The line, with its end."""
+def encode_memory(entry: MemoryLine) -> bytes:
+    """Return the line, with its line feed."""
     return _encode(entry) + b"\n"
 
 
 def now() -> str:
-    """The time, as lines have it."""
+    """Return the current time in the format of lines."""
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def seconds_of(ts: str) -> float | None:
-    """The seconds since 1970 of a line's time; None for what is none."""
+def seconds_of(ts: str | None) -> float | None:
+    """Return a time of RFC 3339 in seconds since 1970; None for anything else."""
     try:
-        when = datetime.fromisoformat(ts)
+        when = datetime.fromisoformat(ts or "")
     except ValueError:
         return None
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
 
 
-def fit(entry: Entry) -> Entry:
-    """The entry without characters that XML cannot carry: each becomes U+FFFD.
+def xml_safe(entry: MemoryLine) -> MemoryLine:
+    """Return an entry in which U+FFFD replaces characters that XML does not allow.
 
-    One of them in one memory would otherwise spoil every answer that lists it.
+    Otherwise, no answer that lists the memory could be sent.
     """
     return msgspec.structs.replace(
         entry,
@@ -148,25 +138,29 @@ def fit(entry: Entry) -> Entry:
     )
 
 
-def decode(line: bytes) -> Entry | None:
-    """Read a line, as `fit` has it; None for one that is damaged."""
+def decode_memory(line: bytes) -> MemoryLine | None:
+    """Read a line, with `xml_safe`; None if it is damaged."""
     try:
         entry = _decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     if not entry.key or not (entry.forgotten or entry.content or b'"content"' in line):
         return None
-    return entry if _SUSPECT.search(line) is None else fit(entry)
+    return entry if _SUSPECT.search(line) is None else xml_safe(entry)
 
 
-def parse(data: bytes) -> Parsed:
-    """Read a whole file. Never raises: a damaged line costs itself."""
+def _entries(data: bytes) -> Iterator[tuple[int, MemoryLine | None]]:
+    """Yield the number, from 1, and the entry of each line that is not blank; None if damaged."""
+    for number, line in enumerate(data.removeprefix(_BOM).split(b"\n"), 1):
+        if line.strip():
+            yield number, decode_memory(line)
+
+
+def parse_memories(data: bytes) -> Parsed:
+    """Read a whole file. A damaged line is skipped; the others are read."""
     items: dict[str, Item] = {}
     damaged: list[int] = []
-    for number, line in enumerate(data.removeprefix(_BOM).split(b"\n"), 1):
-        if not line.strip():
-            continue
-        entry = decode(line)
+    for number, entry in _entries(data):
         if entry is None:
             damaged.append(number)
         elif entry.forgotten:
@@ -190,29 +184,21 @@ class FilePast(NamedTuple):
 
 def past_of(data: bytes) -> FilePast:
     """Read what a file says about memories that it no longer has."""
-    last: dict[str, bool] = {}
-    is_damaged = False
-    for line in data.removeprefix(_BOM).split(b"\n"):
-        if not line.strip():
-            continue
-        entry = decode(line)
-        if entry is None:
-            is_damaged = True
-        else:
-            last[entry.key] = entry.forgotten
+    entries = [entry for _, entry in _entries(data)]
+    last = {entry.key: entry.forgotten for entry in entries if entry is not None}
     forgotten = frozenset(key for key, is_forgotten in last.items() if is_forgotten)
-    return FilePast(forgotten, is_damaged)
+    return FilePast(forgotten, None in entries)
 
 
-def succeeding(former: Item | None, entry: Entry) -> Item:
-    """The memory after a line of its key."""
+def succeeding(former: Item | None, entry: MemoryLine) -> Item:
+    """Return the memory after a further line of its key."""
     return Item(
         key=entry.key,
         body=entry.content,
         title=entry.title,
         topic=entry.topic,
         tags=entry.tags,
-        # What people write by hand may have no number, or that of the line it was copied from.
+        # A line that was written by hand may have no number, or that of a copied line.
         version=max(entry.version, former.version + 1 if former else 1),
         versions=former.versions + 1 if former else 1,
         created=former.created if former else entry.ts,
@@ -225,11 +211,11 @@ def succeeding(former: Item | None, entry: Entry) -> Item:
 
 
 def versions_of(data: bytes, key: str) -> list[Item]:
-    """All versions of a memory that the file still has, the oldest first."""
+    """Return all versions of a memory in a file, the oldest first."""
     found: list[Item] = []
     key = without_forbidden(key)
-    for span in _perhaps(data, (_mark(key),)):
-        entry = decode(data[slice(*span)])
+    for span in _candidates(data, (_mark(key),)):
+        entry = decode_memory(data[slice(*span)])
         if entry is None or entry.key != key:
             continue
         if entry.forgotten:
@@ -239,53 +225,53 @@ def versions_of(data: bytes, key: str) -> list[Item]:
     return found
 
 
-def without(data: bytes, keys: Iterable[str], more: Sequence[Entry] = ()) -> bytes:
-    """The file without any trace of these keys but the lines `more`, added at its end.
+def remove_keys(data: bytes, keys: Iterable[str], more: Sequence[MemoryLine] = ()) -> bytes:
+    """Return the file without all lines of these keys, and with the lines `more` at its end.
 
-    A damaged line goes too if it names one of the keys: nobody could tell what it still says.
-    Every other line stays byte for byte.
+    A damaged line that contains one of the keys is removed, too. All other lines are unchanged.
     """
-    return _cut(data, _those_of(data, frozenset(map(without_forbidden, keys)))) + b"".join(
-        map(encode, more)
+    return _without(data, _lines_of(data, frozenset(map(without_forbidden, keys)))) + b"".join(
+        map(encode_memory, more)
     )
 
 
-def shortened(data: bytes, key: str, most: int) -> bytes:
-    """The file with the first and the last lines of one key, `most` of them, and all others.
-
-    The first one tells who began it, and when.
+def limit_versions(data: bytes, key: str, most: int) -> bytes:
+    """Return the file with only `most` lines of one key: the first one, which has the creator and
+    its time, and the last ones.
     """
-    own = _those_of(data, frozenset((without_forbidden(key),)))
-    return _cut(data, own[1 : max(1, len(own) - most + 1)])
+    own = _lines_of(data, frozenset((without_forbidden(key),)))
+    return _without(data, own[1 : max(1, len(own) - most + 1)])
 
 
 _Span: TypeAlias = tuple[int, int]  # where a line begins, and where the end of it is
 
 
-def _those_of(data: bytes, keys: frozenset[str]) -> list[_Span]:
+def _lines_of(data: bytes, keys: frozenset[str]) -> list[_Span]:
     marks = tuple(_mark(key) for key in keys)
-    return [span for span in _perhaps(data, marks) if _is_of(data[slice(*span)], keys, marks)]
+    return [
+        span for span in _candidates(data, marks) if _belongs_to(data[slice(*span)], keys, marks)
+    ]
 
 
-def _perhaps(data: bytes, marks: Sequence[bytes]) -> list[_Span]:
-    """The lines that may be of the keys with these marks, in their order.
+def _candidates(data: bytes, marks: Sequence[bytes]) -> list[_Span]:
+    """Return the lines that may belong to the keys with these marks, in their order.
 
-    Most lines of a file are of others, and reading one takes far longer than searching it. JSON
-    can write a key as its mark, or else with `\\u`, `\\/` and the like, and `fit` may have changed
-    it: so what makes either possible is searched for as well.
+    Most lines of a file belong to others, and to decode one takes far longer than to search it.
+    JSON can encode a key as its mark, or with escapes such as `\\u` and `\\/`, and `xml_safe` may
+    have changed it; so lines with these are returned, too.
     """
     first = len(_BOM) if data.startswith(_BOM) else 0
 
-    def hidden(since: int) -> int:
-        # With one sign to look for at its beginning, this is quicker than two times `find`.
-        match = _HIDING.search(data, since)
+    def escaped(since: int) -> int:
+        # One regular expression is faster than two calls of `find`.
+        match = _ESCAPES.search(data, since)
         return -1 if match is None else match.start()
 
     finders: list[Callable[[int], int]] = [
         partial(data.find, mark) for mark in (*marks, *_NO_CHARACTERS)
     ]
     found: set[_Span] = set()
-    for find in (*finders, hidden):
+    for find in (*finders, escaped):
         at = find(first)
         while at >= 0:
             end = data.find(b"\n", at)
@@ -295,8 +281,8 @@ def _perhaps(data: bytes, marks: Sequence[bytes]) -> list[_Span]:
     return sorted(found)
 
 
-def _cut(data: bytes, lines: Sequence[_Span]) -> bytes:
-    """The data without these lines, and with an end to its last one."""
+def _without(data: bytes, lines: Sequence[_Span]) -> bytes:
+    """Return the data without these lines, and with a line feed after the last one."""
     whole = memoryview(data)  # a slice of it is no copy
     kept: list[memoryview] = []
     begin = 0
@@ -308,8 +294,8 @@ def _cut(data: bytes, lines: Sequence[_Span]) -> bytes:
     return b"".join(kept if last == _END else (*kept, b"\n"))
 
 
-def _is_of(line: bytes, keys: frozenset[str], marks: Sequence[bytes]) -> bool:
-    entry = decode(line)
+def _belongs_to(line: bytes, keys: frozenset[str], marks: Sequence[bytes]) -> bool:
+    entry = decode_memory(line)
     if entry is not None:
         return entry.key in keys
     try:

@@ -1,7 +1,7 @@
-"""Whose memories are whose: private ones, those of an agent for everybody, and those of a scope.
+"""Which memories a principal may read and write: private ones, those of an agent for everybody, and
+those of a scope.
 
-Everything is decided here, before anything is looked up: a search is given the places it may look
-in, and knows no others.
+This is decided before any access: a search gets the places that it may read, and knows no others.
 """
 
 from collections.abc import Collection, Sequence
@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from component.memory.knowledge_lines import FILE_NAME, Item
-from component.memory.lines import SessionKey
-from component.memory.paths import KNOWLEDGE, Layout, file_name
+from component.memory_directory.layout import KNOWLEDGE, Layout, SessionKey, file_name
 from component.policy.entries import EntryReader
 from component.policy.taint import Taint
 from component.settings.memory import MemoryScope
@@ -19,14 +18,14 @@ from xep.jid import JID
 PRIVATE: Final = "private"
 AGENT: Final = "agent"
 DOCUMENTS: Final = "documents"
-"""The documents of an agent, which nobody stores by a skill."""
+"""The documents of an agent, which no skill can store."""
 
 
 class Place(NamedTuple):
-    """A file of memories, as one principal has it before it.
+    """A file of memories, for one principal.
 
-    `owner` is the directory below the root. `may_write` says whether it may store there, and delete
-    what anybody has stored.
+    `owner` is the directory below the root. `may_write` says whether the principal may store there,
+    and delete what others have stored.
     """
 
     scope: str
@@ -36,7 +35,7 @@ class Place(NamedTuple):
 
     @property
     def file(self) -> Path:
-        """Where it lies."""
+        """The path of the file."""
         return self.folder / FILE_NAME
 
 
@@ -46,7 +45,7 @@ class _Scope(NamedTuple):
 
 
 class _Group:
-    """Addresses and domains; `everybody` where the list is `["*"]`."""
+    """Addresses and domains; `everybody` if the list is `["*"]`."""
 
     def __init__(self, reader: EntryReader, key: str, entries: Sequence[str]) -> None:
         self.everybody = list(entries) == ["*"]
@@ -60,18 +59,20 @@ class _Group:
 
 
 class Sharing:
-    """The places of memories, and who may do what in them.
+    """The places of memories, and the rights in them.
 
     Args:
         layout: the directories.
-        scopes: those of the settings. Raises PolicyError for entries that are not addresses.
+        scopes: those of the settings.
         admins: the bare addresses that may delete memories of all scopes.
+
+    Raises PolicyError: an entry of a scope is not an address.
     """
 
     def __init__(
         self, layout: Layout, scopes: Sequence[MemoryScope] = (), admins: Collection[JID] = ()
     ) -> None:
-        self._layout = layout
+        self.layout = layout
         self._admins = frozenset(admin.bare for admin in admins)
         self.root = layout.root
         self._scopes: dict[str, _Scope] = {}
@@ -86,12 +87,12 @@ class Sharing:
         reader.finish()
 
     def visible(self, agent: str, principal: JID) -> tuple[Place, ...]:
-        """All places that the principal sees when it talks with this agent, its own first.
+        """Return all places that the principal may read with this agent, its own first.
 
-        A sub-agent has a memory of its own and sees no other.
+        A sub-agent has only private memories.
         """
         who = principal.bare
-        places = [self._private(agent, who)]
+        places = [self.private(SessionKey(agent, who))]
         if "/" not in agent:
             names = dict.fromkeys((AGENT, *self._scopes))
             found = (self._shared(name, agent, who) for name in names)
@@ -99,15 +100,19 @@ class Sharing:
         return tuple(places)
 
     def place(self, scope: str, agent: str, principal: JID) -> Place | None:
-        """One place by the name of its scope; None if there is none that the principal sees."""
+        """Return a place by the name of its scope; None if the principal may read none."""
         who = principal.bare
         if scope == PRIVATE:
-            return self._private(agent, who)
+            return self.private(SessionKey(agent, who))
         return None if "/" in agent else self._shared(scope, agent, who)
 
+    def private(self, whose: SessionKey) -> Place:
+        """Return the place of the private memories of an agent about a person."""
+        return self._place(PRIVATE, self.layout.folder(whose), may_write=True)
+
     def deletable(self, scope: str, agent: str, principal: JID) -> Place | None:
-        """The place whose memories the principal may delete, by the name of its scope: an admin
-        may in every scope. None if there is none that the principal sees.
+        """Return the place whose memories the principal may delete, by the name of its scope. An
+        admin may in every scope. None if the principal may read none.
         """
         if principal.bare in self._admins and scope != PRIVATE and "/" not in agent:
             if scope != AGENT and scope not in self._scopes:
@@ -116,15 +121,11 @@ class Sharing:
         return self.place(scope, agent, principal)
 
     def documents(self, agent: str) -> Place | None:
-        """The folder with the documents of an agent; a sub-agent has none."""
+        """Return the folder with the documents of an agent; a sub-agent has none."""
         if "/" in agent:
             return None
-        folder = self._layout.home(agent) / KNOWLEDGE
+        folder = self.layout.agent_directory(agent) / KNOWLEDGE
         return self._place(DOCUMENTS, folder, may_write=False)
-
-    def _private(self, agent: str, who: JID) -> Place:
-        folder = self._layout.folder(SessionKey(agent, who))
-        return self._place(PRIVATE, folder, may_write=True)
 
     def _shared(self, name: str, agent: str, who: JID) -> Place | None:
         scope = self._scopes.get(name)
@@ -139,21 +140,21 @@ class Sharing:
 
     def _folder_of(self, name: str, agent: str, *, may_write: bool) -> Place:
         if name == AGENT:
-            folder = self._layout.home(agent) / "_all"
+            folder = self.layout.agent_directory(agent) / "_all"
         else:
-            folder = self._layout.root / "_shared" / file_name(name)
+            folder = self.layout.root / "_shared" / file_name(name)
         return self._place(name, folder, may_write=may_write)
 
     def _place(self, scope: str, folder: Path, *, may_write: bool) -> Place:
-        owner = folder.relative_to(self._layout.root).as_posix()
+        owner = folder.relative_to(self.layout.root).as_posix()
         return Place(scope, folder, owner, may_write)
 
 
-def taint_of(item: Item, place: Place, principal: JID) -> Taint | None:
-    """What a memory is to the principal: what others have contributed are not its own words.
+def taint_for(item: Item, place: Place, principal: JID) -> Taint | None:
+    """Return the taint of a memory for a principal.
 
-    Its taint never gets less; a memory of a shared scope that somebody else has written counts as
-    a file that somebody else has written.
+    A memory of a shared scope that somebody else has written has at least the taint of a file by
+    somebody else.
     """
     if place.scope in {PRIVATE, DOCUMENTS} or item.by == str(principal.bare):
         return item.taint

@@ -1,39 +1,37 @@
-"""The interface of stores of memories, which files and PubSub nodes implement.
+"""The interface of the store of a person's memories, and what is common to all stores.
 
-A store has one list of memories for each agent and person. `component.memory.replica` synchronises
-two stores.
+A store has one list of memories for each agent and person.
 """
 
+import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
-from component.memory.index_search import Search
-from component.memory.knowledge_lines import Entry, Item
-from component.memory.lines import SessionKey
-from component.storage.errors import StorageError
+import msgspec
 
-Whose: TypeAlias = SessionKey
-"""An agent and the person whose memories it keeps."""
+from component.memory.knowledge_lines import Item, MemoryLine
+from component.memory_directory.layout import SessionKey
+from component.policy.taint import Taint
+from component.storage.errors import StorageError
 
 Expected: TypeAlias = Item | Literal["absent"] | None
 """The memory that a writer has read. With None, any stored memory is replaced."""
 
-Watcher: TypeAlias = Callable[[Whose, Collection[str] | None], None]
+Watcher: TypeAlias = Callable[[SessionKey, Collection[str] | None], None]
 """Called with the changed keys; None if they are unknown. It must not wait."""
-
 
 MissingDecision: TypeAlias = Literal["restore", "delete"]
 """What an admin decides about memories that an account lacks without a reason."""
 
 
 class Generation(NamedTuple):
-    """Which store it is, and how far it has come.
+    """The identity of a store, and the number of its changes.
 
     A store with another identity is a new one, and one with fewer changes is an older state of the
-    same one, such as a backup: what either lacks was not deleted.
+    same one, such as a backup: memories that it lacks were not deleted.
 
     Attributes:
-        identity: differs between stores; empty for an empty one that nobody has written to yet.
+        identity: differs between stores; empty for one that was never written to.
         changes: counts the changes of the store.
     """
 
@@ -41,15 +39,15 @@ class Generation(NamedTuple):
     changes: int
 
     def is_before(self, other: "Generation") -> bool:
-        """Whether this is not the store that `other` was, or not yet."""
+        """Whether this is another store than `other`, or an older state of it."""
         return self.identity != other.identity or self.changes < other.changes
 
 
 class Past(NamedTuple):
-    """What a store knows of its past.
+    """What a store knows about earlier changes.
 
     Attributes:
-        generation: None if the store does not tell.
+        generation: None if the store has none.
         retracted: the memories that the person has deleted there, and when, in seconds since 1970.
         is_emptied: whether the person has deleted all at once.
     """
@@ -68,48 +66,68 @@ class StoreUnavailableError(StorageError):
 
 
 class VersionConflictError(Exception):
-    """A memory is not in the version that the writer has read.
-
-    Attributes:
-        stored: the current memory; None if there is none.
-    """
-
-    def __init__(self, stored: Item | None) -> None:
-        super().__init__(f"version {0 if stored is None else stored.version} is stored")
-        self.stored = stored
+    """A memory is not in the version that the writer has read."""
 
 
 class MemoryStore(Protocol):
-    """Stores the memories of agents about people. All methods raise StorageError.
+    """The store of people's own memories. All methods but `watch` and `is_reachable` raise
+    StorageError.
 
     `expected` is the memory that the writer has read. If the store has another version or another
     text, VersionConflictError is raised and nothing changes. The text is compared, too, because
     people may edit an item without changing its version.
     """
 
-    async def get(self, whose: Whose, key: str) -> Item | None:
+    async def get(self, whose: SessionKey, key: str) -> Item | None:
         """Return one memory by its key."""
 
-    async def items(self, whose: Whose) -> Sequence[Item]:
-        """Return all memories, in the order of their last change if the store knows it."""
+    async def items(self, whose: SessionKey) -> Sequence[Item]:
+        """Return all memories."""
 
-    async def search(self, whose: Whose, search: Search) -> Sequence[Item]:
-        """Return the best matches, the best first."""
-
-    async def put(self, whose: Whose, entry: Entry, *, expected: Expected = None) -> Item:
+    async def put(self, whose: SessionKey, entry: MemoryLine, *, expected: Expected = None) -> Item:
         """Store a memory, and return it as it is stored. Raises KnowledgeError: it does not fit."""
 
-    async def forget(self, whose: Whose, key: str, *, expected: Expected = None) -> bool:
-        """Delete a memory; False if there was none."""
+    async def forget(self, whose: SessionKey, key: str, *, expected: Expected = None) -> bool:
+        """Delete a memory; return whether it existed."""
 
-    async def erase(self, whose: Whose) -> None:
+    async def erase(self, whose: SessionKey) -> None:
         """Delete all memories."""
+
+    async def past(self, whose: SessionKey) -> Past:
+        """Return what the store knows about earlier changes."""
+
+    async def settled(self, whose: SessionKey, past: Past) -> None:
+        """Discard what `past` says about deleted memories: they are deleted in the files, too."""
 
     def watch(self, watcher: Watcher) -> None:
         """Call `watcher` after changes that the store detects."""
 
+    def is_reachable(self, whose: SessionKey) -> bool:
+        """Whether the store can probably be reached now."""
 
-def missing_sentence(whose: Whose, count: int) -> str:
+
+class Recalled(msgspec.Struct, frozen=True):
+    """A memory that matches a message, for a turn. A higher `score` is a better match."""
+
+    key: str
+    title: str
+    body: str
+    score: float = 0.0
+    taint: Taint | None = None
+
+    @property
+    def text(self) -> str:
+        """The title and the body."""
+        return "\n".join(part for part in (self.title, self.body) if part)
+
+    @property
+    def digest(self) -> str:
+        """A digest of the text, which detects changes."""
+        data = self.text.encode(errors="surrogatepass")
+        return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+def missing_sentence(whose: SessionKey, count: int) -> str:
     """Return what an admin has to decide about memories that a person's account lacks."""
     are = "1 memory is" if count == 1 else f"{count} memories are"
     of = f" --agent {whose.agent}"
@@ -129,6 +147,10 @@ def check_expected(stored: Item | None, expected: Expected) -> None:
             if stored is None:
                 return
         case Item(version=version):
-            if stored is not None and stored.version == version and stored.says_as(expected):
+            if (
+                stored is not None
+                and stored.version == version
+                and stored.contents == expected.contents
+            ):
                 return
-    raise VersionConflictError(stored)
+    raise VersionConflictError

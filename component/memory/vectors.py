@@ -1,13 +1,13 @@
-"""Memories found by what they mean: the vectors of one owner are compared with that of a question.
+"""Finds memories by their meaning: compares the vectors of one owner with that of a question.
 
-Only the memories of one owner are compared at a time, and those of nobody else. In memory, a vector
-takes 9 bits for each dimension (its bytes and their signs) and 12 bytes: its length and its number.
-Of an owner with many memories, those are compared whose signs differ least from those of the
-question: counting the different signs of 100,000 vectors takes a tenth of the time of comparing
-them. Of 60,000 real texts, the 5 nearest are always among these, and 99.9 % of the 30 nearest.
+Only memories of that owner are compared. In memory, a vector takes 9 bits for each dimension (its
+bytes and their signs) and 12 bytes for its length and its number. If an owner has many memories,
+only those are compared whose signs differ least from those of the question: to count the different
+signs of 100,000 vectors takes a tenth of the time to compare them. Of 60,000 real texts, the 5
+nearest are always among these, and 99.9 % of the 30 nearest.
 
-The products are made by `vecdot` and not by matrix multiplication, for which numpy starts threads
-that wait for each other while others use the processor.
+The products are computed by `vecdot` and not by matrix multiplication, for which numpy starts
+threads that wait for each other while others use the processor.
 """
 
 import threading
@@ -17,23 +17,23 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-_NEAR: Final = 0.2  # the cosine from which on a memory may be about the same
+_NEAR: Final = 0.2  # minimum cosine of a memory that may match
 _COMPARED: Final = 2000  # vectors that are compared at most, those with the most similar signs
 _KEPT_BYTES: Final = 128 * 1024 * 1024  # of vectors in memory, of all owners together
-_SPARE: Final = 0.125  # room for new vectors, as a share of those that are there
+_SPARE: Final = 0.125  # free space for new vectors, as a share of the existing ones
 
 
 class Near(NamedTuple):
-    """A memory that may mean the same, by its number; `likeness` is 1 for the very same."""
+    """A memory with a similar meaning, by its number; `similarity` is 1 for the same vector."""
 
     item: int
-    likeness: float
+    similarity: float
 
 
 class _Matrix(NamedTuple):
-    """Vectors of an owner: the first `used` of each array.
+    """Vectors of an owner: the first `used` elements of each array.
 
-    More are written behind them, so a thread that reads goes on with those that it knows.
+    New ones are written after them, so that other threads can continue to read.
     """
 
     used: int
@@ -49,7 +49,7 @@ class _Matrix(NamedTuple):
         return sum(array.nbytes for array in arrays)
 
     def extended(self, last: int, items: Any, vectors: Any) -> "_Matrix":
-        """The same and some more, in the same arrays if they have room."""
+        """Return a matrix with additional vectors, in the same arrays if they have space."""
         import numpy as np  # noqa: PLC0415 - of the extra
 
         total = self.used + len(items)
@@ -69,7 +69,7 @@ class _Matrix(NamedTuple):
         return grown._replace(used=total, last=last)
 
     def most_similar_signs(self, vector: Any) -> Any:
-        """The positions of the vectors that are worth comparing with a vector."""
+        """Return the positions of the vectors to compare with a vector."""
         import numpy as np  # noqa: PLC0415
 
         if self.used <= _COMPARED:
@@ -81,7 +81,7 @@ class _Matrix(NamedTuple):
 
 
 class Vectors:
-    """Compares vectors; those of owners that are asked for again and again stay in memory."""
+    """Compares vectors; those of recently used owners stay in memory."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[int, _Matrix] = OrderedDict()
@@ -90,21 +90,21 @@ class Vectors:
     def nearest(
         self, connection: "Connection", owner: int, items: int, vector: Any, most: int
     ) -> list[Near]:
-        """The memories of one owner that are nearest to a vector of length 1, the nearest first.
+        """Return the memories of one owner that are nearest to a vector of length 1, the nearest
+        first.
 
-        `items` is the number of the owner's memories. Some that are returned may be gone already:
-        look them up.
+        `items` is the number of the owner's memories. Some of the result may be deleted already.
         """
         import numpy as np  # noqa: PLC0415
 
         matrix = self._of(connection, owner, items, len(vector))
         among = matrix.most_similar_signs(vector)
-        likeness = np.vecdot(matrix.vectors[among].astype(np.float32), vector)
-        likeness /= np.maximum(matrix.lengths[among], 1.0)
+        similarity = np.vecdot(matrix.vectors[among].astype(np.float32), vector)
+        similarity /= np.maximum(matrix.lengths[among], 1.0)
         numbers = matrix.items[among]
-        first = np.argsort(-likeness)[:most]
+        first = np.argsort(-similarity)[:most]
         return [
-            Near(int(numbers[at]), float(likeness[at])) for at in first if likeness[at] >= _NEAR
+            Near(int(numbers[at]), float(similarity[at])) for at in first if similarity[at] >= _NEAR
         ]
 
     def _of(self, connection: "Connection", owner: int, items: int, dimensions: int) -> _Matrix:

@@ -14,9 +14,10 @@ from component.audit.opening import CHAIN_FILE, check_writable, open_record
 from component.cli.main import group
 from component.commands.definition import Commands
 from component.control.server import ControlServer
+from component.conversations.lines import Said
 from component.kernel.memory import open_memories
 from component.memory.knowledge import Memo
-from component.memory.lines import Said, SessionKey
+from component.memory_directory.layout import SessionKey
 from component.private import close_to_others, exposed, make_directory, open_private
 from component.settings import Server
 from component.settings import Storage as Where

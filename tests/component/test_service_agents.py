@@ -19,8 +19,8 @@ from component.commands.definition import Asking, NoParams
 from component.features.conversation_commands.feature import ConversationCommandsFeature
 from component.kernel.agents import AgentPorts, AgentSubsystem
 from component.kernel.memory import Memories, open_memories
-from component.memory.lines import SessionKey
-from component.memory.persona_text import PersonaText
+from component.memory_directory.layout import SessionKey
+from component.personas.packages import PersonaText
 from component.settings import Server, Settings
 from component.settings.agents import AgentEntry
 from component.settings.llm import LLM, ModelChoice, Tier

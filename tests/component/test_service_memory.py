@@ -1,4 +1,4 @@
-"""What the service does about its memory by itself: sub-agents that ended long ago are removed."""
+"""The service removes directories of sub-agents that ended long ago."""
 
 import os
 from collections.abc import AsyncIterator
@@ -13,11 +13,12 @@ from structlog.testing import capture_logs
 from component.agent import turns
 from component.app.service import Service
 from component.app.settings import make_settings
+from component.conversations.lines import Said
 from component.kernel.memory import Memories, open_memories, remove_sub_agents, tidy
 from component.memory import embedding
 from component.memory.index_search import Search
 from component.memory.knowledge import Memo
-from component.memory.lines import Said, SessionKey
+from component.memory_directory.layout import SessionKey
 from component.settings import Server
 from component.settings import Storage as Where
 from component.settings.memory import Memory, Session
@@ -36,7 +37,7 @@ EARLY = 4_000_000_000.0  # later than any file of these tests
 
 
 class Kept:
-    """A memory with a sub-agent in it, which said and remembered something for Ann."""
+    """A directory with the conversation and a memory of a sub-agent for Ann."""
 
     def __init__(self, path: Path, memories: Memories, book: Book) -> None:
         self.memories = memories
@@ -73,7 +74,7 @@ async def kept(path: Path, days: int = 7) -> AsyncIterator[Kept]:
 
 
 async def asked(storage: Storage, who: JID, agent: str = "assistant") -> str:
-    """A message that is not answered yet; its id."""
+    """Store an unanswered message; return its id."""
     id_ = f"{agent} {who}"
     request = message(id_, "Count.", who, agent=agent, taint=None)
     await storage.write(partial(turns.insert, home="here", request=request))
@@ -175,7 +176,7 @@ async def test_a_service_does_it_whether_it_has_a_model_or_not(tmp_path: Path) -
 
 
 async def only_warning_of_recalling(path: Path) -> str:
-    """Why there is a warning when a memory is stored and found by its words with `vectors` on."""
+    """Return the reason of the only warning when `vectors` are on and cannot be made."""
     settings = make_settings(
         server=Server(component_domain="agent.example", component_secret="s", port=1),  # type: ignore[arg-type]
         storage=Where(path=path),

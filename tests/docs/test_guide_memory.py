@@ -8,11 +8,10 @@ from cryptography.fernet import Fernet
 
 from component.app.settings import load
 from component.memory.index_database import FILE_NAME as INDEX
-from component.memory.knowledge_lines import FILE_NAME, Entry, decode, encode
-from component.memory.lines import SessionKey
-from component.memory.paths import Layout
-from component.memory.persona_text import LONGEST_TEXT, imported
+from component.memory.knowledge_lines import FILE_NAME, MemoryLine, decode_memory, encode_memory
 from component.memory.sharing import Sharing
+from component.memory_directory.layout import Layout, SessionKey
+from component.personas.packages import LONGEST_TEXT, imported
 from component.settings.memory import MemoryScope
 from tests.servers.guides import DOCS
 from xep.jid import JID
@@ -43,12 +42,12 @@ def drawn() -> set[str]:
 
 def test_the_line_is_one_of_ours() -> None:
     (text,) = shown("json")
-    entry = decode(text.encode())
+    entry = decode_memory(text.encode())
     assert entry is not None
-    assert encode(entry).decode() == text
+    assert encode_memory(entry).decode() == text
     table = TEXT[TEXT.index("| `key` | the name by which") :].partition("\n\n")[0]
     told = set(re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in table.splitlines())))
-    assert told == set(Entry.__struct_fields__)
+    assert told == set(MemoryLine.__struct_fields__)
 
 
 def test_everything_lies_where_it_is_drawn() -> None:

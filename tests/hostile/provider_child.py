@@ -20,7 +20,7 @@ import structlog
 
 from component.app.schema import SCHEMA
 from component.budget.book import BudgetBook, BudgetLimits
-from component.memory.lines import SessionKey
+from component.memory_directory.layout import SessionKey
 from component.models.catalog import resolve
 from component.models.hosted import HostedModel
 from component.settings.llm import ModelChoice

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from component.memory import document_reader
-from component.memory.document_reader import DocumentError, Piece
+from component.memory.document_reader import DocumentError, DocumentPiece
 from component.policy.globs import pattern
 from component.sandbox.http_gate import (
     Access,
@@ -162,7 +162,7 @@ async def _text_of(response: HttpResponse, *, links: bool) -> tuple[str, str]:
     return title, text
 
 
-def _written(pieces: Iterable[Piece]) -> Iterable[str]:
+def _written(pieces: Iterable[DocumentPiece]) -> Iterable[str]:
     for piece in pieces:
         if piece.page and piece.text.strip():
             yield f"[Page {piece.page}]"
@@ -172,7 +172,7 @@ def _written(pieces: Iterable[Piece]) -> Iterable[str]:
             yield piece.text.strip()
 
 
-def _listed(pieces: Sequence[Piece], base: str) -> str:
+def _listed(pieces: Sequence[DocumentPiece], base: str) -> str:
     found: dict[str, str] = {}
     for text, target in (link for piece in pieces for link in piece.links):
         try:

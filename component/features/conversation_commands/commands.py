@@ -16,41 +16,33 @@ from component.commands.definition import (
     Outline,
 )
 from component.commands.people import PersonParams, person_of, whose
-from component.memory.lines import SessionKey
-from component.memory.personas import Personas
-from component.memory.sessions import Sessions
+from component.kernel.memory import Memories
+from component.memory_directory.layout import SessionKey
 from xep.jid import JID
 
 
-class About(msgspec.Struct, frozen=True, kw_only=True):
-    """The status of an agent for the requester. `uptime_s` is in whole seconds."""
+class ConversationStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The status of an agent and of the requester's conversation with it.
+
+    Attributes:
+        uptime_s: in whole seconds.
+        sources: the files that shape the agent.
+    """
 
     agent: str
     title: str
     state: str
     model: str
-    persona: str | None
+    persona: str | None = None
     uptime_s: int
     connection: str
-    messages: int
-    archived: int
-    memories: int
-    since: str | None
-    running: bool
-    waiting: int
-    parked: int
-    sources: tuple[str, ...]
-    idle_timeout_mins: int
-
-
-class AgentStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The status of an agent without the conversation; `sources` are files that shape it."""
-
-    title: str
-    state: str
-    model: str
-    uptime_s: int
-    connection: str
+    messages: int = 0
+    archived: int = 0
+    memories: int = 0
+    since: str | None = None
+    running: bool = False
+    waiting: int = 0
+    parked: int = 0
     sources: tuple[str, ...]
     idle_timeout_mins: int
 
@@ -87,29 +79,26 @@ class ConversationCommands:
 
     Args:
         conversations: the current conversations.
-        sessions: the stored conversations.
-        personas: the personas.
-        told: returns the status of an agent for a person, by the agent's localpart.
+        memories: the stored conversations, and the personas.
+        describe: returns the status of an agent, by its localpart, for a person.
         agents: the names of the agents; the first one answers for the domain.
-        forget_more: deletes the other data of an agent (by its localpart) about a person.
+        forget_more: deletes the other data of an agent, by its localpart, about a person.
     """
 
     def __init__(
         self,
         conversations: Conversations,
-        sessions: Sessions,
-        personas: Personas,
-        told: Callable[[str, JID], Awaitable[AgentStatus]],
+        memories: Memories,
+        describe: Callable[[str, JID], Awaitable[ConversationStatus]],
         agents: Sequence[str],
-        forget_more: Callable[[str, JID], Awaitable[None]] | None = None,
+        forget_more: Callable[[str, JID], Awaitable[None]],
     ) -> None:
-        self._forget_more = forget_more
         self._conversations = conversations
-        self._sessions = sessions
-        self._personas = personas
-        self._told = told
+        self._memories = memories
+        self._describe = describe
         self._agents = agents
         self._default_agent = agents[0]
+        self._forget_more = forget_more
 
     def commands(self) -> tuple[AnyCommand, ...]:
         """Return all of them."""
@@ -142,44 +131,35 @@ class ConversationCommands:
         return await self._erase(agent, who, str(who))
 
     async def _erase(self, agent: str, who: JID, whom: str) -> CommandResult:
-        gone = await self._conversations.forget(agent, who)
-        if self._forget_more is not None:
-            await self._forget_more(agent, who)
+        deleted = await self._conversations.forget(agent, who)
+        await self._forget_more(agent, who)
         counted = (
-            _many(gone.messages, "message"),
-            _many(gone.memories, "memory", "memories"),
-            _many(gone.attachments, "attachment"),
+            _many(deleted.messages, "message"),
+            _many(deleted.memories, "memory", "memories"),
+            _many(deleted.attachments, "attachment"),
         )
         what = ", ".join(each for each in counted if each)
-        if not what and not gone.names:
-            return CommandResult("There was nothing to delete.", gone)
-        return CommandResult(f"Deleted what I knew about {whom}: {what or 'some notes'}.", gone)
+        if not what and not deleted.names:
+            return CommandResult("There was nothing to delete.", deleted)
+        return CommandResult(f"Deleted what I knew about {whom}: {what or 'some notes'}.", deleted)
 
     async def _status(self, asking: Asking, _params: NoParams) -> CommandResult:
         agent, who = self._whose(asking)
-        told = await self._told(agent, who)
-        status = await self._sessions.status(SessionKey(agent, who))
-        persona = await self._personas.active(agent, who)
+        counts = await self._memories.sessions.status(SessionKey(agent, who))
+        persona = await self._memories.personas.active(agent, who)
         activity = self._conversations.activity(agent, who)
-        about = About(
-            agent=agent,
-            title=told.title,
-            state=told.state,
-            model=told.model,
+        status = msgspec.structs.replace(
+            await self._describe(agent, who),
             persona=None if persona is None else persona.name,
-            uptime_s=told.uptime_s,
-            connection=told.connection,
-            messages=status.messages,
-            archived=status.archived,
-            memories=status.memories,
-            since=status.since,
+            messages=counts.messages,
+            archived=counts.archived,
+            memories=counts.memories,
+            since=counts.since,
             running=activity.running,
             waiting=activity.waiting,
             parked=activity.parked,
-            sources=told.sources,
-            idle_timeout_mins=told.idle_timeout_mins,
         )
-        return CommandResult("\n".join(_status_lines(about)), about)
+        return CommandResult("\n".join(_status_lines(status)), status)
 
     def _whose(self, asking: Asking) -> tuple[str, JID]:
         return whose(asking, self._default_agent)
@@ -189,32 +169,33 @@ def _many(count: int, one: str, more: str | None = None) -> str:
     return f"{count} {one if count == 1 else more or one + 's'}" if count else ""
 
 
-def _status_lines(about: About) -> Sequence[str]:
-    persona = f", as {about.persona}" if about.persona else ""
+def _status_lines(status: ConversationStatus) -> Sequence[str]:
+    persona = f", as {status.persona}" if status.persona else ""
     lines = [
-        f"I am {about.title}{persona}, and {about.state}.",
-        f"Up for {_span(about.uptime_s)}, {about.connection}. Model: {about.model}.",
+        f"I am {status.title}{persona}, and {status.state}.",
+        f"Up for {_span(status.uptime_s)}, {status.connection}. Model: {status.model}.",
         (
-            f"{_many(about.messages, 'message') or 'No messages'} in this conversation,"
-            f" {_many(about.archived, 'earlier one') or 'none before it'},"
-            f" {_many(about.memories, 'memory', 'memories') or 'no memories'}."
+            f"{_many(status.messages, 'message') or 'No messages'} in this conversation,"
+            f" {_many(status.archived, 'earlier one') or 'none before it'},"
+            f" {_many(status.memories, 'memory', 'memories') or 'no memories'}."
         ),
     ]
-    at = ["I am writing an answer"] if about.running else []
-    at += [f"{_many(about.waiting, 'message')} waiting"] if about.waiting else []
+    at = ["I am writing an answer"] if status.running else []
+    at += [f"{_many(status.waiting, 'message')} waiting"] if status.waiting else []
     at += (
-        [f"{_many(about.parked, 'request')} waiting for an answer or a task"]
-        if about.parked
+        [f"{_many(status.parked, 'request')} waiting for an answer or a task"]
+        if status.parked
         else []
     )
     if at:
         lines.append(f"Now: {', '.join(at)}.")
-    if about.idle_timeout_mins:
+    if status.idle_timeout_mins:
         lines.append(
-            f"After {about.idle_timeout_mins} minutes without a message, a new conversation starts."
+            f"After {status.idle_timeout_mins} minutes without a message, a new conversation"
+            " starts."
         )
-    if about.sources:
-        lines.append(f"My instructions come from: {', '.join(dict.fromkeys(about.sources))}.")
+    if status.sources:
+        lines.append(f"My instructions come from: {', '.join(dict.fromkeys(status.sources))}.")
     return lines
 
 

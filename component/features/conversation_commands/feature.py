@@ -2,7 +2,10 @@
 
 from datetime import UTC, datetime
 
-from component.features.conversation_commands.commands import AgentStatus, ConversationCommands
+from component.features.conversation_commands.commands import (
+    ConversationCommands,
+    ConversationStatus,
+)
 from component.features.feature import Feature, Opened
 from component.kernel.kernel import Kernel
 from xep.jid import JID
@@ -17,11 +20,12 @@ class ConversationCommandsFeature(Feature):
         assert agents is not None, "the feature is used only with a model"
         started = datetime.now(UTC)
 
-        async def status(agent: str, who: JID) -> AgentStatus:
+        async def describe(agent: str, who: JID) -> ConversationStatus:
             model, sources = await agents.profiles.described(agent, who)
             state = agents.agents.get(agent)
             connection = f"connected as {self.settings.server.address}"
-            return AgentStatus(
+            return ConversationStatus(
+                agent=agent,
                 title=agents.profiles.titles.get(agent, agent),
                 state="unknown" if state is None else state.state,
                 model=model.name,
@@ -33,9 +37,8 @@ class ConversationCommandsFeature(Feature):
 
         commands = ConversationCommands(
             agents.conversations,
-            memories.sessions,
-            memories.personas,
-            status,
+            memories,
+            describe,
             self.settings.agent_names,
             kernel.forget_person,
         )

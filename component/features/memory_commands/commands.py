@@ -229,11 +229,11 @@ class MemoryCommands:
 
     async def _forget(self, agent: str, who: JID, key: str, scope: str) -> CommandResult:
         try:
-            gone = await self._knowledge.forget(agent, who, key, scope or PRIVATE)
+            deleted = await self._knowledge.forget(agent, who, key, scope or PRIVATE)
         except KnowledgeError as error:
             raise CommandError(str(error), "scope" if scope else "words") from None
         where = f" in {scope}" if scope else ""
-        if gone:
+        if deleted:
             return CommandResult(f"Deleted {key}{where}.")
         others = [one.scope for one in await self._knowledge.get(agent, who, key)]
         if not others:

@@ -8,26 +8,41 @@ person has made it a publisher.
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
-from component.features.memory_nodes.account_ports import AccountPorts, Location
-from component.features.memory_nodes.consents import Consents
-from component.features.memory_nodes.nodes import NodeItem
-from component.memory.store import KnowledgeError, Past, StoreUnavailableError, Watcher, Whose
+from component.features.memory_nodes.agent_nodes import node_of
+from component.features.memory_nodes.items import NodeItem
+from component.features.memory_nodes.privileges import (
+    Consents,
+    NodeClient,
+    PrivilegedCall,
+    Privileges,
+)
+from component.features.memory_nodes.rows import AccountConsentStore
+from component.kernel.check import Check
+from component.kernel.environment import Environment
+from component.kernel.options import privileged_domains
+from component.kernel.stream import StreamSubsystem
+from component.memory.store import KnowledgeError, Past, StoreUnavailableError, Watcher
+from component.memory_directory.layout import SessionKey
 from component.pubsub.client import PubSubClient
+from component.settings import Settings
 from xep import pubsub
 from xep.binding import RawXML
 from xep.data_forms import Field, Form
+from xep.disco import InfoQuery
 from xep.fluux_agent.memory import NAMESPACE
 from xep.jid import JID
 from xep.pubsub import AffiliationName, Item
 from xep.pubsub_event import Event, Retract
 from xep.pubsub_owner import Affiliation, Affiliations, PubsubOwner
 from xep.stanza_error import StanzaError
+
+_IMPOSSIBLE: Final = "is not possible"
 
 _log = structlog.get_logger("component.memory")
 
@@ -44,8 +59,20 @@ _MOST_RETRACTED: Final = 10_000
 _NOT_ALLOWED: Final = frozenset(("forbidden", "not-authorized", "not-allowed", "conflict"))
 
 
+class Location(NamedTuple):
+    """The place of a node, and the agent's address that sends requests to it.
+
+    `shares` says that the account is the agent's own, which creates the node for the person.
+    """
+
+    service: JID
+    node: str
+    requester: JID
+    shares: bool
+
+
 class AccountNodes:
-    """Implements `component.features.memory_nodes.nodes.MemoryNodes`, and
+    """Implements `component.features.memory_nodes.store.MemoryNodes`, and
     `component.kernel.pubsub_events.EventListener`.
 
     The agent subscribes to each node that it lists, so that it is notified of edits. Servers do not
@@ -53,31 +80,43 @@ class AccountNodes:
     listed from time to time.
 
     Args:
-        ports: the dependencies.
+        client: makes requests as the agent.
+        consents: makes requests on behalf of people; None if that is never possible.
+        locate: returns the location of a node.
+        stream: the stream.
     """
 
-    def __init__(self, ports: AccountPorts) -> None:
-        self._ports = ports
+    def __init__(
+        self,
+        client: NodeClient,
+        consents: Consents | None,
+        locate: Callable[[SessionKey], Location],
+        stream: StreamSubsystem,
+    ) -> None:
+        self._client = client
+        self._consents = consents
+        self._locate = locate
+        self._stream = stream
         self._watchers: list[Watcher] = []
-        self._followed: dict[tuple[JID, str], Whose] = {}
+        self._followed: dict[tuple[JID, str], SessionKey] = {}
         self._services: Counter[JID] = Counter()
-        self._prepared: set[Whose] = set()
-        self._retracted: dict[Whose, set[str]] = {}
-        self._emptied: set[Whose] = set()
+        self._prepared: set[SessionKey] = set()
+        self._retracted: dict[SessionKey, set[str]] = {}
+        self._emptied: set[SessionKey] = set()
         self._checked: set[str] = set()
         self._unsuitable: set[str] = set()
 
-    def is_reachable(self, whose: Whose) -> bool:
+    def is_reachable(self, whose: SessionKey) -> bool:
         """Whether there is a session, and people can correct items on the server."""
-        domain = self._ports.locate(whose).service.domain
-        return self._ports.is_connected() and domain not in self._unsuitable
+        domain = self._locate(whose).service.domain
+        return self._stream.is_connected() and domain not in self._unsuitable
 
     def watch(self, watcher: Watcher) -> None:
         """Call `watcher` when a server notifies of changed items."""
         self._watchers.append(watcher)
 
     def disconnected(self) -> None:
-        """Forget the state of the session. Never waits."""
+        """Discard the state of the session. Never waits."""
         self._prepared.clear()
 
     def is_service(self, address: JID) -> bool:
@@ -90,13 +129,13 @@ class AccountNodes:
         """Handle a notification. Never waits."""
         node, keys = changed_items(event)
         whose = self._followed.get((service, node))
-        if whose is None or self._ports.agent_at(subscriber) != whose.agent:
+        if whose is None or self._stream.addresses.agent_at(subscriber) != whose.agent:
             return
         self._note(whose, event)
         for watcher in self._watchers:
             watcher(whose, keys)
 
-    def _note(self, whose: Whose, event: Event) -> None:
+    def _note(self, whose: SessionKey, event: Event) -> None:
         """Note which items were deleted, and which of them are there again."""
         if event.purge is not None or event.delete is not None:
             self._emptied.add(whose)
@@ -109,11 +148,11 @@ class AccountNodes:
         if retracted:
             self._retracted[whose] = retracted
 
-    async def items(self, whose: Whose, ids: Sequence[str] = ()) -> Sequence[NodeItem]:
+    async def items(self, whose: SessionKey, ids: Sequence[str] = ()) -> Sequence[NodeItem]:
         """Return the items of the node; empty if there is no node or item."""
-        place = self._ports.locate(whose)
+        place = self._locate(whose)
         await self._check_server(place)
-        client = await self._client(whose, place)
+        client = await self._client_for(whose, place)
         if not ids:
             await self._follow(whose, place)
         try:
@@ -128,13 +167,13 @@ class AccountNodes:
             if each.id
         ]
 
-    async def past(self, whose: Whose) -> Past:
-        """Return which items the server has announced as deleted; it does not tell more."""
+    async def past(self, whose: SessionKey) -> Past:
+        """Return which items the server has announced as deleted."""
         retracted = dict.fromkeys(self._retracted.get(whose, ()), math.inf)
         return Past(None, retracted, whose in self._emptied)
 
-    async def settled(self, whose: Whose, past: Past) -> None:
-        """Forget what `past` says of deleted items."""
+    async def settled(self, whose: SessionKey, past: Past) -> None:
+        """Discard what `past` says about deleted items."""
         if past.is_emptied:
             self._emptied.discard(whose)
         if whose in self._retracted:
@@ -143,17 +182,17 @@ class AccountNodes:
                 del self._retracted[whose]
 
     async def publish(
-        self, whose: Whose, id_: str, payload: RawXML, replaces: NodeItem | None
+        self, whose: SessionKey, id_: str, payload: RawXML, replaces: NodeItem | None
     ) -> None:
         """Publish an item, if nobody else can read the node."""
-        place = self._ports.locate(whose)
+        place = self._locate(whose)
         await self._check_server(place)
         if place.shares:
             await self._share(whose, place)
-        client = await self._client(whose, place)
+        client = await self._client_for(whose, place)
         options = None
         if not place.shares:
-            is_own = client is self._ports.client
+            is_own = client is self._client
             options = _form(pubsub.PUBLISH_OPTIONS, _PRIVATE if is_own else _ROOMY)
         try:
             await client.publish(
@@ -164,10 +203,10 @@ class AccountNodes:
                 raise KnowledgeError(f"{place.service} does not accept {id_}: {error}") from error
             raise self._unavailable(whose, error) from error
 
-    async def retract(self, whose: Whose, items: Sequence[NodeItem]) -> None:
+    async def retract(self, whose: SessionKey, items: Sequence[NodeItem]) -> None:
         """Delete items."""
-        place = self._ports.locate(whose)
-        client = await self._client(whose, place)
+        place = self._locate(whose)
+        client = await self._client_for(whose, place)
         for item in items:
             try:
                 await client.retract(place.service, place.node, (item.id,), place.requester)
@@ -175,29 +214,31 @@ class AccountNodes:
                 if error.condition != "item-not-found":
                     raise self._unavailable(whose, error) from error
 
-    async def leave(self, whose: Whose) -> None:
+    async def leave(self, whose: SessionKey) -> None:
         """Stop using the node on behalf of its owner: give up the affiliation with it and the
         subscription. Raises StanzaError.
         """
-        place, on_behalf = self._ports.locate(whose), self._ports.on_behalf
+        place, consents = self._locate(whose), self._consents
         self._prepared.discard(whose)
         self._forget(place)
         with suppress(StanzaError):  # there may be no subscription
-            await self._ports.client.unsubscribe(place.service, place.node, place.requester)
-        if on_behalf is not None and on_behalf.may_own(whose):
-            await on_behalf.set_owned(place.service, _affiliated(place, place.requester, "none"))
+            await self._client.unsubscribe(place.service, place.node, place.requester)
+        if consents is not None and consents.may_own(whose):
+            await consents.client.set_owned(
+                place.service, _affiliated(place, place.requester, "none")
+            )
 
-    async def _client(self, whose: Whose, place: Location) -> PubSubClient:
+    async def _client_for(self, whose: SessionKey, place: Location) -> NodeClient:
         """Return the client for requests to the node: as the agent, or on behalf of the person."""
-        on_behalf = self._ports.on_behalf
-        if on_behalf is None or place.shares or not await on_behalf.allows(whose):
-            return self._ports.client
+        consents = self._consents
+        if consents is None or place.shares or not await consents.allows(whose):
+            return self._client
         if whose not in self._prepared:
-            await self._prepare(on_behalf, whose, place)
+            await self._prepare(consents, whose, place)
             self._prepared.add(whose)
-        return on_behalf.client
+        return consents.client
 
-    async def _prepare(self, on_behalf: Consents, whose: Whose, place: Location) -> None:
+    async def _prepare(self, consents: Consents, whose: SessionKey, place: Location) -> None:
         """Create the person's node if needed, and make the agent a member, which may subscribe.
 
         Prosody 0.12.3 reports all errors of the account as internal-server-error, so an existing
@@ -205,11 +246,11 @@ class AccountNodes:
         """
         with suppress(StanzaError):
             form = _form(pubsub.NODE_CONFIG, _CONFIG)
-            await on_behalf.client.create(place.service, place.node, place.requester, form)
-        if on_behalf.may_own(whose):
+            await consents.client.create(place.service, place.node, place.requester, form)
+        if consents.may_own(whose):
             try:
                 request = _affiliated(place, place.requester, "member")
-                await on_behalf.set_owned(place.service, request)
+                await consents.client.set_owned(place.service, request)
             except StanzaError as error:
                 _log.warning(
                     "edits of memories are noticed late: cannot become a member of the node",
@@ -217,12 +258,12 @@ class AccountNodes:
                     reason=str(error),
                 )
 
-    async def _follow(self, whose: Whose, place: Location) -> None:
+    async def _follow(self, whose: SessionKey, place: Location) -> None:
         """Subscribe to the node before it is listed. Without a subscription, edits are detected
         when everything is compared.
         """
         try:
-            await self._ports.client.subscribe(place.service, place.node, place.requester)
+            await self._client.subscribe(place.service, place.node, place.requester)
         except StanzaError as error:
             _log.debug("no subscription to memories", principal=str(whose.who), reason=str(error))
             self._forget(place)
@@ -245,9 +286,10 @@ class AccountNodes:
         if domain in self._checked:
             return
         try:
-            software = await self._ports.software(JID(None, domain))
+            info = await self._stream.get(JID(None, domain), InfoQuery(), InfoQuery)
         except StanzaError as error:
             raise StoreUnavailableError(f"{domain} does not say what it is: {error}") from error
+        software = server_software(info)
         if not is_suitable(software):
             self._unsuitable.add(domain)
             raise StoreUnavailableError(
@@ -256,26 +298,25 @@ class AccountNodes:
             )
         self._checked.add(domain)
 
-    async def _share(self, whose: Whose, place: Location) -> None:
+    async def _share(self, whose: SessionKey, place: Location) -> None:
         """Create the node in the agent's account, with the person as an owner."""
         if whose in self._prepared:
             return
-        ports = self._ports
         try:
-            await ports.client.create(
+            await self._client.create(
                 place.service, place.node, place.requester, _form(pubsub.NODE_CONFIG, _CONFIG)
             )
         except StanzaError as error:
             if error.condition != "conflict":
                 raise self._unavailable(whose, error) from error
         try:
-            await ports.set_owned(place.service, _affiliated(place, whose.who, "owner"))
+            await self._client.set_owned(place.service, _affiliated(place, whose.who, "owner"))
         except StanzaError as error:
             raise self._unavailable(whose, error) from error
         self._prepared.add(whose)
 
-    def _unavailable(self, whose: Whose, error: StanzaError) -> StoreUnavailableError:
-        place = self._ports.locate(whose)
+    def _unavailable(self, whose: SessionKey, error: StanzaError) -> StoreUnavailableError:
+        place = self._locate(whose)
         self._prepared.discard(whose)  # the node may be gone
         if error.condition in _NOT_ALLOWED and not place.shares:
             return StoreUnavailableError(
@@ -333,3 +374,141 @@ def changed_items(event: Event) -> tuple[str, frozenset[str] | None]:
         if part is not None:
             return part.node, None
     return "", frozenset()
+
+
+class AccountMemories:
+    """Memories in accounts: in those of people, or in that of an agent in client mode.
+
+    Args:
+        environment: the settings, and the database.
+        stream: makes requests.
+
+    Attributes:
+        nodes: the nodes.
+        privileges: what servers permit.
+        is_consent_possible: whether people can let the agent act on their behalf.
+    """
+
+    def __init__(self, environment: Environment, stream: StreamSubsystem) -> None:
+        settings, ours = environment.settings, stream.addresses
+        self._listeners: list[Callable[[SessionKey], None]] = []
+        self.privileges = Privileges(privileged_domains(settings))
+        privileged = PrivilegedCall(stream.call_optional, NAMESPACE)
+        self._consents = Consents(
+            AccountConsentStore(environment.storage),
+            self.privileges,
+            NodeClient(privileged),
+            ours.address_of,
+        )
+        is_person = settings.memory.home == "person"
+
+        def locate(whose: SessionKey) -> Location:
+            requester = ours.address_of(whose.agent)
+            if is_person:
+                return Location(whose.who, NAMESPACE, requester, shares=False)
+            return Location(requester, node_of(whose.who), requester, shares=True)
+
+        self.is_consent_possible = is_person and settings.server.mode == "component"
+        consents = self._consents if self.is_consent_possible else None
+        client = NodeClient(stream.call_optional)
+        self.nodes = AccountNodes(client, consents, locate, stream)
+
+    def disconnected(self) -> None:
+        """Discard the state of the session. Never waits."""
+        self.privileges.clear()
+        self.nodes.disconnected()
+
+    def listen(self, listener: Callable[[SessionKey], None]) -> None:
+        """Call `listener` when a person has consented. It must not wait."""
+        self._listeners.append(listener)
+
+    # For the command.
+
+    def is_offered(self, whose: SessionKey) -> bool:
+        """Whether the server of the person permits it now."""
+        return self._consents.is_offered(whose)
+
+    async def is_allowed(self, whose: SessionKey) -> bool:
+        """Whether the person has consented. Raises StorageError."""
+        return await self._consents.has(whose)
+
+    async def allow(self, whose: SessionKey) -> None:
+        """The person consents. Raises StorageError."""
+        await self._consents.give(whose)
+        for listener in self._listeners:
+            listener(whose)
+
+    async def stop(self, whose: SessionKey) -> bool:
+        """The person withdraws the consent; False if there was none. Raises StorageError, and
+        StanzaError if the server did not do its part.
+        """
+        withdrawn = await self._consents.withdraw(whose)
+        if withdrawn:
+            await self.nodes.leave(whose)
+        return withdrawn
+
+
+def server_software(info: InfoQuery) -> str:
+    """Return the name of the software of a server, from its identity in disco#info."""
+    servers = [each for each in info.identities if each.category == "server"]
+    return next((each.name or "" for each in servers), "")
+
+
+async def check_homes(
+    settings: Settings, software: Callable[[JID], Awaitable[str]], privileges: Privileges
+) -> Check | None:
+    """Check which homes of memories are possible on this server, and why others are not. Returns
+    None if memories are only in files.
+
+    Args:
+        settings: the settings.
+        software: returns the name of the software of a domain. Raises StanzaError.
+        privileges: the privileges that servers have granted on this connection.
+    """
+    if settings.memory.store == "files":
+        return None
+    lines: list[str] = []
+    works = False
+    if settings.server.mode == "client":
+        account = JID.parse(settings.server.address)
+        name, reason = await _checked_software(account.domain, software)
+        works = not reason
+        lines.append(f"agent: {reason or f'in the account {account}'}")
+    else:
+        lines.append("agent: at the addresses of the agents, on every server")
+        works = settings.memory.home == "agent"
+    for domain in sorted(privileged_domains(settings)) if settings.server.mode != "client" else ():
+        name, reason = await _checked_software(domain, software)
+        lines.append(f"person, as a publisher: {reason or f'in the accounts of {domain} ({name})'}")
+        granted = privileges.may_use_nodes(JID(None, domain))
+        lines.append(f"person, with consent: {reason or _granted(domain, granted)}")
+        works = works or not reason
+    used = f"home = {settings.memory.home} is used"
+    if not works:
+        used = f"home = {settings.memory.home} {_IMPOSSIBLE}: memories stay in the files"
+    return Check("memory homes", "ok" if works else "warning", "\n".join((used, *lines)))
+
+
+def _granted(domain: str, granted: bool) -> str:
+    if granted:
+        return f"{domain} lets the agent act on behalf of people"
+    return (
+        f"{_IMPOSSIBLE}, because {domain} does not let the agent act on behalf of people (XEP-0356;"
+        " mod_privilege of Prosody, see docs/memory.md)"
+    )
+
+
+async def _checked_software(
+    domain: str, software: Callable[[JID], Awaitable[str]]
+) -> tuple[str, str]:
+    """Return the name of the software of a domain, and why accounts there cannot be homes."""
+    try:
+        name = await software(JID(None, domain))
+    except StanzaError as error:
+        return "", f"{_IMPOSSIBLE}, because {domain} does not say what it is: {error}"
+    if not is_suitable(name):
+        return name, (
+            f"{_IMPOSSIBLE} at {domain}, because people cannot correct there what an agent has"
+            f" published ({name}, which has no IQ privileges either)"
+        )
+    return name or "unknown software", ""

@@ -8,8 +8,10 @@ from typing import Final
 
 import structlog
 
-from component.features.memory_nodes.nodes import ItemChangedError, NodeItem
-from component.memory.store import Generation, KnowledgeError, Past, Watcher, Whose
+from component.features.memory_nodes.items import NodeItem
+from component.features.memory_nodes.store import NodeItemChangedError
+from component.memory.store import Generation, KnowledgeError, Past, Watcher
+from component.memory_directory.layout import SessionKey
 from component.pubsub.changes import Change
 from component.pubsub.config import NodeConfig
 from component.pubsub.service import ItemChangedError as StoredChangedError
@@ -30,7 +32,7 @@ _log = structlog.get_logger("component.memory")
 
 
 class AgentNodes:
-    """Implements `nodes.MemoryNodes`, and provides the nodes to people who have none yet
+    """Implements `store.MemoryNodes`, and provides the nodes to people who have none yet
     (`component.pubsub.core.NodeProvider`).
 
     Args:
@@ -51,7 +53,7 @@ class AgentNodes:
         self._addresses = addresses
         self._agents = frozenset(agents)
         self._watchers: list[Watcher] = []
-        self._made: set[Whose] = set()
+        self._made: set[SessionKey] = set()
         self._config = NodeConfig(
             title="Memory",
             description="What the agent remembers about you",
@@ -70,7 +72,7 @@ class AgentNodes:
             service.listen(address, PREFIX, self._restore)
         service.add_provider(self)
 
-    def is_reachable(self, whose: Whose) -> bool:
+    def is_reachable(self, whose: SessionKey) -> bool:
         """Whether there is such an agent: its nodes are in our own database."""
         return whose.agent in self._agents
 
@@ -78,27 +80,27 @@ class AgentNodes:
         """Call `watcher` immediately when items were changed."""
         self._watchers.append(watcher)
 
-    async def items(self, whose: Whose, ids: Sequence[str] = ()) -> Sequence[NodeItem]:
+    async def items(self, whose: SessionKey, ids: Sequence[str] = ()) -> Sequence[NodeItem]:
         """Return the items of the node."""
         address = self._addresses.address_of(whose.agent)
         found = await self._service.items(address, node_of(whose.who), ids=ids)
         return [NodeItem(each.id, each.payload) for each in found]
 
-    async def past(self, whose: Whose) -> Past:
-        """Return what the database knows of the past of the node."""
+    async def past(self, whose: SessionKey) -> Past:
+        """Return what the database knows about earlier changes of the node."""
         address = self._addresses.address_of(whose.agent)
         created, changes, retractions = await self._service.past(address, node_of(whose.who))
         identity = str(created) if created else ""
         retracted = {id_: at / 1000 for id_, at in retractions.items()}
         return Past(Generation(identity, changes), retracted)
 
-    async def settled(self, whose: Whose, past: Past) -> None:
-        """Forget what `past` says of deleted items."""
+    async def settled(self, whose: SessionKey, past: Past) -> None:
+        """Discard what `past` says about deleted items."""
         address = self._addresses.address_of(whose.agent)
         await self._service.forget_retractions(address, node_of(whose.who), sorted(past.retracted))
 
     async def publish(
-        self, whose: Whose, id_: str, payload: RawXML, replaces: NodeItem | None
+        self, whose: SessionKey, id_: str, payload: RawXML, replaces: NodeItem | None
     ) -> None:
         """Publish an item, unless it was changed since it was read."""
         await self._make(whose)
@@ -109,11 +111,11 @@ class AgentNodes:
                 address, node_of(whose.who), id_, payload, publisher=address, only_if=only_if
             )
         except StoredChangedError:
-            raise ItemChangedError from None
+            raise NodeItemChangedError from None
         except StanzaError as error:
             raise KnowledgeError(f"The node does not accept {id_}: {error.text}") from error
 
-    async def retract(self, whose: Whose, items: Sequence[NodeItem]) -> None:
+    async def retract(self, whose: SessionKey, items: Sequence[NodeItem]) -> None:
         """Delete items, unless they were changed since they were read."""
         address = self._addresses.address_of(whose.agent)
         for item in items:
@@ -122,7 +124,7 @@ class AgentNodes:
                     address, node_of(whose.who), (item.id,), only_if=Stored(item.payload)
                 )
             except StoredChangedError:
-                raise ItemChangedError from None
+                raise NodeItemChangedError from None
             except StanzaError as error:
                 _log.info("an item was gone before it was retracted", reason=str(error))
 
@@ -138,10 +140,10 @@ class AgentNodes:
         if agent not in self._agents:
             return None
         if node == node_of(requester):
-            await self._make(Whose(agent, requester.bare))
+            await self._make(SessionKey(agent, requester.bare))
         return self._addresses.address_of(agent)
 
-    async def _make(self, whose: Whose) -> None:
+    async def _make(self, whose: SessionKey) -> None:
         if whose not in self._made:
             address = self._addresses.address_of(whose.agent)
             await self._service.ensure(
@@ -176,12 +178,12 @@ class AgentNodes:
         except StorageError as error:
             _log.warning("the configuration of a node stays changed", reason=str(error))
 
-    def _whose(self, change: Change) -> Whose | None:
+    def _whose(self, change: Change) -> SessionKey | None:
         try:
             who = JID.parse(change.node.removeprefix(PREFIX))
         except JIDError:
             return None
-        return Whose(self._addresses.agent_at(JID.parse(change.service)), who)
+        return SessionKey(self._addresses.agent_at(JID.parse(change.service)), who)
 
 
 def node_of(who: JID) -> str:

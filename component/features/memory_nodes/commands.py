@@ -5,8 +5,8 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
-from component.features.memory_nodes.account_home import AccountHome
-from component.memory.store import Whose
+from component.features.memory_nodes.account_nodes import AccountMemories
+from component.memory_directory.layout import SessionKey
 from xep.fluux_agent.memory import NAMESPACE
 from xep.stanza_error import StanzaError
 
@@ -46,12 +46,12 @@ class MemoryHomeCommands:
     """The command.
 
     Args:
-        home: the nodes in accounts.
+        accounts: the nodes in accounts.
         default_agent: the name of the agent that is asked at the domain.
     """
 
-    def __init__(self, home: AccountHome, default_agent: str) -> None:
-        self._home = home
+    def __init__(self, accounts: AccountMemories, default_agent: str) -> None:
+        self._accounts = accounts
         self._default_agent = default_agent
 
     def commands(self) -> tuple[AnyCommand, ...]:
@@ -61,33 +61,33 @@ class MemoryHomeCommands:
     async def _choose(self, asking: Asking, params: HomeParams) -> CommandResult:
         if asking.principal is None:
             raise CommandError("Only people themselves can decide this, over XMPP.")
-        whose = Whose(asking.agent or self._default_agent, asking.principal.bare)
+        whose = SessionKey(asking.agent or self._default_agent, asking.principal.bare)
         if params.choice == "allow":
             return await self._allow(whose)
         if params.choice == "stop":
             return await self._stop(whose)
-        allowed, offered = await self._home.is_allowed(whose), self._home.is_offered(whose)
+        allowed, offered = await self._accounts.is_allowed(whose), self._accounts.is_offered(whose)
         return CommandResult(_shown(whose, allowed, offered), HomeRow(NAMESPACE, allowed, offered))
 
-    async def _allow(self, whose: Whose) -> CommandResult:
-        if not self._home.is_offered(whose):
+    async def _allow(self, whose: SessionKey) -> CommandResult:
+        if not self._accounts.is_offered(whose):
             raise CommandError(_not_offered(whose), "choice")
-        await self._home.allow(whose)
+        await self._accounts.allow(whose)
         return CommandResult(
             f"I keep what I remember about you in your account now, on the node {NAMESPACE}. Only"
             " you and I can read it. Send /memory-home stop to end that.",
             HomeRow(NAMESPACE, allowed=True, offered=True),
         )
 
-    async def _stop(self, whose: Whose) -> CommandResult:
+    async def _stop(self, whose: SessionKey) -> CommandResult:
         try:
-            stopped = await self._home.stop(whose)
+            stopped = await self._accounts.stop(whose)
         except StanzaError as error:
             raise CommandError(
                 "I do not use the node in your account any more, but your server still lists me as"
                 f" a member of it: {error}. You can remove me there."
             ) from None
-        row = HomeRow(NAMESPACE, allowed=False, offered=self._home.is_offered(whose))
+        row = HomeRow(NAMESPACE, allowed=False, offered=self._accounts.is_offered(whose))
         if not stopped:
             return CommandResult("You have not allowed me to use your account.", row)
         return CommandResult(
@@ -97,7 +97,7 @@ class MemoryHomeCommands:
         )
 
 
-def _shown(whose: Whose, allowed: bool, offered: bool) -> str:
+def _shown(whose: SessionKey, allowed: bool, offered: bool) -> str:
     if not offered:
         return _not_offered(whose)
     if allowed:
@@ -112,7 +112,7 @@ def _shown(whose: Whose, allowed: bool, offered: bool) -> str:
     )
 
 
-def _not_offered(whose: Whose) -> str:
+def _not_offered(whose: SessionKey) -> str:
     return (
         f"The server {whose.who.domain} does not let me act on your behalf. You can create the"
         f" node {NAMESPACE} in your account yourself, and make me a publisher of it."

@@ -6,30 +6,27 @@ from functools import partial
 from typing import Final
 
 from component.features.feature import Feature, FeatureError, Opened
-from component.features.memory_nodes.account_home import AccountHome
+from component.features.memory_nodes.account_nodes import AccountMemories
 from component.features.memory_nodes.agent_nodes import AgentNodes
 from component.features.memory_nodes.commands import MemoryHomeCommands
-from component.features.memory_nodes.encryption import Cipher, KeyRefusedError
-from component.features.memory_nodes.handlers import PrivilegeHandler
-from component.features.memory_nodes.nodes import MemoryNodes
-from component.features.memory_nodes.store import PepStore
+from component.features.memory_nodes.items import Cipher, KeyRefusedError
+from component.features.memory_nodes.store import MemoryNodes, PepStore
 from component.kernel.kernel import Kernel
-from component.memory.file_store import PrivateFiles
-from component.memory.replica import Replica, ReplicaOptions
-from component.memory.store import Whose
-from component.memory.sync_state import SyncStates
+from component.memory.reconciler import SyncOptions
+from component.memory.replica import Replica
+from component.memory_directory.layout import SessionKey
 from component.settings.model import DEFAULT_AGENT
 from xep.fluux_agent.memory import NAMESPACE
 
-_PATIENCE_S: Final = 1.0
-_OWN_PATIENCE_S: Final = 10.0
+_TIMEOUT_S: Final = 1.0
+_OWN_TIMEOUT_S: Final = 10.0
 
 
 class MemoryNodesFeature(Feature):
     """Synchronises the memories of people with their nodes."""
 
     def open(self, kernel: Kernel) -> Opened:
-        """Make the nodes, and what synchronises them with the files.
+        """Create the nodes, and synchronise them with the files.
 
         Raises FeatureError: the keys of the encryption cannot be used.
         """
@@ -45,19 +42,19 @@ class MemoryNodesFeature(Feature):
             return Opened(
                 loops=(replica.run,), connected=replica.connected, disco_features=_features
             )
-        home = AccountHome(kernel.environment, kernel.stream)
-        replica = self._replica(kernel, home.nodes, is_own=False)
-        home.available = replica.available
-        home.privileges.changed = replica.connected
-        kernel.pubsub_events.listen(home.nodes)
+        accounts = AccountMemories(kernel.environment, kernel.stream)
+        replica = self._replica(kernel, accounts.nodes, is_own=False)
+        accounts.listen(replica.available)
+        accounts.privileges.listen(replica.connected)
+        kernel.pubsub_events.listen(accounts.nodes)
         return Opened(
-            handlers=(PrivilegeHandler(home.privileges),),
-            commands=MemoryHomeCommands(home, DEFAULT_AGENT).commands()
-            if home.is_consent_possible
+            handlers=(accounts.privileges,),
+            commands=MemoryHomeCommands(accounts, DEFAULT_AGENT).commands()
+            if accounts.is_consent_possible
             else (),
             loops=(replica.run,),
             connected=replica.connected,
-            disconnected=home.disconnected,
+            disconnected=accounts.disconnected,
             disco_features=_features,
         )
 
@@ -69,29 +66,24 @@ class MemoryNodesFeature(Feature):
             cipher = Cipher(keys) if keys else None
         except KeyRefusedError as error:
             raise FeatureError(str(error)) from None
-        replica = Replica(
-            PrivateFiles(memories.knowledge.files, memories.sharing),
+        return memories.knowledge.replicate(
             PepStore(nodes, kernel.stream.addresses.address_of, cipher),
-            SyncStates(memories.layout),
-            ReplicaOptions(
+            SyncOptions(
+                notify=partial(_notify, kernel),
                 edits_of_files=settings.store == "both",
-                patience_s=_OWN_PATIENCE_S if is_own else _PATIENCE_S,
+                timeout_s=_OWN_TIMEOUT_S if is_own else _TIMEOUT_S,
                 # What other instances publish is not announced here.
                 fresh_s=0.0 if shares_database else math.inf,
                 reconcile_s=settings.reconcile_s,
             ),
-            kernel.environment.monitoring.recorder,
-            partial(_tell, kernel),
         )
-        memories.knowledge.mirror = replica
-        return replica
 
 
 def _features() -> Sequence[str]:
     return (NAMESPACE,)
 
 
-def _tell(kernel: Kernel, whose: Whose, sentence: str) -> None:
+def _notify(kernel: Kernel, whose: SessionKey, sentence: str) -> None:
     """Send a sentence about the memories of a person to that person."""
     kernel.contacts.tell(kernel.stream.addresses.address_of(whose.agent), whose.who, sentence)
 

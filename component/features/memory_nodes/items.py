@@ -1,20 +1,121 @@
-"""Memories as the payloads of PubSub items, and back."""
+"""Memories as payloads of PubSub items, and the encryption of their contents.
+
+On servers of others, the contents can be encrypted: Fernet (AES-128-CBC and HMAC-SHA-256) with a
+key of the operator. The id of an item, its version and its times stay readable. The text is bound
+to the agent, the person and the key of its item, so that an item cannot replace another one.
+"""
 
 from datetime import UTC, datetime
+from typing import Final, NamedTuple
 from xml.etree import ElementTree
 
-from component.features.memory_nodes.encryption import MEDIA_TYPE, Cipher
-from component.features.memory_nodes.nodes import NodeItem
+import msgspec
+
 from component.memory.knowledge_lines import Item
-from component.memory.store import StoreUnavailableError, Whose
+from component.memory.store import StoreUnavailableError
+from component.memory_directory.layout import SessionKey
+from component.policy.taint import Taint
 from xep.binding import ContentError, RawXML, keep, read
 from xep.characters import without_forbidden
 from xep.fluux_agent.memory import Content, Memory
 from xep.jid import JID
 
+MEDIA_TYPE: Final = "application/vnd.fluux.encrypted-memory"
 
-def payload_of(item: Item, by: JID, whose: Whose, cipher: Cipher | None = None) -> RawXML:
-    """The payload of a memory that `by` writes."""
+
+class NodeItem(NamedTuple):
+    """An item of a node: its id, and its payload as XML text (empty without one)."""
+
+    id: str
+    payload: str
+
+
+class KeyRefusedError(Exception):
+    """An encryption key cannot be used; the message says what to do."""
+
+
+class _Plain(msgspec.Struct, omit_defaults=True, array_like=False, kw_only=True):
+    agent: str
+    who: str
+    key: str
+    body: str
+    title: str = ""
+    topic: str = ""
+    tags: tuple[str, ...] = ()
+    taint: Taint | None = None
+
+
+class Cipher:
+    """Encrypts with the first key, decrypts with all of them, so that keys can be replaced.
+
+    Args:
+        keys: Fernet keys: 32 bytes, URL-safe base64.
+
+    Raises KeyRefusedError: a key is invalid, or the extra `encryption` is not installed.
+    """
+
+    def __init__(self, keys: tuple[str, ...]) -> None:
+        try:
+            # Imported only where memories are encrypted.
+            from cryptography.fernet import Fernet, InvalidToken, MultiFernet  # noqa: PLC0415
+        except ImportError:
+            raise KeyRefusedError(
+                "Encryption of memories needs the extra: pip install"
+                " 'xmpp-agent-component[encryption]'."
+            ) from None
+        try:
+            self._fernet = MultiFernet([Fernet(key) for key in keys])
+        except ValueError:
+            raise KeyRefusedError(
+                "encryption_keys of [memory] must be 32 bytes each, in URL-safe base64. Make one:"
+                " head -c 32 /dev/urandom | base64 | tr +/ -_"
+            ) from None
+        self._invalid = InvalidToken
+
+    def encrypt(self, whose: SessionKey, item: Item) -> str:
+        """Return the encrypted contents of an item."""
+        plain = _Plain(
+            agent=whose.agent,
+            who=str(whose.who),
+            key=item.key,
+            body=item.body,
+            title=item.title,
+            topic=item.topic,
+            tags=item.tags,
+            taint=item.taint,
+        )
+        return self._fernet.encrypt(msgspec.json.encode(plain)).decode("ascii")
+
+    def decrypt(self, whose: SessionKey, item: Item) -> Item:
+        """Return an item with the contents that were encrypted in its body.
+
+        Raises StoreUnavailableError: it was encrypted with another key, or is another item's.
+        """
+        try:
+            data = self._fernet.decrypt(item.body.strip().encode())
+            plain = msgspec.json.decode(data, type=_Plain)
+        except (self._invalid, msgspec.MsgspecError) as error:
+            raise StoreUnavailableError(
+                f"The memory {item.key} of {whose.who} cannot be decrypted: put the key with which"
+                " it was encrypted into encryption_keys of [memory]."
+            ) from error
+        if (plain.agent, plain.who, plain.key) != (whose.agent, str(whose.who), item.key):
+            raise StoreUnavailableError(
+                f"The memory {item.key} of {whose.who} holds what was encrypted for another one."
+                " Delete the item."
+            )
+        return msgspec.structs.replace(
+            item,
+            body=plain.body,
+            title=plain.title,
+            topic=plain.topic,
+            tags=plain.tags,
+            taint=plain.taint,
+        )
+
+
+def payload_of(item: Item, by: JID, whose: SessionKey, cipher: Cipher | None = None) -> RawXML:
+    """Return the payload of a memory that `by` writes."""
     readable = item
     content = Content(text=item.body)
     if cipher is not None:
@@ -37,11 +138,11 @@ def payload_of(item: Item, by: JID, whose: Whose, cipher: Cipher | None = None) 
     )
 
 
-def item_of(node_item: NodeItem, whose: Whose, cipher: Cipher | None = None) -> Item:
-    """The memory in an item, by any author.
+def item_of(node_item: NodeItem, whose: SessionKey, cipher: Cipher | None = None) -> Item:
+    """Return the memory in an item, by any author.
 
     The id of the item is the key. A payload that is not a memory counts as its text, so that
-    nothing that a person has written is passed over. Raises StoreUnavailableError: it cannot be
+    nothing that a person has written is ignored. Raises StoreUnavailableError: it cannot be
     decrypted.
     """
     try:
@@ -74,7 +175,7 @@ def item_of(node_item: NodeItem, whose: Whose, cipher: Cipher | None = None) -> 
 
 def _text(payload: str) -> str:
     try:
-        # It was parsed by the stream before, and written again.
+        # The stream has parsed it before.
         element = ElementTree.fromstring(payload)  # noqa: S314
     except ElementTree.ParseError:
         return ""

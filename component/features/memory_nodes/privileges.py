@@ -1,7 +1,7 @@
-"""Requests to accounts that their server lets us make on behalf of their owners (XEP-0356).
+"""Requests to accounts on behalf of their owners, which a server can permit (XEP-0356).
 
-A server grants a namespace for all of its accounts. It is used for less: for requests about the
-memory node of people who have consented.
+A server permits them for a namespace and all of its accounts. The agent makes fewer: only requests
+about the memory node of people who have consented.
 """
 
 import secrets
@@ -10,12 +10,16 @@ from typing import Final, Literal, TypeVar
 
 import structlog
 
-from component.pubsub.client import Call
+from component.features.memory_nodes.rows import AccountConsentStore
+from component.memory_directory.layout import SessionKey
+from component.pubsub.client import Call, PubSubClient
+from component.router.table import Request, StanzaRoute
 from xep import pubsub, pubsub_owner
 from xep.binding import ContentError, Payload, keep
 from xep.forwarding import ForwardedIQ, as_received
 from xep.jid import JID, JIDError
 from xep.privilege import IQTypes, Privilege, PrivilegedIQ
+from xep.pubsub_owner import PubsubOwner
 from xep.result_sets import ResultSet
 from xep.stanza_error import StanzaError
 
@@ -30,23 +34,45 @@ _log = structlog.get_logger("component.memory")
 
 
 class Privileges:
-    """The privileges that servers have granted since the session began.
+    """Handles the messages by which servers grant privileges, and stores these for the session.
 
     Args:
         servers: the domains whose grants count, each for its own accounts.
-        changed: called when a server has granted something.
     """
 
-    def __init__(
-        self, servers: Collection[str], changed: Callable[[], None] = lambda: None
-    ) -> None:
-        self.changed = changed
+    def __init__(self, servers: Collection[str]) -> None:
+        self._listeners: list[Callable[[], None]] = []
         self._servers = frozenset(servers)
         self._granted: dict[str, dict[str, IQTypes]] = {}
 
     def is_server(self, sender: JID) -> bool:
         """Whether grants by this address count: it must be one of the configured domains."""
         return sender.local is None and sender.resource is None and sender.domain in self._servers
+
+    def routes(self) -> tuple[StanzaRoute, ...]:
+        """The routes of this handler."""
+        return (
+            StanzaRoute(
+                "message",
+                frozenset(("normal",)),
+                self._received,
+                hosts=frozenset(("component",)),
+                payload=Privilege,
+                admits=self.is_server,
+            ),
+        )
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after a server has granted privileges. It must not wait."""
+        self._listeners.append(listener)
+
+    def _received(self, request: Request[None]) -> None:
+        try:
+            privilege = request.stanza.require(Privilege)
+        except ContentError as error:
+            _log.warning("ignored bad privileges", sender=str(request.sender), reason=str(error))
+            return
+        self.granted(request.sender, privilege)
 
     def granted(self, server: JID, privilege: Privilege) -> None:
         """Store the privileges that a server grants, in place of its earlier ones. Never waits."""
@@ -62,7 +88,8 @@ class Privileges:
             server=server.domain,
             namespaces=", ".join(sorted(found)) or "none",
         )
-        self.changed()
+        for listener in self._listeners:
+            listener()
 
     def clear(self) -> None:
         """Forget all privileges at the end of a session; servers grant them again in the
@@ -168,3 +195,63 @@ def _nodes_of(payload: Payload) -> set[str]:
         if child is not None and (node or not isinstance(child, _REFINEMENTS)):
             found.add(node)
     return found
+
+
+class NodeClient(PubSubClient):
+    """Makes requests of publishers and of owners of nodes."""
+
+    async def set_owned(self, service: JID, request: PubsubOwner) -> None:
+        """Send a request of the owner of a node. Raises StanzaError."""
+        await self._call("set", service, request, PubsubOwner)
+
+
+class Consents:
+    """Makes requests on behalf of people who have consented, if their server permits it.
+
+    Args:
+        store: has the consents.
+        privileges: the privileges that servers have granted.
+        client: makes requests on behalf of the account that they are sent to.
+        address_of: returns the bare address of an agent.
+
+    Attributes:
+        client: as given.
+    """
+
+    def __init__(
+        self,
+        store: AccountConsentStore,
+        privileges: Privileges,
+        client: NodeClient,
+        address_of: Callable[[str], JID],
+    ) -> None:
+        self.client = client
+        self._store = store
+        self._privileges = privileges
+        self._address_of = address_of
+
+    async def allows(self, whose: SessionKey) -> bool:
+        """Whether the person has consented and the server permits it now. Raises StorageError."""
+        if not self._privileges.may_use_nodes(whose.who):
+            return False
+        return await self.has(whose)
+
+    def may_own(self, whose: SessionKey) -> bool:
+        """Whether the server permits to change affiliations."""
+        return self._privileges.may_own_nodes(whose.who)
+
+    def is_offered(self, whose: SessionKey) -> bool:
+        """Whether the server of the person permits it now."""
+        return self._privileges.may_use_nodes(whose.who)
+
+    async def has(self, whose: SessionKey) -> bool:
+        """Whether the person has consented. Raises StorageError."""
+        return await self._store.has(self._address_of(whose.agent), whose.who)
+
+    async def give(self, whose: SessionKey) -> None:
+        """The person consents. Raises StorageError."""
+        await self._store.put(self._address_of(whose.agent), whose.who)
+
+    async def withdraw(self, whose: SessionKey) -> bool:
+        """The person withdraws the consent; False if there was none. Raises StorageError."""
+        return await self._store.remove(self._address_of(whose.agent), whose.who)

@@ -9,10 +9,9 @@ import msgspec
 
 from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
 from component.commands.persona_dialogue import PersonaDialogue, changed
-from component.memory.own_personas import OwnPersonas
-from component.memory.packages import Persona, PersonaError
-from component.memory.persona_text import VERBS, exported, id_of
-from component.memory.personas import Personas
+from component.personas.own_personas import OwnPersonas
+from component.personas.packages import VERBS, Persona, PersonaError, exported, id_of
+from component.personas.personas import Personas
 from xep.jid import JID
 
 _HOW_TO_IMPORT: Final = "# A persona. To have it: /persona import, and this text after it.\n"

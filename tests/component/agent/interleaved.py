@@ -22,8 +22,9 @@ from component.agent.conversations import ConversationPorts, Conversations
 from component.agent.engine import Engine, EngineLimits
 from component.agent.requests import TurnRequest
 from component.app.schema import SCHEMA
-from component.memory.ends import History
-from component.memory.lines import Line, SessionKey
+from component.conversations.lines import Line
+from component.conversations.tail import History
+from component.memory_directory.layout import SessionKey
 from component.models.protocol import Completion, ModelRequest
 from component.storage.database import Database
 from component.storage.errors import StorageError

@@ -8,7 +8,7 @@ import pytest
 
 from component.agent import sentences
 from component.agent.profile import Profile
-from component.memory.lines import Line, Resulted, Said
+from component.conversations.lines import Line, Resulted, Said
 from component.models.protocol import (
     Completion,
     ContextOverflowError,

@@ -14,8 +14,9 @@ from component.agent.conversations import Conversations
 from component.agent.profile import Profile
 from component.agent.protocol import ToolResult
 from component.budget.protocol import Payer
-from component.memory import sub_agents
-from component.memory.lines import Said, SessionKey
+from component.conversations import directories
+from component.conversations.lines import Said
+from component.memory_directory.layout import SessionKey
 from component.models.messages import ToolCall
 from component.models.protocol import Completion, ModelRequest, Usage
 from tests.component.agent.world import ROMEO, World, command, message, words
@@ -282,10 +283,10 @@ async def test_its_directory_is_kept_until_the_answer_of_its_parent_is_sent(tmp_
 
     async def needed() -> bool:
         layout = family.sessions.layout
-        (folder,) = sub_agents.left(layout, float("inf"))
+        (folder,) = directories.unused_sub_agents(layout, float("inf"))
         assert folder.name.startswith("factfinderno1-")
         unanswered = await family.storage.read(partial(turns.sessions, home="here"))
-        return sub_agents.needed(layout, folder, unanswered)
+        return directories.is_used_sub_agent(layout, folder, unanswered)
 
     async with family.life() as conversations:
         family.offer()

@@ -7,7 +7,7 @@ import anyio
 import msgspec
 import pytest
 
-from component.memory.lines import Called, Resulted, Said
+from component.conversations.lines import Called, Resulted, Said
 from component.models.protocol import Completion, ModelRequest, OnText, Usage, Void
 from tests.component.agent.world import JULIET, World, answered, message, says, shopping
 

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from component.agent.conversations import Conversations
-from component.memory.lines import Called, Resulted, Said
+from component.conversations.lines import Called, Resulted, Said
 from component.models.protocol import Completion, ModelRequest
 from tests.component.agent.world import JULIET, Killed, World, call, message, says, shopping, words
 from tests.profiles import THOROUGH

@@ -10,7 +10,8 @@ from component.agent.profile import Profile
 from component.agent.protocol import ToolResult
 from component.agent.run import Ask
 from component.agent.tool_calls import Parked
-from component.memory.lines import Said, SessionKey
+from component.conversations.lines import Said
+from component.memory_directory.layout import SessionKey
 from component.models.protocol import Completion, ModelRequest
 from tests.component.agent.world import ROMEO, World, contexts, message, shopping, words
 

@@ -12,8 +12,17 @@ from component.agent.history import Block, View, blocks, truncated
 from component.agent.journal import called, opaque_parts, resulted
 from component.agent.overflow import LEFT_OUT, cut, fitted, told
 from component.agent.protocol import ToolResult
-from component.memory.coding import decoded, encoded
-from component.memory.lines import Called, Header, Line, Note, Resulted, Said, Summary
+from component.conversations.lines import (
+    Called,
+    Header,
+    Line,
+    Note,
+    Resulted,
+    Said,
+    Summary,
+    decode_line,
+    encode_line,
+)
 from component.models.messages import ImagePart, ModelMessage, OpaquePart, TextPart, ToolCall
 from component.models.protocol import Completion
 
@@ -224,7 +233,7 @@ def test_opaque_parts_keep_their_position_in_a_round() -> None:
     parts = (thinking[0], TextPart("Let me see."), one, thinking[1], two, thinking[2])
     completion = Completion(parts=parts, finish="tool_calls")
     lines = called("t", 0, completion, completion.tool_calls)
-    read = [decoded(encoded(line)) for line in lines]
+    read = [decode_line(encode_line(line)) for line in lines]
     (block,) = blocks([line for line in read if not isinstance(line, Header)], view("t"))
     expected = (thinking[0], TextPart("Let me see."), one, thinking[1], thinking[2], two)
     assert block.messages[0].parts == expected
@@ -234,7 +243,7 @@ def test_opaque_parts_of_an_answer_are_kept() -> None:
     thinking = OpaquePart("anthropic/m", msgspec.Raw(b"{}"))
     completion = Completion(parts=(thinking, TextPart("Yes.")))
     line = Said(role="assistant", content="Yes.", turn="t", parts=opaque_parts(completion))
-    read = decoded(encoded(line))
+    read = decode_line(encode_line(line))
     assert isinstance(read, Said)
     (block,) = blocks([read], view("t"))
     assert block.messages == (ModelMessage("assistant", (thinking, TextPart("Yes."))),)
@@ -243,7 +252,7 @@ def test_opaque_parts_of_an_answer_are_kept() -> None:
 def test_images_of_a_result_are_shown_with_it() -> None:
     image = ImagePart("image/png", b"\x89PNG")
     line = resulted("t", "1", ToolResult("a picture", parts=(image,)))
-    read = decoded(encoded(line))
+    read = decode_line(encode_line(line))
     assert isinstance(read, Resulted)
     call = Called(turn="t", round=0, id="1", name="look", arguments="{}")
     (block,) = blocks([call, read], view("t"))

@@ -7,7 +7,7 @@ import pytest
 
 from component.agent.injection_check import InjectionCheck
 from component.agent.run import Ask, Run
-from component.memory.lines import SessionKey
+from component.memory_directory.layout import SessionKey
 from tests.component.agent.world import ROMEO, World, message
 
 pytestmark = pytest.mark.anyio

@@ -21,7 +21,7 @@ from component.agent.conversations import TooManyWaitingError
 from component.agent.protocol import ToolResult
 from component.agent.requests import TurnRequest
 from component.agent.turn import Outcome
-from component.memory.lines import SessionKey
+from component.memory_directory.layout import SessionKey
 from component.models.protocol import Completion, ModelRequest, ModelUnavailableError
 from component.storage.errors import StorageError
 from component.storage.sqlite import SQLite

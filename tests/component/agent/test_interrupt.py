@@ -9,7 +9,7 @@ from component.agent import sentences
 from component.agent.conversation import RESTARTS
 from component.agent.conversations import Conversations
 from component.agent.protocol import ToolResult
-from component.memory.lines import Note, Resulted, Said
+from component.conversations.lines import Note, Resulted, Said
 from component.models.protocol import Completion, ModelRequest
 from tests.component.agent.world import (
     JULIET,

@@ -10,7 +10,7 @@ from component.agent import turns
 from component.agent.protocol import ToolResult
 from component.agent.requests import MessageStarter, TurnRequest
 from component.agent.turns import Wait
-from component.memory.lines import Note, Said
+from component.conversations.lines import Note, Said
 from component.models.protocol import Completion, ModelRequest
 from component.storage.database import Database
 from tests.component.agent.world import (

@@ -14,9 +14,8 @@ from component.agent.model_call import ModelCalls
 from component.agent.observer import NoObserver
 from component.agent.profile import Away
 from component.budget.protocol import BudgetExceededError
-from component.memory.facts import Facts
-from component.memory.lines import SessionKey
-from component.memory.paths import Layout
+from component.conversations.facts import Facts
+from component.memory_directory.layout import Layout, SessionKey
 from component.models.protocol import Completion, ModelError, ModelRequest
 from tests.component.agent.world import JULIET, ROMEO, World, command, message
 from tests.component.memory.remembering import remembering

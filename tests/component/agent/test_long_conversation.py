@@ -16,7 +16,8 @@ import pytest
 from component.agent import overflow
 from component.agent.conversations import Conversations
 from component.agent.protocol import Recalled
-from component.memory.lines import Said, SessionKey
+from component.conversations.lines import Said
+from component.memory_directory.layout import SessionKey
 from component.models.protocol import Completion, ModelRequest
 from tests.component.agent.test_crash import all_killed, end_tasks
 from tests.component.agent.world import ROMEO, World, message, says, shopping, words

@@ -8,7 +8,8 @@ import pytest
 
 from component.agent import overflow, prompt
 from component.agent.conversations import Conversations
-from component.memory.lines import Said, SessionKey, Summary
+from component.conversations.lines import Said, Summary
+from component.memory_directory.layout import SessionKey
 from component.models.protocol import Completion, ModelRefusedError, ModelRequest
 from tests.component.agent.world import (
     ROMEO,

@@ -11,7 +11,7 @@ from component.agent.profile import Away
 from component.agent.requests import TurnRequest
 from component.agent.turn import Outcome
 from component.budget.protocol import Payer
-from component.memory.lines import Said
+from component.conversations.lines import Said
 from component.models.protocol import Completion, ModelRequest
 from tests.component.agent.world import (
     JULIET,

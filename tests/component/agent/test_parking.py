@@ -8,7 +8,8 @@ from component.agent import sentences
 from component.agent.profile import Away
 from component.agent.protocol import Reply, ToolResult, Waiting
 from component.app.schema import SCHEMA
-from component.memory.lines import Note, Resulted, SessionKey
+from component.conversations.lines import Note, Resulted
+from component.memory_directory.layout import SessionKey
 from component.storage import Storage, StorageError
 from tests.component.agent.world import (
     JULIET,

@@ -12,7 +12,8 @@ from component.agent.prompt import spoken_time
 from component.agent.protocol import Recalled
 from component.agent.told import add_told
 from component.audit.protocol import AuditEvent
-from component.memory.lines import Said, SessionKey
+from component.conversations.lines import Said
+from component.memory_directory.layout import SessionKey
 from component.models.protocol import Completion, ModelRequest
 from tests.component.agent.world import (
     JULIET,

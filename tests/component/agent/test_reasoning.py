@@ -6,7 +6,8 @@ import pytest
 from pydantic import SecretStr
 
 from component.agent import prompt, sentences
-from component.memory.lines import Said, SessionKey
+from component.conversations.lines import Said
+from component.memory_directory.layout import SessionKey
 from component.models.catalog import resolve
 from component.models.hosted import HostedModel
 from component.settings.llm import ModelChoice

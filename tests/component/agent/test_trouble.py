@@ -11,7 +11,8 @@ import pytest
 from component.agent import prompt, sentences
 from component.agent.profile import Away
 from component.agent.protocol import ToolResult
-from component.memory.lines import Note, Said, SessionKey, Summary
+from component.conversations.lines import Note, Said, Summary
+from component.memory_directory.layout import SessionKey
 from component.models.protocol import (
     Completion,
     ContextOverflowError,

@@ -22,10 +22,10 @@ from component.agent.protocol import (
 from component.agent.requests import MessageStarter, OperatorStarter, Reply, TurnRequest
 from component.app.schema import SCHEMA
 from component.budget.protocol import Amount, BudgetExceededError, Payer, Reservation, Spender
-from component.memory.files import open_root
-from component.memory.lines import Line, SessionKey
-from component.memory.paths import Layout
-from component.memory.sessions import Sessions
+from component.conversations.lines import Line
+from component.conversations.sessions import Sessions
+from component.memory_directory.files import open_root
+from component.memory_directory.layout import Layout, SessionKey
 from component.messages.inbound import Conversation, ReplyAddress
 from component.models.messages import ToolCall, text_of
 from component.models.protocol import Completion, ModelRequest, OnText, Tool, Usage

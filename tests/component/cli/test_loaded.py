@@ -62,7 +62,6 @@ OWN = {
     "component.features.agents_admin.commands",
     "component.features.agents_admin.tell",
     "component.connection.client_link",
-    "component.memory.conformance_fixtures",
     "component.metrics.otel",
     "component.models.building",
     "component.kernel.agents",

@@ -6,7 +6,7 @@ from benchmarks.pdfs import made, page, stream
 
 
 def bomb(size: int) -> bytes:
-    """A page whose contents are small and become `size` bytes."""
+    """A page whose contents expand to `size` bytes."""
     packer = zlib.compressobj(9)
     start = packer.compress(b"(all of it) Tj " * 69906) + packer.flush(zlib.Z_FULL_FLUSH)
     # After a full flush the same text has the same bytes, whatever came before.
@@ -23,14 +23,14 @@ def bomb(size: int) -> bytes:
 
 
 def loop() -> bytes:
-    """A tree of pages that contains itself."""
+    """A page tree that contains itself."""
     return made(
         [b"<</Type/Catalog/Pages 2 0 R>>", b"<</Type/Pages/Kids[2 0 R 2 0 R]/Count 9999999>>"]
     )
 
 
 def nested(depth: int) -> bytes:
-    """A page with arrays in arrays."""
+    """A page with nested arrays."""
     return made(
         [
             b"<</Type/Catalog/Pages 2 0 R>>",
@@ -41,7 +41,7 @@ def nested(depth: int) -> bytes:
 
 
 def form_loop() -> bytes:
-    """A page that shows a form that shows itself."""
+    """A page with a form that contains itself."""
     form = b"/Type/XObject/Subtype/Form/BBox[0 0 9 9]/Resources<</XObject<</X 4 0 R>>>>"
     return made(
         [

@@ -1,4 +1,4 @@
-"""A room of memories on a real directory, with a record that keeps what it was told."""
+"""Memories in a real directory, with an audit log in memory."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -8,14 +8,14 @@ from typing import Any
 import anyio.to_thread
 
 from component.audit.protocol import AuditEvent
-from component.memory.embedding import Embedder
-from component.memory.files import open_root
+from component.memory.embedding import LocalEmbedder
 from component.memory.index import Index, owners_of
 from component.memory.index_database import FILE_NAME
 from component.memory.index_search import Finder, Hit, Search
 from component.memory.knowledge import Knowledge, Memo, Remembered
-from component.memory.paths import Layout
 from component.memory.sharing import PRIVATE, Sharing
+from component.memory_directory.files import open_root
+from component.memory_directory.layout import Layout
 from component.settings.memory import Memory, MemoryScope
 from xep.jid import JID
 
@@ -26,7 +26,7 @@ EVE = JID.parse("eve@example.net")
 
 
 class Recording:
-    """A record in memory."""
+    """An audit log in memory."""
 
     def __init__(self) -> None:
         self.events: list[AuditEvent] = []
@@ -39,7 +39,7 @@ class Recording:
 
 
 class Room:
-    """Knowledge, with everything that a test wants to look at."""
+    """The memories, with the objects that tests inspect."""
 
     def __init__(self, root: Path, sharing: Sharing, index: Index, settings: Memory) -> None:
         self.root = root
@@ -66,7 +66,7 @@ class Room:
 async def remembering(
     path: Path,
     scopes: Sequence[MemoryScope] = (),
-    embedder: Embedder | None = None,
+    embedder: LocalEmbedder | None = None,
     admins: Sequence[JID] = (),
     **limits: Any,
 ) -> AsyncIterator[Room]:
@@ -79,6 +79,6 @@ async def remembering(
 
 
 def among(index: Index, owners: Sequence[str], search: Search) -> list[Hit]:
-    """What the index finds, of these owners."""
+    """Return the results of a search in the index for these owners."""
     with index.database.reading() as connection:
         return Finder(index).among(connection, owners_of(connection, owners), search)

@@ -1,4 +1,4 @@
-"""Documents are split with their sources, and a hostile one costs itself."""
+"""Documents are split with their sources, and a hostile one affects no other."""
 
 import os
 from pathlib import Path
@@ -12,61 +12,61 @@ from pypdf import PdfReader, PdfWriter
 from benchmarks.pdfs import with_pages
 from component.memory.document_reader import (
     DocumentError,
-    Limits,
-    Part,
-    Piece,
-    read,
+    DocumentLimits,
+    DocumentPart,
+    DocumentPiece,
     read_data,
-    split,
+    read_document,
+    split_parts,
 )
 from tests.component.memory import pdfs
 
 pytestmark = pytest.mark.anyio
 
-SMALL = Limits(size=4 << 20, memory=512 << 20, output=1 << 20, cpu_s=4, wait_s=120)
+SMALL = DocumentLimits(size=4 << 20, memory=512 << 20, output=1 << 20, cpu_s=4, wait_s=120)
 
 
 async def test_a_pdf_is_read_page_by_page(tmp_path: Path) -> None:
     path = tmp_path / "handbook.PDF"
     path.write_bytes(with_pages(["Holidays: thirty days.", "Größe\nSick leave"]))
-    assert await read(path) == [
-        Part("page 1", "Holidays: thirty days."),
-        Part("page 2", "Größe\nSick leave"),
+    assert await read_document(path) == [
+        DocumentPart("page 1", "Holidays: thirty days."),
+        DocumentPart("page 2", "Größe\nSick leave"),
     ]
 
 
-async def test_markdown_has_its_headings(tmp_path: Path) -> None:
+async def test_markdown_is_split_at_its_headings(tmp_path: Path) -> None:
     path = tmp_path / "a.md"
     path.write_text(
         "Intro\n\n# One #\n## Two\ntext\n```\n# code\n```\n## Three\nmore\n# Four\nend\n"
     )
-    assert await read(path) == [
-        Part("", "Intro"),
-        Part("One > Two", "text\n```\n# code\n```"),
-        Part("One > Three", "more"),
-        Part("Four", "end"),
+    assert await read_document(path) == [
+        DocumentPart("", "Intro"),
+        DocumentPart("One > Two", "text\n```\n# code\n```"),
+        DocumentPart("One > Three", "more"),
+        DocumentPart("Four", "end"),
     ]
 
 
-async def test_html_has_its_headings_and_no_scripts(tmp_path: Path) -> None:
+async def test_html_is_split_at_its_headings_without_scripts(tmp_path: Path) -> None:
     path = tmp_path / "a.html"
     path.write_bytes(
         '<html><head><meta charset="latin-1"><title>no</title></head><body>Vorwort'
         "<h1>Über <b>uns</b></h1><p>Wir sind <i>drei</i>.</p><ul><li>Änne<li>Ben</ul>"
         "<script>evil()</script><h2>Kontakt</h2>Telefon 123<style>no</style>".encode("latin-1")
     )
-    assert await read(path) == [
-        Part("", "Vorwort"),
-        Part("Über uns", "Wir sind drei.\nÄnne\nBen"),
-        Part("Kontakt", "Telefon 123"),
+    assert await read_document(path) == [
+        DocumentPart("", "Vorwort"),
+        DocumentPart("Über uns", "Wir sind drei.\nÄnne\nBen"),
+        DocumentPart("Kontakt", "Telefon 123"),
     ]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
-async def test_text_in_any_encoding(tmp_path: Path, encoding: str) -> None:
+async def test_text_is_read_in_any_encoding(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes("Größe\n\nÄnderung".encode(encoding))
-    assert await read(path) == [Part("", "Größe\nÄnderung")]
+    assert await read_document(path) == [DocumentPart("", "Größe\nÄnderung")]
 
 
 HOSTILE = {
@@ -95,12 +95,12 @@ VARIANTS = {"none.pdf", "form_loop.pdf"}
         for name in HOSTILE
     ],
 )
-async def test_a_hostile_document_costs_itself(tmp_path: Path, name: str) -> None:
+async def test_a_hostile_document_fails_alone_with_a_reason(tmp_path: Path, name: str) -> None:
     make, why = HOSTILE[name]
     (tmp_path / name).write_bytes(make())
     limits = msgspec.structs.replace(SMALL, cpu_s=1) if "processor time" in why else SMALL
     with pytest.raises(DocumentError, match=why):
-        await read(tmp_path / name, limits)
+        await read_document(tmp_path / name, limits)
 
 
 async def test_an_encrypted_pdf_says_so(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ async def test_an_encrypted_pdf_says_so(tmp_path: Path) -> None:
     writer.encrypt("password", algorithm="RC4-128")
     writer.write(tmp_path / "locked.pdf")
     with pytest.raises(DocumentError, match="encrypted"):
-        await read(tmp_path / "locked.pdf")
+        await read_document(tmp_path / "locked.pdf")
 
 
 async def test_a_link_is_not_followed(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ async def test_a_link_is_not_followed(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "b.txt")
     for name in ("a.txt", "b.txt", "c.txt"):
         with pytest.raises(DocumentError):
-            await read(tmp_path / name)
+            await read_document(tmp_path / name)
 
 
 async def test_a_parser_that_waits_is_stopped(
@@ -130,7 +130,7 @@ async def test_a_parser_that_waits_is_stopped(
     monkeypatch.setattr("component.memory.document_reader._WORKER", worker)
     (tmp_path / "a.txt").write_text("text")
     with pytest.raises(DocumentError, match=r"more than 0\.5 s"):
-        await read(tmp_path / "a.txt", Limits(wait_s=0.5))
+        await read_document(tmp_path / "a.txt", DocumentLimits(wait_s=0.5))
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ async def test_a_parser_that_waits_is_stopped(
         ("b'[' * 100_000", "has failed"),
     ],
 )
-async def test_a_parser_that_was_taken_over_makes_few_objects(
+async def test_the_output_of_a_compromised_parser_is_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, reason: str
 ) -> None:
     worker = tmp_path / "worker.py"
@@ -168,14 +168,14 @@ async def test_a_parser_can_only_read_its_document(
 @given(
     st.lists(
         st.builds(
-            Piece,
+            DocumentPiece,
             text=st.text(alphabet="ab. \n€", max_size=400).map(lambda text: text * 9),
             page=st.integers(0, 3),
         )
     )
 )
-def test_parts_are_short_and_nothing_is_lost(pieces: list[Piece]) -> None:
-    parts = list(split(pieces))
+def test_parts_are_short_and_contain_the_whole_text(pieces: list[DocumentPiece]) -> None:
+    parts = list(split_parts(pieces))
     assert all(part.text.strip() and len(part.text) <= 1201 for part in parts)
     kept = "".join("".join(part.text.split()) for part in parts)
     assert kept == "".join("".join(piece.text.split()) for piece in pieces)

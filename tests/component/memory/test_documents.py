@@ -1,4 +1,4 @@
-"""The documents of an agent are found with their source, as they are now."""
+"""The documents of an agent are found with their source, in their current state."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -30,7 +30,7 @@ async def titles(room: Room, words: str, agent: str = AGENT) -> list[str]:
     return [one.title for one in await room.knowledge.recall(agent, ANN, words, 5)]
 
 
-async def test_what_a_document_says_is_recalled_with_its_source(tmp_path: Path) -> None:
+async def test_a_document_is_recalled_with_its_source(tmp_path: Path) -> None:
     async with documents(tmp_path / "m") as (room, folder):
         (folder / "handbook.pdf").write_bytes(
             pdfs.with_pages(["Welcome to the company.", "Holidays: everybody has thirty days."])
@@ -57,7 +57,9 @@ async def test_documents_of_each_agent_are_its_own(tmp_path: Path) -> None:
         assert await titles(room, "vault") == []
 
 
-async def test_texts_count_as_those_of_strangers_unless_they_are_trusted(tmp_path: Path) -> None:
+async def test_documents_are_untrusted_unless_they_are_in_the_trusted_folder(
+    tmp_path: Path,
+) -> None:
     async with documents(tmp_path / "m") as (room, folder):
         (folder / "trusted").mkdir()
         (folder / "trusted" / "own.txt").write_text("The vault is green")
@@ -70,7 +72,7 @@ async def test_texts_count_as_those_of_strangers_unless_they_are_trusted(tmp_pat
         }
 
 
-async def test_what_is_changed_added_and_removed_counts(tmp_path: Path) -> None:
+async def test_changed_added_and_deleted_documents_update_the_index(tmp_path: Path) -> None:
     async with documents(tmp_path / "m") as (room, folder):
         (folder / "a.txt").write_text("The vault is blue")
         (folder / "a.txt#1.txt").write_text("The attic is red")
@@ -96,7 +98,7 @@ async def test_what_is_changed_added_and_removed_counts(tmp_path: Path) -> None:
             assert connection.execute("SELECT count(*) FROM vocabulary").fetchone() == (0,)
 
 
-async def test_one_that_cannot_be_read_is_a_warning_once(tmp_path: Path) -> None:
+async def test_an_unreadable_document_is_warned_about_once(tmp_path: Path) -> None:
     async with documents(tmp_path / "m") as (room, folder):
         (folder / "bad.pdf").write_bytes(b"nonsense")
         (folder / "good.txt").write_text("The vault is blue")
@@ -111,7 +113,7 @@ async def test_one_that_cannot_be_read_is_a_warning_once(tmp_path: Path) -> None
         assert await titles(room, "vault") == ["good.txt"]
 
 
-async def test_a_folder_that_is_a_link_is_a_warning_once_and_costs_no_other(tmp_path: Path) -> None:
+async def test_a_linked_folder_is_warned_about_once_and_others_are_read(tmp_path: Path) -> None:
     async with documents(tmp_path / "m") as (room, folder):
         (folder / "good.txt").write_text("The vault is blue")
         agent = room.root / "_agents" / "researcher"
@@ -125,7 +127,7 @@ async def test_a_folder_that_is_a_link_is_a_warning_once_and_costs_no_other(tmp_
         assert await titles(room, "vault") == ["good.txt"]
 
 
-async def test_documents_outlast_the_process_and_the_index(tmp_path: Path) -> None:
+async def test_documents_are_found_after_a_restart_and_without_an_index(tmp_path: Path) -> None:
     async with documents(tmp_path / "m") as (room, folder):
         (folder / "a.txt").write_text("The vault is blue")
         await room.knowledge.documents.refresh()

@@ -1,4 +1,4 @@
-"""The file of the index is made anew beneath those who use it, and none of them notices."""
+"""The file of the index is rebuilt while it is used, without errors for readers."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from component.memory.fresh import Fresh
+from component.memory.file_store import CurrentIndex
 from component.memory.index import Index
-from component.memory.paths import Layout
 from component.memory.sharing import Sharing
+from component.memory_directory.layout import Layout
 from component.storage.errors import StorageError
 
 
@@ -22,7 +22,7 @@ def index(tmp_path: Path) -> Iterator[Index]:
 
 
 @pytest.mark.anyio
-async def test_who_finds_it_removed_after_others_have_renewed_it_reads_the_new_one(
+async def test_a_reader_that_notices_the_removal_late_reads_the_new_index(
     index: Index, tmp_path: Path
 ) -> None:
     tries = []
@@ -38,23 +38,23 @@ async def test_who_finds_it_removed_after_others_have_renewed_it_reads_the_new_o
                 raise
         return len(index.names())
 
-    fresh = Fresh(index, Sharing(Layout(tmp_path)))
-    assert await fresh.read(read_while_others_are_quicker) == 0
+    current = CurrentIndex(index, Sharing(Layout(tmp_path)))
+    assert await current.read(read_while_others_are_quicker) == 0
     assert len(set(tries)) == 2
 
 
 @pytest.mark.anyio
-async def test_what_is_wrong_with_anything_else_is_told(index: Index, tmp_path: Path) -> None:
+async def test_other_errors_are_reported(index: Index, tmp_path: Path) -> None:
     def fail() -> None:
         raise StorageError("The disk is full.")
 
     opened = index.database.opened
     with pytest.raises(StorageError, match="The disk is full"):
-        await Fresh(index, Sharing(Layout(tmp_path))).read(fail)
+        await CurrentIndex(index, Sharing(Layout(tmp_path))).read(fail)
     assert index.database.opened is opened
 
 
-def test_it_is_made_anew_when_nobody_reads_the_old_one(index: Index) -> None:
+def test_a_new_index_is_created_when_no_reader_uses_the_old_one(index: Index) -> None:
     # SQLite would remove the log of the new file with the last connection to the old one.
     opened = index.database.opened
     with ThreadPoolExecutor(1) as threads:
@@ -73,7 +73,7 @@ def test_it_is_made_anew_when_nobody_reads_the_old_one(index: Index) -> None:
     assert index.names() == []
 
 
-def test_only_one_of_those_who_find_it_damaged_makes_it_anew(index: Index) -> None:
+def test_a_damaged_index_is_rebuilt_once(index: Index) -> None:
     index.database.opened.damaged = True
     with ThreadPoolExecutor(8) as threads:
         renewed = [threads.submit(index.database.renew) for _ in range(8)]

@@ -1,4 +1,4 @@
-"""What is looked for is found, in every language, and no words of anybody can break a search."""
+"""Memories are found in every language, and no text breaks a search."""
 
 from pathlib import Path
 
@@ -7,13 +7,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from component.memory.files import Seen, open_root
 from component.memory.index import Index
 from component.memory.index_search import Search
 from component.memory.knowledge_lines import Item
+from component.memory_directory.files import FileState, open_root
 from tests.component.memory.remembering import AGENT, ANN, among, remembering
 
-SEEN = Seen(1, 2, 3, 4)
+SEEN = FileState(1, 2, 3, 4)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_memories_are_found_in_every_script_and_form(
     assert found(index, question) == ["x1"]
 
 
-def test_titles_count_more_than_keys_tags_and_bodies(index: Index) -> None:
+def test_titles_have_more_weight_than_keys_tags_and_bodies(index: Index) -> None:
     others = [Item(key=f"n{n}", body=f"other {n}") for n in range(30)]
     fill(
         index,
@@ -68,7 +68,7 @@ def test_titles_count_more_than_keys_tags_and_bodies(index: Index) -> None:
     assert found(index, "coffee") == ["in_title", "coffee_and_more_words", "in_tags", "in_body"]
 
 
-def test_rare_words_count_more_and_the_key_itself_most(index: Index) -> None:
+def test_rare_words_have_more_weight_and_the_exact_key_most(index: Index) -> None:
     fill(
         index,
         *(Item(key=f"n{n}", body="the weekly report of sales") for n in range(30)),
@@ -79,7 +79,7 @@ def test_rare_words_count_more_and_the_key_itself_most(index: Index) -> None:
     assert found(index, "report", common=True)[0] == "report"
 
 
-def test_what_is_fresh_comes_first_among_equals(index: Index) -> None:
+def test_newer_memories_precede_equal_older_ones(index: Index) -> None:
     fill(
         index,
         Item(key="new", body="buy milk", updated="2999-01-01T00:00:00Z"),
@@ -88,7 +88,7 @@ def test_what_is_fresh_comes_first_among_equals(index: Index) -> None:
     assert found(index, "milk") == ["new", "old"]
 
 
-def test_words_that_are_everywhere_find_what_has_all_of_them(index: Index) -> None:
+def test_frequent_words_find_memories_with_all_of_them(index: Index) -> None:
     items = [Item(key=f"a{n}", body="alpha") for n in range(1200)]
     items += [Item(key=f"b{n}", body="beta") for n in range(1200)]
     items += [Item(key=f"c{n}", body="gamma") for n in range(1200)]
@@ -139,7 +139,7 @@ def test_no_search_raises(
     title=st.text(),
     tags=st.lists(st.text(), max_size=3).map(tuple),
 )
-def test_whatever_is_kept_can_be_let_go_of(
+def test_any_memory_can_be_deleted_without_a_trace(
     index: Index, text: str, body: str, title: str, tags: tuple[str, ...]
 ) -> None:
     fill(index, Item(key="k", body=body, title=title, tags=tags), Item(key="tea", body=text))
@@ -151,7 +151,7 @@ def test_whatever_is_kept_can_be_let_go_of(
 
 
 @pytest.mark.anyio
-async def test_who_reads_does_not_wait_for_who_writes(tmp_path: Path) -> None:
+async def test_readers_do_not_wait_for_writers(tmp_path: Path) -> None:
     async with remembering(tmp_path / "memory") as room:
         await room.store("tea", "green")
         with room.index.database.writing() as connection, anyio.fail_after(120):

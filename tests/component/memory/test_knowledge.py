@@ -1,4 +1,4 @@
-"""Memories are kept in files that people can edit, and what is forgotten is gone."""
+"""Memories are stored in files that people can edit, and forgotten ones are deleted."""
 
 import json
 import random
@@ -9,18 +9,19 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from component.memory import files, index_database
-from component.memory.files import MemoryStoreError
+from component.memory import index_database
 from component.memory.index_database import FILE_NAME
 from component.memory.index_search import Search
 from component.memory.knowledge import KnowledgeError, Memo
+from component.memory_directory import files
+from component.memory_directory.files import MemoryStoreError
 from tests.component.memory.remembering import AGENT, ANN, BOB, remembering
 from tests.profiles import SEED
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_what_is_stored_is_a_line_and_is_found(tmp_path: Path) -> None:
+async def test_a_stored_memory_is_a_line_and_is_found(tmp_path: Path) -> None:
     async with remembering(tmp_path / "memory") as room:
         kept = await room.store("tea", "Ann likes green tea", title="Drinks", tags=("food",))
         assert (kept.item.version, kept.item.by) == (1, "ann@example.com")
@@ -46,7 +47,9 @@ async def test_versions_are_counted_and_stay_readable(tmp_path: Path) -> None:
         assert room.file().read_bytes().count(b"\n") == 3
 
 
-async def test_what_was_shown_is_known_to_be_unchanged_changed_or_deleted(tmp_path: Path) -> None:
+async def test_changed_and_deleted_memories_are_not_among_the_unchanged_ones(
+    tmp_path: Path,
+) -> None:
     async with remembering(tmp_path) as room:
         for key, body in (("tea", "Ann likes green tea"), ("cat", "Ann's cat is Tom")):
             await room.store(key, body)
@@ -64,7 +67,30 @@ async def test_what_was_shown_is_known_to_be_unchanged_changed_or_deleted(tmp_pa
         assert not await room.knowledge.unchanged(AGENT, ANN, shown)
 
 
-async def test_old_versions_are_bounded(tmp_path: Path) -> None:
+async def test_many_memories_are_read_in_one_thread_with_one_statement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with remembering(tmp_path / "memory") as room:
+        for number in range(8):
+            await room.store(f"k{number}", f"text {number}")
+        found = await room.knowledge.recall(AGENT, ANN, "text", 8)
+        shown = {(one.key, one.digest) for one in found}
+        run, hops, statements = anyio.to_thread.run_sync, list[object](), list[str]()
+
+        async def counted(work: Any, *arguments: object, **more: Any) -> object:
+            hops.append(work)
+            return await run(work, *arguments, **more)
+
+        with room.index.database.reading() as connection:
+            connection.set_trace_callback(statements.append)
+        monkeypatch.setattr(anyio.to_thread, "run_sync", counted)
+        unchanged = await room.knowledge.unchanged(AGENT, ANN, shown)
+        assert len(unchanged) == 8
+        assert len(hops) == 1
+        assert len([one for one in statements if "FROM items" in one]) == 1
+
+
+async def test_the_number_of_old_versions_is_limited(tmp_path: Path) -> None:
     async with remembering(tmp_path / "memory", versions=4) as room:
         for number in range(1, 12):
             kept = await room.store("k", f"body {number}")
@@ -74,7 +100,7 @@ async def test_old_versions_are_bounded(tmp_path: Path) -> None:
         assert room.file().read_bytes().count(b"\n") <= 4
 
 
-async def test_what_is_forgotten_is_gone_from_file_and_index(tmp_path: Path) -> None:
+async def test_a_forgotten_memory_is_deleted_from_file_and_index(tmp_path: Path) -> None:
     async with remembering(tmp_path / "memory") as room:
         await room.store("pin", "the old word is xyzzyold")
         await room.store("pin", "the word is xyzzynew", title="plughtitle", tags=("frotztag",))
@@ -93,7 +119,7 @@ async def test_what_is_forgotten_is_gone_from_file_and_index(tmp_path: Path) -> 
         assert (await room.store("pin", "new")).item.version == 1
 
 
-async def test_nothing_is_left_in_a_large_index_either(
+async def test_a_forgotten_memory_leaves_no_trace_in_a_large_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index_database, "_STEP_PAGES", 1)  # so that it takes many steps
@@ -107,7 +133,7 @@ async def test_nothing_is_left_in_a_large_index_either(
             assert b"xyzzy" not in path.read_bytes()
 
 
-async def test_what_a_person_writes_by_hand_counts_at_once(tmp_path: Path) -> None:
+async def test_edits_by_hand_are_used_immediately(tmp_path: Path) -> None:
     async with remembering(tmp_path / "memory") as room:
         await room.store("tea", "green")
         await room.store("dog", "Bello is a dachshund")
@@ -127,7 +153,7 @@ async def test_what_a_person_writes_by_hand_counts_at_once(tmp_path: Path) -> No
         assert await room.recall("dachshund") == []
 
 
-async def test_nobody_without_memories_waits_for_the_index(
+async def test_people_without_memories_do_not_wait_for_the_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with remembering(tmp_path / "memory") as room:
@@ -138,7 +164,7 @@ async def test_nobody_without_memories_waits_for_the_index(
         assert await room.recall("green") == ["tea"]
 
 
-async def test_a_damaged_line_costs_itself_and_a_warning(tmp_path: Path) -> None:
+async def test_a_damaged_line_is_skipped_with_a_warning(tmp_path: Path) -> None:
     async with remembering(tmp_path / "memory") as room:
         await room.store("tea", "green")
         with room.file().open("ab") as file:
@@ -165,7 +191,7 @@ async def test_the_index_can_be_deleted_or_damaged_at_any_time(tmp_path: Path) -
     assert [log["log_level"] for log in logs] == ["warning"]
 
 
-async def test_the_index_is_for_its_owner_only_and_kept_out_of_git(tmp_path: Path) -> None:
+async def test_only_its_owner_can_read_the_index_and_git_ignores_it(tmp_path: Path) -> None:
     path = tmp_path / "memory"
     async with remembering(path) as room:
         await room.store("tea", "green")
@@ -178,7 +204,7 @@ async def test_the_index_is_for_its_owner_only_and_kept_out_of_git(tmp_path: Pat
         assert (path / ".gitignore").read_text() == "mine"
 
 
-async def test_an_index_that_breaks_in_use_is_made_anew(tmp_path: Path) -> None:
+async def test_an_index_that_is_damaged_in_use_is_rebuilt(tmp_path: Path) -> None:
     async with remembering(tmp_path / "memory") as room:
         for number in range(50):
             await room.store(f"tea{number}", f"green {number} " + "leaf " * 200)
@@ -197,7 +223,7 @@ async def test_an_index_that_breaks_in_use_is_made_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("endings", [("",), ("", "-wal", "-shm")])
-async def test_an_index_that_is_deleted_in_use_is_made_anew(
+async def test_an_index_that_is_deleted_in_use_is_rebuilt(
     tmp_path: Path, endings: tuple[str, ...]
 ) -> None:
     async with remembering(tmp_path / "memory") as room:
@@ -220,7 +246,7 @@ async def test_an_index_that_is_deleted_in_use_is_made_anew(
         assert await room.get("tea2") == "green 2, two leaves"
 
 
-async def test_a_search_reads_only_files_that_were_changed_from_outside(
+async def test_a_search_reads_only_files_that_others_have_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[Path] = []
@@ -245,18 +271,18 @@ async def test_a_search_reads_only_files_that_were_changed_from_outside(
         assert read == [room.file(BOB)]
 
 
-async def test_a_message_without_telling_words_does_not_touch_the_disk(
+async def test_a_message_without_significant_words_needs_no_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with remembering(tmp_path / "memory") as room:
         await room.store("tea", "how are you")
-        monkeypatch.setattr(room.index, "owners", None)
+        monkeypatch.setattr(room.index.database, "reading", None)
         assert await room.recall("How are you?") == []
         assert await room.recall("👍") == []
         assert await room.recall("tea", most=0) == []
 
 
-async def test_limits_are_told_in_sentences(tmp_path: Path) -> None:
+async def test_exceeded_limits_are_explained(tmp_path: Path) -> None:
     async with remembering(
         tmp_path / "memory", item_bytes=20, items_per_principal=2, bytes_per_principal=420
     ) as room:
@@ -277,7 +303,7 @@ async def test_limits_are_told_in_sentences(tmp_path: Path) -> None:
         await room.store("c", "3")
 
 
-async def test_many_at_once_lose_nothing(tmp_path: Path) -> None:
+async def test_concurrent_writers_lose_nothing(tmp_path: Path) -> None:
     async with remembering(tmp_path / "memory") as room, anyio.create_task_group() as group:
         for number in range(20):
             group.start_soon(room.store, f"k{number % 5}", f"body {number}")
@@ -292,7 +318,7 @@ async def test_many_at_once_lose_nothing(tmp_path: Path) -> None:
                 assert [line["version"] for line in own] == [1, 2, 3, 4]
 
 
-async def test_a_disk_that_refuses_costs_the_store_and_no_turn(
+async def test_an_error_of_the_disk_fails_the_store_but_no_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with remembering(tmp_path / "memory") as room:
@@ -307,7 +333,7 @@ async def test_a_disk_that_refuses_costs_the_store_and_no_turn(
                 await room.store("dog", "Bello")
         assert await room.get("dog") is None
         with monkeypatch.context() as patch, capture_logs() as logs:
-            patch.setattr(files, "seen", full)
+            patch.setattr(files, "state_of", full)
             assert await room.recall("green") == []
         assert [log["event"] for log in logs] == ["memories could not be recalled"]
         assert await room.recall("green") == ["tea"]
@@ -324,7 +350,7 @@ async def test_a_link_in_place_of_a_file_or_directory_is_not_followed(tmp_path: 
             await room.store("k", "v")
 
 
-async def test_all_of_a_person_can_be_erased(tmp_path: Path) -> None:
+async def test_all_memories_of_a_person_can_be_erased(tmp_path: Path) -> None:
     async with remembering(tmp_path / "memory") as room:
         await room.store("tea", "xyzzy")
         await room.store("dog", "xyzzy")
@@ -338,7 +364,7 @@ async def test_all_of_a_person_can_be_erased(tmp_path: Path) -> None:
             assert b"xyzzy" not in path.read_bytes()
 
 
-async def test_the_index_lets_go_of_directories_that_somebody_removed(tmp_path: Path) -> None:
+async def test_directories_that_were_removed_are_deleted_from_the_index(tmp_path: Path) -> None:
     async with remembering(tmp_path / "memory") as room:
         await room.store("tea", "xyzzy")
         await room.store("tea", "green", who=BOB)
@@ -349,7 +375,7 @@ async def test_the_index_lets_go_of_directories_that_somebody_removed(tmp_path: 
             assert b"xyzzy" not in path.read_bytes()
 
 
-async def test_every_access_is_recorded_without_what_was_said(tmp_path: Path) -> None:
+async def test_every_access_is_recorded_without_contents(tmp_path: Path) -> None:
     async with remembering(tmp_path / "memory", item_bytes=10) as room:
         know, who = room.knowledge, (AGENT, ANN)
         await know.store(*who, Memo("tea", "xyzzy"), trace="t1")
@@ -388,7 +414,7 @@ async def test_every_access_is_recorded_without_what_was_said(tmp_path: Path) ->
         assert "xyzzy" not in repr(told)
 
 
-async def test_the_neighbours_directory_is_used_as_it_is(tmp_path: Path) -> None:
+async def test_the_directory_of_fluux_agent_is_used_unchanged(tmp_path: Path) -> None:
     folder = tmp_path / "memory" / "alice@example.com"
     folder.mkdir(parents=True)
     line = b'{"key":"favorite_language","content":"Rust","ts":"2025-06-01T14:30:22Z"}\n'

@@ -1,4 +1,4 @@
-"""The file of memories is read as it is, whoever has written it."""
+"""The file of memories is read, whichever program has written it."""
 
 import json
 from typing import Any
@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from component.memory import knowledge_lines
 from component.memory.knowledge_lines import (
-    Entry,
-    decode,
-    encode,
-    fit,
-    parse,
+    MemoryLine,
+    decode_memory,
+    encode_memory,
+    limit_versions,
+    parse_memories,
+    remove_keys,
     seconds_of,
-    shortened,
     versions_of,
-    without,
+    xml_safe,
 )
 from xep.characters import without_forbidden
 
@@ -29,7 +29,7 @@ NEIGHBOUR = (
 
 keys = st.sampled_from(["a", "b", 'quo"te', "käse", "a\\b", "日本"]) | st.text(min_size=1)
 entries = st.builds(
-    Entry,
+    MemoryLine,
     key=keys,
     content=st.text(min_size=1),
     ts=st.sampled_from(["", "2026-01-01T00:00:00Z", "yesterday"]),
@@ -41,8 +41,8 @@ entries = st.builds(
 )
 
 
-def test_the_lines_of_fluux_agent_are_read_as_they_are() -> None:
-    items, damaged = parse(NEIGHBOUR)
+def test_lines_of_fluux_agent_are_read_unchanged() -> None:
+    items, damaged = parse_memories(NEIGHBOUR)
     assert not damaged
     assert items["favorite_language"].body == "Rust"
     assert items["favorite_language"].updated == "2025-06-01T14:30:22Z"
@@ -50,7 +50,9 @@ def test_the_lines_of_fluux_agent_are_read_as_they_are() -> None:
 
 
 def test_fluux_agent_reads_our_lines() -> None:
-    told = json.loads(encode(Entry(key="k", content="c", ts="t", tags=("x",), version=2)))
+    told = json.loads(
+        encode_memory(MemoryLine(key="k", content="c", ts="t", tags=("x",), version=2))
+    )
     assert {name: told[name] for name in ("key", "content", "ts")} == {
         "key": "k",
         "content": "c",
@@ -58,61 +60,66 @@ def test_fluux_agent_reads_our_lines() -> None:
     }
 
 
-def test_the_last_line_of_a_key_counts_and_versions_are_counted() -> None:
+def test_the_last_line_of_a_key_is_the_current_version() -> None:
     data = b'{"key":"k","content":"1"}\n\n{"key":"k","content":"2","by":"b@x"}\r\n'
-    item = parse(data).items["k"]
+    item = parse_memories(data).items["k"]
     assert (item.body, item.version, item.versions, item.by) == ("2", 2, 2, "b@x")
     assert [one.body for one in versions_of(data, "k")] == ["1", "2"]
 
 
 def test_a_damaged_line_is_skipped_and_the_others_are_read() -> None:
     data = NEIGHBOUR + b'{"key":"x","con\n[1]\n{"key":7,"content":""}\n{"key":"k"}\n\xff\xfe\n'
-    items, damaged = parse(data + b'{"key":"z","content":"last"}')
+    items, damaged = parse_memories(data + b'{"key":"z","content":"last"}')
     assert set(items) == {"favorite_language", "deadline", "z"}
     assert damaged == [3, 4, 5, 6, 7]
 
 
-def test_what_is_forgotten_starts_anew() -> None:
+def test_versions_of_a_forgotten_key_start_again() -> None:
     data = b'{"key":"k","content":"1"}\n{"key":"k","forgotten":true}\n'
-    assert parse(data).items == {}
-    assert parse(data + b'{"key":"k","content":"2"}\n').items["k"].version == 1
+    assert parse_memories(data).items == {}
+    assert parse_memories(data + b'{"key":"k","content":"2"}\n').items["k"].version == 1
     assert versions_of(data, "k") == []
 
 
-def test_a_mark_at_the_beginning_of_the_file_does_no_harm() -> None:
-    assert set(parse(b"\xef\xbb\xbf" + NEIGHBOUR).items) == {"favorite_language", "deadline"}
+def test_a_byte_order_mark_is_ignored() -> None:
+    assert set(parse_memories(b"\xef\xbb\xbf" + NEIGHBOUR).items) == {
+        "favorite_language",
+        "deadline",
+    }
 
 
 def test_trimming_keeps_the_first_and_the_last_versions() -> None:
-    data = b"".join(encode(Entry(key="k", content=str(n), version=n)) for n in range(1, 10))
+    data = b"".join(
+        encode_memory(MemoryLine(key="k", content=str(n), version=n)) for n in range(1, 10)
+    )
     data += NEIGHBOUR
-    trimmed = shortened(data, "k", 3)
+    trimmed = limit_versions(data, "k", 3)
     assert [one.body for one in versions_of(trimmed, "k")] == ["1", "8", "9"]
-    assert parse(trimmed).items["k"].version == 9
+    assert parse_memories(trimmed).items["k"].version == 9
     assert trimmed.endswith(NEIGHBOUR)
 
 
-def test_times_that_are_none_are_no_trouble() -> None:
+def test_invalid_times_are_accepted() -> None:
     assert seconds_of("1970-01-01T00:01:00Z") == 60
     assert seconds_of("1970-01-01T00:01:00") == 60
     assert seconds_of("soon") is None
 
 
 @given(st.binary() | st.lists(st.binary()).map(b"\n".join))
-def test_nothing_that_a_file_may_hold_raises(data: bytes) -> None:
-    items, damaged = parse(data)
+def test_any_file_can_be_parsed(data: bytes) -> None:
+    items, damaged = parse_memories(data)
     for key in items:
         assert versions_of(data, key)
-        assert key not in parse(without(data, [key])).items
+        assert key not in parse_memories(remove_keys(data, [key])).items
     assert len(damaged) <= data.count(b"\n") + 1
 
 
 @given(st.lists(entries))
-def test_what_is_written_is_read(told: list[Entry]) -> None:
-    data = b"".join(map(encode, told))
-    items, damaged = parse(data)
+def test_a_written_memory_is_read_unchanged(told: list[MemoryLine]) -> None:
+    data = b"".join(map(encode_memory, told))
+    items, damaged = parse_memories(data)
     assert not damaged
-    last = {entry.key: entry for entry in map(fit, told)}
+    last = {entry.key: entry for entry in map(xml_safe, told)}
     assert {key: item.body for key, item in items.items()} == {
         key: entry.content for key, entry in last.items()
     }
@@ -124,25 +131,25 @@ def test_what_is_written_is_read(told: list[Entry]) -> None:
 
 
 @given(st.lists(entries, min_size=1), st.data(), st.booleans())
-def test_nothing_is_left_of_a_key_and_all_of_the_others(
-    told: list[Entry], data: st.DataObject, escaped: bool
+def test_all_lines_of_a_key_are_removed_and_no_others(
+    told: list[MemoryLine], data: st.DataObject, escaped: bool
 ) -> None:
-    gone = fit(data.draw(st.sampled_from(told))).key
+    gone = xml_safe(data.draw(st.sampled_from(told))).key
     # Others write the same with escapes, or as bytes.
     lines = [
-        json.dumps(json.loads(encode(entry)), ensure_ascii=escaped).encode() + b"\n"
+        json.dumps(json.loads(encode_memory(entry)), ensure_ascii=escaped).encode() + b"\n"
         for entry in told
     ]
-    rest = without(b"".join(lines), [gone])
+    rest = remove_keys(b"".join(lines), [gone])
     assert rest == b"".join(
-        line for line, entry in zip(lines, told, strict=True) if fit(entry).key != gone
+        line for line, entry in zip(lines, told, strict=True) if xml_safe(entry).key != gone
     )
 
 
-def test_a_damaged_line_that_names_what_is_forgotten_goes_too() -> None:
+def test_a_damaged_line_with_a_forgotten_key_is_removed() -> None:
     torn = b'{"key":"k","content":"secr\n'
-    assert without(torn + NEIGHBOUR, ["k"]) == NEIGHBOUR
-    assert without(torn + NEIGHBOUR, ["j"]) == torn + NEIGHBOUR
+    assert remove_keys(torn + NEIGHBOUR, ["k"]) == NEIGHBOUR
+    assert remove_keys(torn + NEIGHBOUR, ["j"]) == torn + NEIGHBOUR
 
 
 some_keys = st.sampled_from(
@@ -153,7 +160,7 @@ _SHORT = {'"': '\\"', "\\": "\\\\", "/": "\\/", "\n": "\\n", "\t": "\\t", "\b": 
 
 @st.composite
 def spelled(draw: st.DrawFn, text: str) -> str:
-    """A text of JSON as anybody may write it: each character in one of its ways."""
+    """A JSON string with each character in one of its encodings."""
     said = ""
     for character in text:
         code = character.encode("utf-16-be").hex()
@@ -169,7 +176,7 @@ def spelled(draw: st.DrawFn, text: str) -> str:
 
 @st.composite
 def written(draw: st.DrawFn) -> bytes:
-    """A line of somebody: of a key, about one, with or without the end of it, or of nothing."""
+    """A line with a key, with the key in its text, damaged, or blank."""
     key, other = draw(spelled(draw(some_keys))), draw(spelled(draw(some_keys)))
     name = draw(spelled("key") | st.just('"key"'))
     line = draw(
@@ -190,8 +197,8 @@ def written(draw: st.DrawFn) -> bytes:
 
 
 def _names(line: bytes, key: str) -> bool:
-    """Whether a line has to go with a key, found out by reading all of it."""
-    entry = decode(line)
+    """Whether a line has to be removed with a key, determined by decoding it."""
+    entry = decode_memory(line)
     if entry is not None:
         return entry.key == key
     try:
@@ -203,7 +210,7 @@ def _names(line: bytes, key: str) -> bool:
 
 
 @given(st.lists(written()), some_keys, st.booleans(), st.booleans(), st.integers(1, 3))
-def test_what_is_searched_for_is_what_reading_every_line_finds(
+def test_the_fast_search_for_lines_finds_all_lines_of_a_key(
     lines: list[bytes], key: str, marked: bool, ended: bool, most: int
 ) -> None:
     key = without_forbidden(key)
@@ -216,26 +223,28 @@ def test_what_is_searched_for_is_what_reading_every_line_finds(
         return (mark + b"".join(rest)).rstrip(b"\n")
 
     given = data if ended else data.removesuffix(b"\n")
-    assert without(given, [key]).rstrip(b"\n") == those_but(own)
+    assert remove_keys(given, [key]).rstrip(b"\n") == those_but(own)
     cut = own[1 : max(1, len(own) - most + 1)]
-    assert shortened(given, key, most).rstrip(b"\n") == those_but(cut)
-    alive = parse(given).items.get(key)
+    assert limit_versions(given, key, most).rstrip(b"\n") == those_but(cut)
+    alive = parse_memories(given).items.get(key)
     assert versions_of(given, key)[-1:] == ([] if alive is None else [alive])
 
 
-def test_a_line_is_not_read_to_find_out_that_it_is_of_another_key(
+def test_lines_of_other_keys_are_not_decoded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told = [Entry(key=f"k{n}", content='two\nlines, a "word" and a \\') for n in range(100)]
-    data = b"".join(map(encode, told))
+    told = [MemoryLine(key=f"k{n}", content='two\nlines, a "word" and a \\') for n in range(100)]
+    data = b"".join(map(encode_memory, told))
     read: list[bytes] = []
 
-    def counted(line: bytes) -> Entry | None:
+    def counted(line: bytes) -> MemoryLine | None:
         read.append(line)
-        return decode(line)
+        return decode_memory(line)
 
-    monkeypatch.setattr(knowledge_lines, "decode", counted)
-    assert without(data, ["k7"]) == b"".join(encode(one) for one in told if one.key != "k7")
+    monkeypatch.setattr(knowledge_lines, "decode_memory", counted)
+    assert remove_keys(data, ["k7"]) == b"".join(
+        encode_memory(one) for one in told if one.key != "k7"
+    )
     assert len(read) == 1
 
 
@@ -243,19 +252,19 @@ def test_a_line_is_not_read_to_find_out_that_it_is_of_another_key(
     "way", ['"a/b"', '"a\\/b"', '"a\\u002fb"', '"a\\u002Fb"', '"\\u0061/b"', '"\\u0061\\/\\u0062"']
 )
 @pytest.mark.parametrize("name", ['"key"', '"\\u006bey"'])
-def test_no_way_to_write_a_key_hides_it(name: str, way: str) -> None:
+def test_a_key_is_found_in_any_encoding(name: str, way: str) -> None:
     data = f'{{{name}:{way},"content":"1"}}\n'.encode()
     assert [one.body for one in versions_of(data, "a/b")] == ["1"]
-    assert without(NEIGHBOUR + data + NEIGHBOUR, ["a/b"]) == NEIGHBOUR + NEIGHBOUR
+    assert remove_keys(NEIGHBOUR + data + NEIGHBOUR, ["a/b"]) == NEIGHBOUR + NEIGHBOUR
 
 
-def test_a_mark_at_the_beginning_of_the_file_hides_no_line() -> None:
+def test_a_byte_order_mark_hides_no_line() -> None:
     data = b'\xef\xbb\xbf{"key":"\\u006b","content":"1"}\n'
     assert [one.body for one in versions_of(data, "k")] == ["1"]
-    assert not parse(without(data, ["k"])).items
+    assert not parse_memories(remove_keys(data, ["k"])).items
 
 
 @given(st.binary(max_size=60))
 def test_any_line_decodes_to_an_entry_with_a_key_or_to_none(line: bytes) -> None:
-    entry = decode(line)
+    entry = decode_memory(line)
     assert entry is None or entry.key

@@ -1,4 +1,4 @@
-"""Who sees, who writes, who may have forgotten; and what others have written is labelled."""
+"""Rights to read, write and delete, and the labels of memories of other contributors."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ KITCHEN = MemoryScope(name="kitchen", members=("example.com",), writers=("ann@ex
 TEAM = MemoryScope(name="team", members=("ann@example.com", "eve@example.net"))
 
 
-async def test_members_see_writers_write_and_nobody_else_learns_of_it(tmp_path: Path) -> None:
+async def test_members_read_writers_write_and_others_see_nothing(tmp_path: Path) -> None:
     async with remembering(tmp_path / "memory", [KITCHEN, TEAM]) as room:
         know = room.knowledge
         assert know.scopes(AGENT, ANN) == ("private", "agent", "kitchen", "team")
@@ -37,7 +37,7 @@ async def test_members_see_writers_write_and_nobody_else_learns_of_it(tmp_path: 
         assert (room.root / "_shared" / "kitchen" / "knowledge.jsonl").exists()
 
 
-async def test_contributors_are_kept_and_who_may_store_deletes_what_others_have_stored(
+async def test_writers_may_delete_memories_of_other_contributors(
     tmp_path: Path,
 ) -> None:
     async with remembering(tmp_path / "memory", [KITCHEN]) as room:
@@ -56,7 +56,7 @@ async def test_contributors_are_kept_and_who_may_store_deletes_what_others_have_
             await room.knowledge.forget(AGENT, BOB, "oven", "kitchen")
 
 
-async def test_an_admin_deletes_memories_of_every_shared_scope_and_reads_none(
+async def test_an_admin_may_delete_but_not_read_memories_of_shared_scopes(
     tmp_path: Path,
 ) -> None:
     async with remembering(tmp_path / "memory", [KITCHEN], admins=[EVE]) as room:
@@ -74,7 +74,7 @@ async def test_an_admin_deletes_memories_of_every_shared_scope_and_reads_none(
 @pytest.mark.parametrize(
     ("limits", "most"), [({"items_per_principal": 10}, 5), ({"bytes_per_principal": 10_000}, 5)]
 )
-async def test_one_person_leaves_others_room_in_a_shared_scope(
+async def test_one_person_cannot_fill_a_shared_scope(
     tmp_path: Path, limits: dict[str, int], most: int
 ) -> None:
     async with remembering(tmp_path / "memory", **limits) as room:
@@ -94,7 +94,7 @@ async def test_one_person_leaves_others_room_in_a_shared_scope(
             await room.store(str(number), "x" * 800)  # private
 
 
-async def test_what_others_have_contributed_is_labelled(tmp_path: Path) -> None:
+async def test_memories_of_other_contributors_are_tainted(tmp_path: Path) -> None:
     async with remembering(tmp_path / "memory") as room:
         await room.store("mine", "xyzzy")
         await room.store("shared", "xyzzy", scope="agent", taint="person")
@@ -109,7 +109,7 @@ async def test_what_others_have_contributed_is_labelled(tmp_path: Path) -> None:
         assert {one.key: one.taint for one in others} == {"shared": "file", "page": "web"}
 
 
-async def test_agents_have_memories_of_their_own_and_sub_agents_see_no_other(
+async def test_agents_and_sub_agents_have_separate_memories(
     tmp_path: Path,
 ) -> None:
     async with remembering(tmp_path / "memory", [TEAM]) as room:
@@ -131,7 +131,7 @@ async def test_agents_have_memories_of_their_own_and_sub_agents_see_no_other(
         assert await know.get("researcher", ANN, "d") == []
 
 
-def test_names_and_entries_that_cannot_be_are_refused_in_sentences() -> None:
+def test_invalid_scope_names_and_members_are_explained() -> None:
     for name in ("private", "Küche", "a/b", "", "1st", ".."):
         with pytest.raises(ValidationError):
             MemoryScope(name=name, members=("*",))
@@ -139,14 +139,14 @@ def test_names_and_entries_that_cannot_be_are_refused_in_sentences() -> None:
         Memory(scopes=(TEAM, TEAM))
 
 
-async def test_entries_that_are_no_addresses_stop_the_start(tmp_path: Path) -> None:
+async def test_members_that_are_not_addresses_prevent_the_start(tmp_path: Path) -> None:
     wrong = MemoryScope(name="x", members=("ann@example.com/phone",))
     with pytest.raises(PolicyError, match=r"memory\.scopes\.x\.members"):
         async with remembering(tmp_path / "memory", [wrong]):
             pass
 
 
-async def test_a_domain_called_like_our_folders_has_a_memory_of_its_own(tmp_path: Path) -> None:
+async def test_a_domain_named_like_a_reserved_folder_has_its_own_memories(tmp_path: Path) -> None:
     async with remembering(tmp_path / "memory", [TEAM]) as room:
         await room.store("k", "xyzzy", scope="team")
         await room.store("k", "xyzzy", scope="agent")

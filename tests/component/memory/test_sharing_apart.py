@@ -1,4 +1,4 @@
-"""One principal's memory never reaches another's turn: whatever is done, in whatever order."""
+"""A private memory never reaches another principal, in any order of operations."""
 
 import tempfile
 from pathlib import Path
@@ -45,7 +45,7 @@ def writes(scope: str, agent: str, who: JID) -> bool:
 
 
 def place(scope: str, agent: str, who: JID) -> tuple[str, ...]:
-    """What two of whom have in common who share these memories."""
+    """The place that two principals with the same memories have in common."""
     return {
         "private": (scope, agent, str(who)),
         "agent": (scope, agent),
@@ -53,7 +53,7 @@ def place(scope: str, agent: str, who: JID) -> tuple[str, ...]:
 
 
 class Apart(RuleBasedStateMachine):
-    """Each body holds a mark of its own, so that it is known wherever it turns up."""
+    """Each body has a unique mark, so that its origin is known."""
 
     backend = "asyncio"
     root: Path
@@ -119,7 +119,7 @@ class Apart(RuleBasedStateMachine):
 
     @rule(agent=st.sampled_from(AGENTS), who=st.sampled_from(WHO), key=st.sampled_from(KEYS))
     def edit_by_hand(self, agent: str, who: JID, key: str) -> None:
-        """Take one line out of a private file, as an editor does."""
+        """Remove one line from a private file, as an editor does."""
         there = self.kept.get(place("private", agent, who), {})
         if key not in there:
             return
@@ -177,7 +177,7 @@ class Apart(RuleBasedStateMachine):
         }
 
 
-def test_memories_stay_apart(tmp_path: Path) -> None:
+def test_no_principal_finds_memories_that_it_may_not_read(tmp_path: Path) -> None:
     class Here(Apart):
         root = tmp_path
 

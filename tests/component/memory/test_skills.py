@@ -1,4 +1,4 @@
-"""What a model gets when it remembers, looks up and forgets."""
+"""Results of the skills that store, find and forget memories."""
 
 import json
 from pathlib import Path
@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from component.memory.files import MemoryStoreError
 from component.memory.skills import memory_skills
+from component.memory_directory.files import MemoryStoreError
 from component.policy.flows import Flows
 from component.policy.taint import Taint
 from component.settings.memory import MemoryScope
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Talk:
-    """Calls the skills as somebody who talks with an agent."""
+    """Calls the skills as a person who talks with an agent."""
 
     def __init__(self, room: Room, taints: set[Taint] | None = None) -> None:
         self.taints: set[Taint] = taints or set()
@@ -32,7 +32,7 @@ class Talk:
         self.skills: dict[str, Skill] = {one.name: one for one in made}
 
     async def __call__(self, name: str, who: str = "ann@example.com", **arguments: Any) -> Any:
-        """The text and the data of what a skill returns."""
+        """Return the text and the data of a result."""
         skill = self.skills[f"memory_{name}"]
         context = Context(
             principal=who,
@@ -50,7 +50,7 @@ class Talk:
         return outputs[0].text, data
 
 
-async def test_the_skills_say_honestly_what_they_do(tmp_path: Path) -> None:
+async def test_the_skills_declare_their_effects(tmp_path: Path) -> None:
     async with remembering(tmp_path / "memory") as room:
         skills = Talk(room).skills
     assert set(skills) == {"memory_store", "memory_recall", "memory_search", "memory_forget"}
@@ -87,7 +87,7 @@ async def test_a_memory_is_stored_found_and_forgotten(tmp_path: Path) -> None:
         assert await call("recall", query="tea") == ("No memory fits.", [])
 
 
-async def test_what_is_recorded_is_joined_with_the_turn(tmp_path: Path) -> None:
+async def test_records_have_the_trace_of_the_turn(tmp_path: Path) -> None:
     async with remembering(tmp_path / "memory") as room:
         talk = Talk(room)
         await talk("store", key="tea", body="Green.")
@@ -123,7 +123,7 @@ async def test_tainted_content_stays_labelled(tmp_path: Path) -> None:
         assert {one.key: one.taint for one in recalled} == {"page": "web", "own": "person"}
 
 
-async def test_what_is_returned_is_as_trusted_as_the_memories_in_it(tmp_path: Path) -> None:
+async def test_a_result_has_the_taints_of_its_memories(tmp_path: Path) -> None:
     scope = MemoryScope(name="home", members=("example.com",))
     async with remembering(tmp_path / "memory", [scope]) as room:
         call = Talk(room)
@@ -150,7 +150,7 @@ async def test_what_is_returned_is_as_trusted_as_the_memories_in_it(tmp_path: Pa
         assert call.taint == "person"
 
 
-async def test_an_earlier_version_of_a_stranger_counts(tmp_path: Path) -> None:
+async def test_a_result_has_the_taints_of_earlier_versions(tmp_path: Path) -> None:
     async with remembering(tmp_path / "memory") as room:
         call = Talk(room, {"web"})
         await call("store", key="page", body="click here")
@@ -161,13 +161,13 @@ async def test_an_earlier_version_of_a_stranger_counts(tmp_path: Path) -> None:
 
 
 def asks_for(taint: Taint | None) -> bool:
-    """Whether a model that was shown such data needs a word of a person to reach out."""
+    """Whether skills that send data need a confirmation after a model has read such data."""
     taints = () if taint is None else (taint,)
     verdict = Flows().decide(taints, ("message",), read_only=False, open_world=True).verdict
     return verdict == "confirm"
 
 
-async def test_what_cannot_be_done_is_said_to_the_caller(
+async def test_errors_are_explained_to_the_caller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scope = MemoryScope(name="home", members=("bob@example.com",))
@@ -186,13 +186,14 @@ async def test_what_cannot_be_done_is_said_to_the_caller(
         def broken(*_: Any) -> Any:
             raise MemoryStoreError("/some/where cannot be read")
 
-        monkeypatch.setattr(room.index, "owners", broken)
+        await call("store", key="k", body="x")
+        monkeypatch.setattr(room.index.database, "reading", broken)
         with pytest.raises(SkillError) as refused:
             await call("recall", query="tea")
         assert "/some/where" not in str(refused.value)
 
 
-async def test_what_is_shared_says_from_whom(tmp_path: Path) -> None:
+async def test_shared_memories_name_their_contributor(tmp_path: Path) -> None:
     scope = MemoryScope(name="home", members=("example.com",))
     async with remembering(tmp_path / "memory", [scope]) as room:
         call = Talk(room)
@@ -215,7 +216,7 @@ POISON = "bad\x00\x01\x1b\ufffe\uffff"
 FAMILY = MemoryScope(name="family", members=("ann@example.com", "bob@example.com"))
 
 
-async def test_a_memory_with_characters_that_xml_cannot_carry_spoils_nobodys_search(
+async def test_characters_that_xml_does_not_allow_are_replaced_in_stored_memories(
     tmp_path: Path,
 ) -> None:
     async with remembering(tmp_path / "memory", [FAMILY]) as room:
@@ -240,7 +241,9 @@ async def test_a_memory_with_characters_that_xml_cannot_carry_spoils_nobodys_sea
         assert data[0]["body"] == "sencha " + without_forbidden(POISON)
 
 
-async def test_a_poisoned_file_is_read_and_its_memory_can_be_forgotten(tmp_path: Path) -> None:
+async def test_a_file_with_characters_that_xml_does_not_allow_can_be_read_and_forgotten(
+    tmp_path: Path,
+) -> None:
     async with remembering(tmp_path / "memory", [FAMILY]) as room:
         call = Talk(room)
         await call("store", key="cake", body="sencha cake", scope="family")

@@ -1,4 +1,4 @@
-"""What two stores had last is on the disk, and read again as it was."""
+"""The last common state of two stores is written and read unchanged."""
 
 import tempfile
 from pathlib import Path
@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.memory.lines import SessionKey
-from component.memory.merge import Synced
-from component.memory.paths import Layout
-from component.memory.sync_state import FILE_NAME, SyncStates
+from component.memory.sync_state import FILE_NAME, Synced, SyncStates
+from component.memory_directory.layout import Layout, SessionKey
 from tests.component.memory.remembering import ANN, BOB
 
 pytestmark = pytest.mark.anyio
@@ -38,13 +36,13 @@ def test_the_state_of_a_sync_is_read_as_it_was_written(steps: list[Any]) -> None
             for what, given_ in steps:
                 match what:
                     case "settle":
-                        await states.settle(ANNS, state, given_)
+                        await state.settle(given_)
                     case "pending":
-                        await states.note_pending(ANNS, state, given_)
+                        await state.note_pending(given_)
                     case "erase":
-                        await states.note_erase(ANNS, state)
+                        await state.note_erase()
                     case "erased":
-                        await states.erased(ANNS, state)
+                        await state.note_erased()
                 again = await states.load(ANNS)
                 known = {k: one for k, one in state.synced.items() if one.local or one.remote}
                 assert (again.synced, list(again.pending), again.erase) == (
@@ -56,21 +54,21 @@ def test_the_state_of_a_sync_is_read_as_it_was_written(steps: list[Any]) -> None
     anyio.run(play, backend="asyncio")
 
 
-async def test_the_file_does_not_grow_without_end(tmp_path: Path) -> None:
+async def test_the_file_is_rewritten_when_most_lines_are_outdated(tmp_path: Path) -> None:
     states = SyncStates(Layout(tmp_path))
     state = await states.load(ANNS)
     for number in range(700):
-        await states.settle(ANNS, state, {"a": Synced(local=str(number), remote="x")})
+        await state.settle({"a": Synced(local=str(number), remote="x")})
     data = (tmp_path / str(ANN) / FILE_NAME).read_bytes()
     assert data.count(b"\n") < 600
     assert (await states.load(ANNS)).of("a").local == "699"
 
 
-async def test_everybody_who_is_known(tmp_path: Path) -> None:
+async def test_all_people_with_a_state_are_known(tmp_path: Path) -> None:
     states = SyncStates(Layout(tmp_path))
     wanted = [ANNS, SessionKey("assistant", BOB), SessionKey("helper", ANN)]
     for whose in wanted:
-        await states.note_pending(whose, await states.load(whose), "a")
+        await (await states.load(whose)).note_pending("a")
     (tmp_path / "eve@example.net").mkdir()
     (tmp_path / "eve@example.net" / FILE_NAME).write_text("damaged\n")
     assert sorted(map(str, await states.known())) == sorted(map(str, wanted))
@@ -79,8 +77,8 @@ async def test_everybody_who_is_known(tmp_path: Path) -> None:
 async def test_a_damaged_line_loses_no_other_state_of_the_sync(tmp_path: Path) -> None:
     states = SyncStates(Layout(tmp_path))
     state = await states.load(ANNS)
-    await states.settle(ANNS, state, {"a": Synced(local="1", remote="1")})
+    await state.settle({"a": Synced(local="1", remote="1")})
     with (tmp_path / str(ANN) / FILE_NAME).open("ab") as file:
         file.write(b'{"key":"b","loc\n')
-    await states.settle(ANNS, state, {"c": Synced(local="1", remote="1")})
+    await state.settle({"c": Synced(local="1", remote="1")})
     assert list((await states.load(ANNS)).synced) == ["a", "c"]

@@ -1,4 +1,4 @@
-"""Memories found by what they mean, with the real models of the `vectors` extra."""
+"""Memories are found by meaning, with the real models of the `vectors` extra."""
 
 import importlib.metadata
 import threading
@@ -12,13 +12,13 @@ import msgspec
 import numpy as np
 import pytest
 
-from component.memory.embedding import MODELS, LocalEmbedder, Model
-from component.memory.files import Seen
+from component.memory.embedding import MODELS, EmbeddingModel, LocalEmbedder
 from component.memory.index import Index
 from component.memory.index_database import FILE_NAME
 from component.memory.index_search import Search
 from component.memory.knowledge_lines import Item
 from component.memory.vectors import Vectors
+from component.memory_directory.files import FileState
 from component.storage.errors import StorageError
 from tests.component.memory.remembering import AGENT, ANN, BOB, Room, remembering
 from tests.profiles import THOROUGH
@@ -45,7 +45,7 @@ QUESTIONS = {
     ids=[model.package for model in MODELS],
 )
 def embedder(request: pytest.FixtureRequest) -> Iterator[LocalEmbedder]:
-    model: Model = request.param
+    model: EmbeddingModel = request.param
     if not installed(model):
         pytest.skip(f"{model.package} has no wheel for this platform")
     made = LocalEmbedder((model,))
@@ -53,7 +53,7 @@ def embedder(request: pytest.FixtureRequest) -> Iterator[LocalEmbedder]:
     made.close()
 
 
-def installed(model: Model) -> bool:
+def installed(model: EmbeddingModel) -> bool:
     return any(one.name == model.package for one in importlib.metadata.distributions())
 
 
@@ -62,7 +62,9 @@ async def fill(room: Room) -> None:
         await room.store(key, body)
 
 
-async def test_meaning_finds_what_words_do_not(tmp_path: Path, embedder: LocalEmbedder) -> None:
+async def test_memories_are_found_by_meaning_without_common_words(
+    tmp_path: Path, embedder: LocalEmbedder
+) -> None:
     async with remembering(tmp_path / "words") as room:
         await fill(room)
         for question, key in QUESTIONS.items():
@@ -74,7 +76,7 @@ async def test_meaning_finds_what_words_do_not(tmp_path: Path, embedder: LocalEm
         assert (await room.recall("mushrooms"))[:1] == ["food"]
 
 
-async def test_meaning_finds_nothing_of_anybody_else(
+async def test_meaning_finds_no_memories_of_other_people(
     tmp_path: Path, embedder: LocalEmbedder
 ) -> None:
     async with remembering(tmp_path / "memory", embedder=embedder) as room:
@@ -84,7 +86,7 @@ async def test_meaning_finds_nothing_of_anybody_else(
             assert set(await room.recall(question, who=BOB, most=50)) <= {"own"}
 
 
-async def test_what_changes_or_goes_is_not_found_as_it_was(
+async def test_changed_and_deleted_memories_are_not_found_by_their_old_vectors(
     tmp_path: Path, embedder: LocalEmbedder
 ) -> None:
     async with remembering(tmp_path / "memory", embedder=embedder) as room:
@@ -103,13 +105,13 @@ async def test_what_changes_or_goes_is_not_found_as_it_was(
             assert connection.execute("SELECT count(*) FROM vectors").fetchone() == (4,)
 
 
-async def test_an_index_without_vectors_is_made_anew_with_them(
+async def test_an_index_without_vectors_is_rebuilt_with_them(
     tmp_path: Path, embedder: LocalEmbedder
 ) -> None:
     async with remembering(tmp_path / "memory") as room:
         await fill(room)
     async with remembering(tmp_path / "memory", embedder=embedder) as room:
-        await room.knowledge.files.fresh.embedded()
+        await room.knowledge.files.index.embedded()
         assert (await room.recall("vehicle maintenance"))[0] == "tyres"
 
 
@@ -122,7 +124,7 @@ async def test_many_memories_get_their_vectors_in_the_background(
         lines = [{"key": f"k{n}", "content": body} for n, body in enumerate(bodies)]
         lines.append({"key": "tyres", "content": MEMORIES["tyres"]})
         room.file().write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
-        fresh = room.knowledge.files.fresh
+        fresh = room.knowledge.files.index
         assert "tyres" not in await room.recall("vehicle maintenance"), "words alone do not find it"
         with anyio.fail_after(120):
             async with anyio.create_task_group() as tasks:
@@ -143,7 +145,7 @@ async def test_questions_find_memories_in_other_languages(
         assert (await room.recall("¿Qué verduras no le gustan?"))[0] == "food"
 
 
-async def test_the_model_is_loaded_when_it_is_first_needed_and_one_that_dies_costs_no_search(
+async def test_the_model_starts_on_demand_and_searches_work_after_it_dies(
     tmp_path: Path,
 ) -> None:
     embedder = LocalEmbedder()
@@ -157,7 +159,7 @@ async def test_the_model_is_loaded_when_it_is_first_needed_and_one_that_dies_cos
         await room.store("late", "The vault code is 4711")
         assert room.index.embed(8) is None, "it is not started again at once"
         embedder._failed_at = float("-inf")
-        await room.knowledge.files.fresh.embedded()
+        await room.knowledge.files.index.embedded()
         with room.index.database.reading() as connection:
             assert connection.execute("SELECT count(*) FROM vectors").fetchone() == (5,)
         assert "late" in await room.recall("how do I open the vault?")
@@ -176,7 +178,7 @@ def test_any_text_has_a_vector(embedder: LocalEmbedder) -> None:
         assert len(found) == len(texts)
 
 
-NOT_INSTALLED = Model("none", "package-that-is-not-installed", "none", 8)
+NOT_INSTALLED = EmbeddingModel("none", "package-that-is-not-installed", "none", 8)
 
 
 def test_without_the_extra_the_error_says_what_to_install() -> None:
@@ -193,7 +195,7 @@ def test_the_first_model_that_is_installed_is_used() -> None:
 
 def test_a_model_that_does_not_start_is_explained() -> None:
     # A package whose module is missing, as after an installation for another processor.
-    broken = Model("broken", "numpy", "no_such_module", 8)
+    broken = EmbeddingModel("broken", "numpy", "no_such_module", 8)
     embedder = LocalEmbedder((broken,))
     with pytest.raises(StorageError, match=r"does not start .* found by their words only"):
         embedder.check()
@@ -206,7 +208,7 @@ NUMBERS = 5000 if THOROUGH else 2000
 
 
 class Made:
-    """Vectors of one text each: the number in it turns a random vector a little."""
+    """Makes vectors: the number in a text rotates a random vector slightly."""
 
     name = "made"
     dimensions = 128
@@ -229,37 +231,37 @@ class Made:
 def made_index(path: Path) -> Index:
     index = Index(path / FILE_NAME, Made())
     items = {f"k{n}": Item(key=f"k{n}", body=f"memory {n}") for n in range(NUMBERS)}
-    index.replace("ann", items, Seen(1, 1, 1, 1))
+    index.replace("ann", items, FileState(1, 1, 1, 1))
     while index.embed(1000):
         pass
     return index
 
 
 def nearest(index: Index, vectors: Vectors, number: int) -> str | None:
-    """The key of the memory whose vector is that of a number."""
+    """Return the key of the memory with the vector of a number."""
     with index.database.reading() as connection:
         owner = index.owners(("ann",))["ann"]
         found = vectors.nearest(connection, owner.id, owner.items, Made().question(f"{number}"), 5)
         row = connection.execute("SELECT key FROM items WHERE id = ?", found[0][:1]).fetchone()
-    return None if row is None or found[0].likeness < 0.99 else row[0]
+    return None if row is None or found[0].similarity < 0.99 else row[0]
 
 
-def test_the_nearest_of_many_is_found_also_after_changes(tmp_path: Path) -> None:
+def test_the_nearest_vector_is_found_after_changes(tmp_path: Path) -> None:
     index = made_index(tmp_path)
     vectors = Vectors()
     for number in (0, 17, NUMBERS - 1):
         assert nearest(index, vectors, number) == f"k{number}"
     for number in range(NUMBERS, NUMBERS + 5):
-        index.put("ann", Item(key=f"k{number}", body=f"memory {number}"), Seen(1, 1, 1, 1))
+        index.put("ann", Item(key=f"k{number}", body=f"memory {number}"), FileState(1, 1, 1, 1))
         assert nearest(index, vectors, number) == f"k{number}"
-    index.remove("ann", [f"k{n}" for n in range(1000)], Seen(1, 1, 1, 1))
+    index.remove("ann", [f"k{n}" for n in range(1000)], FileState(1, 1, 1, 1))
     assert nearest(index, vectors, 17) is None
     assert nearest(index, vectors, 1000) == "k1000"
     assert max(matrix.used for matrix in vectors._kept.values()) <= NUMBERS - 900
     index.close()
 
 
-def test_threads_that_ask_while_memories_are_added_find_them(tmp_path: Path) -> None:
+def test_concurrent_searches_find_added_memories(tmp_path: Path) -> None:
     index = made_index(tmp_path)
     vectors = Vectors()
     wrong: list[int] = []
@@ -271,7 +273,7 @@ def test_threads_that_ask_while_memories_are_added_find_them(tmp_path: Path) -> 
     for thread in threads:
         thread.start()
     for number in range(NUMBERS, NUMBERS + 200):
-        index.put("ann", Item(key=f"k{number}", body=f"memory {number}"), Seen(1, 1, 1, 1))
+        index.put("ann", Item(key=f"k{number}", body=f"memory {number}"), FileState(1, 1, 1, 1))
         ask(range(number, number + 1))
     for thread in threads:
         thread.join()

@@ -1,4 +1,4 @@
-"""Commands about one's own conversation: each is about who asks, and about nobody else."""
+"""Commands about a conversation: each applies only to the requester."""
 
 from pathlib import Path
 from typing import Any
@@ -8,17 +8,16 @@ import pytest
 from component.agent.conversations import Activity
 from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult, Commands
 from component.commands.words import read_words
+from component.conversations.directories import ConversationCounts, Forgotten
 from component.features.conversation_commands.commands import (
-    About,
-    AgentStatus,
     ConversationCommands,
+    ConversationStatus,
 )
 from component.features.memory_commands.commands import MemoryCommands
 from component.memory.index_search import Search
 from component.memory.knowledge import KnowledgeError
-from component.memory.lines import SessionKey
-from component.memory.packages import Persona
-from component.memory.upkeep import Forgotten, Status
+from component.memory_directory.layout import SessionKey
+from component.personas.packages import Persona
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio
@@ -39,10 +38,11 @@ class Remembered:
 
 
 class Rooms:
-    """The rooms behind the commands, which say what they were asked."""
+    """The objects behind the commands, which record the requests."""
 
     def __init__(self) -> None:
         self.asked: list[Any] = []
+        self.sessions = self.personas = self
         self.there = True
         self.gone = Forgotten(messages=1, memories=2, names=("history.jsonl",))
         self.activity_now = Activity(running=False, waiting=0, parked=0)
@@ -73,9 +73,9 @@ class Rooms:
     def activity(self, agent: str, who: JID) -> Activity:
         return self.activity_now
 
-    async def status(self, key: SessionKey) -> Status:
+    async def status(self, key: SessionKey) -> ConversationCounts:
         self.asked.append(("status", key.agent, key.who))
-        return Status(messages=3, archived=1)
+        return ConversationCounts(messages=3, archived=1)
 
     async def active(self, agent: str, who: JID) -> Persona | None:
         return self.persona
@@ -84,8 +84,9 @@ class Rooms:
         self.asked.append(("search", agent, who, search.text))
         return self.found
 
-    async def told(self, agent: str, who: JID) -> AgentStatus:
-        return AgentStatus(
+    async def describe(self, agent: str, who: JID) -> ConversationStatus:
+        return ConversationStatus(
+            agent=agent,
             title="Researcher",
             state="active",
             model="small",
@@ -98,8 +99,12 @@ class Rooms:
 
 def table(rooms: Rooms) -> Commands:
     anything: Any = rooms
+
+    async def forget_nothing_more(_agent: str, _who: JID) -> None:
+        pass
+
     commands = ConversationCommands(
-        anything, anything, anything, anything.told, ["assistant", "researcher"]
+        anything, anything, rooms.describe, ["assistant", "researcher"], forget_nothing_more
     )
     memories = MemoryCommands(anything, ["assistant"])
     return Commands((*commands.commands(), *memories.commands()), admins=[ADMIN])
@@ -117,7 +122,7 @@ async def says(
 
 
 @pytest.mark.parametrize("name", ["new", "reset"])
-async def test_a_new_conversation(name: str) -> None:
+async def test_new_starts_a_conversation(name: str) -> None:
     rooms = Rooms()
     assert "old one is archived" in (await says(rooms, name)).text
     rooms.there = False
@@ -154,7 +159,7 @@ async def test_operators_forget_a_person() -> None:
 async def test_status_describes_the_agent_and_the_conversation() -> None:
     rooms = Rooms()
     answer = await says(rooms, "status")
-    assert isinstance(answer.value, About)
+    assert isinstance(answer.value, ConversationStatus)
     assert (answer.value.messages, answer.value.persona) == (3, None)
     assert answer.text.splitlines() == [
         "I am Researcher, and active.",
@@ -173,7 +178,7 @@ async def test_status_describes_the_agent_and_the_conversation() -> None:
     )
 
 
-async def test_what_is_remembered() -> None:
+async def test_memories_are_listed() -> None:
     rooms = Rooms()
     lines = (await says(rooms, "memory green tea")).text.splitlines()
     assert lines[0] == "- tea: Tea: green always"
@@ -185,7 +190,7 @@ async def test_what_is_remembered() -> None:
     assert (await says(rooms, "memory green")).text == "I remember nothing like that."
 
 
-async def test_one_memory_is_forgotten() -> None:
+async def test_a_memory_is_forgotten() -> None:
     rooms = Rooms()
     assert (await says(rooms, "memory forget tea")).text == "Deleted tea."
     assert "nothing called coffee" in (await says(rooms, "memory forget coffee")).text
@@ -195,7 +200,7 @@ async def test_one_memory_is_forgotten() -> None:
     assert caught.value.param == "words"
 
 
-async def test_one_memory_that_is_shared_is_forgotten() -> None:
+async def test_a_shared_memory_is_forgotten() -> None:
     rooms = Rooms()
     text = (await says(rooms, "memory forget wifi")).text
     assert text == (

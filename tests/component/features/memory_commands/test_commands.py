@@ -1,4 +1,4 @@
-"""People list, write, delete, export and import what an agent remembers of them."""
+"""People list, write, delete, export and import their memories."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ async def says(room: Room, line: str, asking: Asking | None = None) -> CommandRe
     return await command.run(asking, read_words(command, words))
 
 
-async def test_a_memory_is_written_by_its_owner(tmp_path: Path) -> None:
+async def test_a_person_writes_a_memory(tmp_path: Path) -> None:
     async with remembering(tmp_path / "memory") as room:
         await room.store("tea", "green", title="Drinks", tags=("food",), taint="web")
         answer = await says(room, 'memory set tea I don\'t like "tea"\nany more')
@@ -52,7 +52,7 @@ async def test_an_export_can_be_imported(tmp_path: Path) -> None:
         assert again == told
 
 
-async def test_an_import_says_what_it_refuses(tmp_path: Path) -> None:
+async def test_an_import_reports_refused_memories(tmp_path: Path) -> None:
     async with remembering(tmp_path / "memory", item_bytes=10) as room:
         export = {
             "format": 1,

@@ -1,20 +1,24 @@
-"""Nodes in accounts: as a publisher or on behalf of their owner, and what notifications change."""
+"""Nodes in accounts: access as a publisher or on behalf of their owner, and notifications."""
 
 from collections.abc import AsyncIterator, Collection
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from component.features.memory_nodes.account_nodes import AccountNodes, changed_items
-from component.features.memory_nodes.account_ports import AccountPorts, Location
-from component.features.memory_nodes.consents import Consents
-from component.features.memory_nodes.nodes import NodeItem
-from component.features.memory_nodes.privileges import Privileges
-from component.memory.lines import SessionKey
-from component.memory.store import StoreUnavailableError, Whose
+from component.features.memory_nodes.account_nodes import (
+    AccountNodes,
+    Location,
+    changed_items,
+)
+from component.features.memory_nodes.items import NodeItem
+from component.features.memory_nodes.privileges import Consents, Privileges
+from component.memory.store import StoreUnavailableError
+from component.memory_directory.layout import SessionKey
 from component.pubsub.client import Page
 from xep import pubsub, pubsub_event, pubsub_owner
 from xep.binding import RawXML
+from xep.disco import Identity, InfoQuery
 from xep.fluux_agent.memory import NAMESPACE
 from xep.jid import JID
 from xep.privilege import GrantedNamespace, Permission, Privilege
@@ -33,7 +37,7 @@ TEXT = RawXML("<a xmlns='b'/>")
 
 
 class Client:
-    """Notes what is requested; answers as a node with one item, or with `refuses`."""
+    """Records the requests; answers as a node with one item, or with `refuses`."""
 
     def __init__(self, asked: list[str], name: str) -> None:
         self._asked = asked
@@ -98,7 +102,7 @@ class Given:
 
 
 class World:
-    """The node of Juliet at a server that grants privileges, which it has yet to say."""
+    """The node of Juliet at a server that has not granted privileges yet."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -106,29 +110,27 @@ class World:
         self.given = Given()
         self.privileges = Privileges(["example.com"])
         self.software = "Prosody"
-        self.consents = Consents(
-            self.given,
-            self.privileges,
-            self.juliet,
-            self.juliet.set_owned,
-            lambda _agent: AGENT,
-        )
+        self.consents = Consents(self.given, self.privileges, self.juliet, lambda _agent: AGENT)
         self.nodes = AccountNodes(
-            AccountPorts(
-                client=self.agent,
-                set_owned=self.agent.set_owned,
-                on_behalf=self.consents,
-                locate=lambda whose: Location(whose.who, NAMESPACE, AGENT, shares=False),
-                agent_at=lambda address: address.local or "",
-                is_connected=lambda: True,
-                software=self._software,
-            )
+            self.agent,
+            self.consents,
+            lambda whose: Location(whose.who, NAMESPACE, AGENT, shares=False),
+            self,
         )
-        self.told: list[tuple[Whose, Collection[str] | None]] = []
+        self.told: list[tuple[SessionKey, Collection[str] | None]] = []
         self.nodes.watch(lambda whose, keys: self.told.append((whose, keys)))
 
-    async def _software(self, _domain: JID) -> str:
-        return self.software
+    # The stream.
+
+    @property
+    def addresses(self) -> Any:
+        return SimpleNamespace(agent_at=lambda address: address.local or "")
+
+    def is_connected(self) -> bool:
+        return True
+
+    async def get(self, _to: JID, _query: InfoQuery, _expected: type[InfoQuery]) -> InfoQuery:
+        return InfoQuery(identities=(Identity(category="server", type="im", name=self.software),))
 
     def grant(self, *namespaces: tuple[str, str]) -> None:
         granted = tuple(GrantedNamespace(ns=ns, type=type_) for ns, type_ in namespaces)
@@ -143,7 +145,7 @@ class World:
         return taken
 
 
-async def test_without_consent_or_grant_the_agent_asks_as_itself() -> None:
+async def test_without_consent_or_grant_the_agent_uses_its_own_address() -> None:
     here = World()
     expected = [NodeItem("tea", TEXT.text)]
     assert await here.nodes.items(WHOSE) == expected
@@ -155,7 +157,7 @@ async def test_without_consent_or_grant_the_agent_asks_as_itself() -> None:
     assert {each.split()[0] for each in here.take()} == {"agent"}
 
 
-async def test_with_both_it_acts_on_behalf_of_the_person() -> None:
+async def test_with_consent_and_grant_the_agent_acts_on_behalf_of_the_person() -> None:
     here = World()
     here.grant_all()
     await here.consents.give(WHOSE)
@@ -172,7 +174,7 @@ async def test_with_both_it_acts_on_behalf_of_the_person() -> None:
     assert here.take() == ["agent items"], "who has not consented is not acted for"
 
 
-async def test_the_smaller_grant_is_enough_but_for_the_subscription() -> None:
+async def test_the_smaller_grant_is_sufficient_without_a_subscription() -> None:
     here = World()
     here.grant((pubsub.NAMESPACE, "both"))
     here.agent.refuses["subscribe"] = "forbidden"
@@ -195,7 +197,7 @@ async def test_a_node_that_cannot_be_read_is_not_an_empty_one() -> None:
     assert here.take().count("juliet create") == 2, "tried again, because the node may be gone"
 
 
-async def test_leaving_gives_up_what_it_was_given() -> None:
+async def test_leaving_gives_up_affiliation_and_subscription() -> None:
     here = World()
     here.grant_all()
     await here.consents.give(WHOSE)
@@ -209,7 +211,7 @@ async def test_leaving_gives_up_what_it_was_given() -> None:
     assert here.take() == ["agent items"]
 
 
-async def test_where_people_cannot_correct_the_agent_nothing_is_asked() -> None:
+async def test_servers_where_people_cannot_correct_items_are_not_used() -> None:
     here = World()
     here.grant_all()
     await here.consents.give(WHOSE)
@@ -225,7 +227,7 @@ def published(*ids: str, node: str = NAMESPACE) -> Event:
     return Event(items=pubsub_event.Items(node=node, items=items))
 
 
-async def test_notifications_of_the_account_name_what_has_changed() -> None:
+async def test_notifications_report_changed_items() -> None:
     here = World()
     here.nodes.notified(AGENT, JULIET, published("tea"))
     assert here.told == [], "nobody follows the node yet"
@@ -236,7 +238,7 @@ async def test_notifications_of_the_account_name_what_has_changed() -> None:
     assert here.told == [(WHOSE, {"tea", "hat"}), (WHOSE, None)]
 
 
-async def test_notifications_of_others_change_nothing() -> None:
+async def test_notifications_from_others_are_ignored() -> None:
     here = World()
     await here.nodes.items(WHOSE)
     researcher = JID.parse("researcher@agent.example.com")
@@ -266,5 +268,7 @@ async def test_notifications_of_others_change_nothing() -> None:
         (Event(), "", set()),
     ],
 )
-def test_what_a_notification_changes(event: Event, node: str, keys: set[str] | None) -> None:
+def test_the_changed_items_of_a_notification(
+    event: Event, node: str, keys: set[str] | None
+) -> None:
     assert changed_items(event) == (node, keys)

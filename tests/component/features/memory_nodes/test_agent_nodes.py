@@ -10,16 +10,13 @@ import pytest
 
 from component.features.memory_nodes.agent_nodes import AgentNodes, node_of
 from component.features.memory_nodes.store import PepStore
-from component.memory.file_store import PrivateFiles
-from component.memory.files import open_root
 from component.memory.index import Index
 from component.memory.index_database import FILE_NAME
 from component.memory.knowledge import Knowledge, Memo
-from component.memory.lines import SessionKey
-from component.memory.paths import Layout
-from component.memory.replica import Replica, ReplicaOptions
+from component.memory.reconciler import SyncOptions
 from component.memory.sharing import Sharing
-from component.memory.sync_state import SyncStates
+from component.memory_directory.files import open_root
+from component.memory_directory.layout import Layout, SessionKey
 from component.pubsub.notifier import Notifier
 from component.pubsub.publishing import NewItem, Wanted
 from component.pubsub.service import PubSubService
@@ -42,7 +39,7 @@ NODE = f"{NAMESPACE}/{ANN}"
 
 
 class Nobody:
-    """Sends nothing to nobody."""
+    """Fails if anything is sent."""
 
     def send(self, message: Any) -> Any:
         raise AssertionError("nobody is subscribed")
@@ -55,7 +52,7 @@ class Nobody:
 
 
 class Home:
-    """Knowledge of two agents, kept alike with the nodes."""
+    """The memories of two agents, synchronised with the nodes."""
 
     def __init__(self, storage: Storage, root: Path, index: Index) -> None:
         nobody: Any = Nobody()
@@ -65,15 +62,10 @@ class Home:
         self.nodes = AgentNodes(self.service, addresses, ("assistant", "helper"), Memory())
         sharing = Sharing(Layout(root))
         self.knowledge = Knowledge(index, sharing, Memory(), Recording())
-        self.replica = Replica(
-            PrivateFiles(self.knowledge.files, sharing),
+        self.replica = self.knowledge.replicate(
             PepStore(self.nodes, addresses.address_of),
-            SyncStates(Layout(root)),
-            ReplicaOptions(),
-            Recording(),
-            lambda _whose, _sentence: None,
+            SyncOptions(notify=lambda _whose, _sentence: None),
         )
-        self.knowledge.mirror = self.replica
 
     async def publish(self, key: str, text: str, who: JID = ANN, at: JID = ASSISTANT) -> None:
         address = await self.service.locate(at, NODE, who)
@@ -110,7 +102,7 @@ async def home(storage: Storage, path: Path) -> AsyncIterator[Home]:
             index.close()
 
 
-async def test_the_person_s_item_counts_before_anything_was_remembered(
+async def test_an_item_of_the_person_is_used_before_the_first_memory(
     storage: Storage, tmp_path: Path
 ) -> None:
     async with home(storage, tmp_path) as here:
@@ -123,14 +115,14 @@ async def test_the_person_s_item_counts_before_anything_was_remembered(
         assert "version='6'" in (await here.read())["tea"]
 
 
-async def test_each_agent_has_a_node_of_its_own(storage: Storage, tmp_path: Path) -> None:
+async def test_each_agent_has_its_own_node(storage: Storage, tmp_path: Path) -> None:
     async with home(storage, tmp_path) as here:
         await here.publish("tea", "for the helper", at=HELPER)
         assert await here.get("tea") is None
         assert await here.get("tea", "helper") == "for the helper"
 
 
-async def test_nobody_else_knows_of_the_node(storage: Storage, tmp_path: Path) -> None:
+async def test_the_node_is_hidden_from_others(storage: Storage, tmp_path: Path) -> None:
     async with home(storage, tmp_path) as here:
         for _ in range(2):
             with pytest.raises(StanzaError) as there:
@@ -168,7 +160,7 @@ async def test_an_edit_between_reading_and_writing_is_not_overwritten(
         assert read.id == "tea"
 
 
-async def test_a_configuration_that_shows_the_node_to_others_is_undone(
+async def test_a_configuration_that_opens_the_node_to_others_is_undone(
     storage: Storage, tmp_path: Path
 ) -> None:
     from xep.data_forms import Field, Form
@@ -210,7 +202,7 @@ async def test_a_node_that_its_owner_deletes_is_forgotten(storage: Storage, tmp_
 
 
 @pytest.mark.parametrize("how", ["retract", "purge", "delete"])
-async def test_what_its_owner_deletes_while_nobody_notices_is_deleted_at_the_next_start(
+async def test_unnoticed_deletions_by_the_owner_are_applied_at_the_next_start(
     storage: Storage, tmp_path: Path, how: str
 ) -> None:
     async with home(storage, tmp_path) as here:

@@ -4,7 +4,7 @@ import pytest
 
 from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult
 from component.features.memory_nodes.commands import HomeRow, MemoryHomeCommands
-from component.memory.store import Whose
+from component.memory_directory.layout import SessionKey
 from xep.fluux_agent.memory import NAMESPACE
 from xep.jid import JID
 from xep.stanza_error import StanzaError
@@ -20,19 +20,19 @@ class Home:
 
     def __init__(self) -> None:
         self.offered = True
-        self.allowed: set[Whose] = set()
+        self.allowed: set[SessionKey] = set()
         self.fails = False
 
-    def is_offered(self, whose: Whose) -> bool:
+    def is_offered(self, whose: SessionKey) -> bool:
         return self.offered
 
-    async def is_allowed(self, whose: Whose) -> bool:
+    async def is_allowed(self, whose: SessionKey) -> bool:
         return whose in self.allowed
 
-    async def allow(self, whose: Whose) -> None:
+    async def allow(self, whose: SessionKey) -> None:
         self.allowed.add(whose)
 
-    async def stop(self, whose: Whose) -> bool:
+    async def stop(self, whose: SessionKey) -> bool:
         was = whose in self.allowed
         self.allowed.discard(whose)
         if self.fails:
@@ -45,23 +45,23 @@ async def choose(home: Home, choice: str = "show", asking: Asking = ASKING) -> C
     return await command.run(asking, command.read([("choice", choice)]))
 
 
-async def test_a_person_allows_and_stops_it() -> None:
+async def test_a_person_consents_and_withdraws() -> None:
     home = Home()
     answer = await choose(home)
     assert "/memory-home allow" in answer.text
     assert answer.value == HomeRow(NAMESPACE, allowed=False, offered=True)
     await choose(home, "allow")
-    assert home.allowed == {Whose("assistant", JULIET)}
+    assert home.allowed == {SessionKey("assistant", JULIET)}
     assert (await choose(home)).value == HomeRow(NAMESPACE, allowed=True, offered=True)
     assert "any more" in (await choose(home, "stop")).text
     assert home.allowed == set()
     assert "have not allowed" in (await choose(home, "stop")).text
 
 
-async def test_each_agent_is_allowed_by_itself() -> None:
+async def test_consent_is_for_one_agent() -> None:
     home = Home()
     await choose(home, "allow", Asking(principal=JULIET, agent="researcher"))
-    assert home.allowed == {Whose("researcher", JULIET)}
+    assert home.allowed == {SessionKey("researcher", JULIET)}
 
 
 async def test_what_the_server_does_not_permit_is_not_recorded() -> None:
@@ -73,12 +73,12 @@ async def test_what_the_server_does_not_permit_is_not_recorded() -> None:
     assert "publisher" in (await choose(home)).text
 
 
-async def test_nobody_decides_for_somebody_else() -> None:
+async def test_operators_cannot_consent_for_a_person() -> None:
     with pytest.raises(CommandError, match="themselves"):
         await choose(Home(), "allow", OPERATOR)
 
 
-async def test_a_server_that_does_not_do_its_part_is_named() -> None:
+async def test_a_failed_request_to_the_server_is_reported() -> None:
     home = Home()
     await choose(home, "allow")
     home.fails = True

@@ -1,5 +1,5 @@
-"""However edits, deletions, comparisons and failures follow each other, nothing is lost and the
-person's word stands.
+"""In any order of edits, deletions, comparisons and failures, nothing is lost and the person's
+text is used.
 """
 
 import os
@@ -33,11 +33,11 @@ step = st.one_of(
 
 
 class Play:
-    """What was done, and what must be true in the end.
+    """The steps, and the expected result.
 
     Attributes:
         owed: by key, what the owner has written (None: deleted) and the agent has not seen yet.
-        own: by key, the agent's text that no later deed has replaced.
+        own: by key, the agent's text that no later step has replaced.
     """
 
     def __init__(self, here: World) -> None:
@@ -92,7 +92,7 @@ class Play:
         await self._see()
 
     async def _look(self, key: str) -> None:
-        """The agent reads before it writes: from then on its word is a later one."""
+        """The agent reads before it writes, so that its text is the later one."""
         await self.here.get(key)
         await self._see()
 
@@ -155,7 +155,7 @@ def test_interleaved_edits_and_comparisons_lose_nothing(
 ) -> None:
     async def play() -> None:
         with tempfile.TemporaryDirectory() as name:
-            options = {"edits_of_files": edits_of_files, "patience_s": 60.0}
+            options = {"edits_of_files": edits_of_files, "timeout_s": 60.0}
             async with world(Path(name) / "memory", **options) as here:
                 it = Play(here)
                 for each in steps:

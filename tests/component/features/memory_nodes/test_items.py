@@ -8,13 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.features.memory_nodes.encryption import Cipher, KeyRefusedError
-from component.features.memory_nodes.items import item_of, payload_of
-from component.features.memory_nodes.nodes import NodeItem
+from component.features.memory_nodes.items import (
+    Cipher,
+    KeyRefusedError,
+    NodeItem,
+    item_of,
+    payload_of,
+)
 from component.memory.knowledge_lines import Item
-from component.memory.lines import SessionKey
-from component.memory.merge import digest
+from component.memory.reconciler import digest
 from component.memory.store import StoreUnavailableError
+from component.memory_directory.layout import SessionKey
 from component.policy.taint import TAINTS
 from tests import schemas
 from tests.component.features.memory_nodes.world import ADDRESS, ANNS
@@ -46,7 +50,7 @@ items = st.builds(
 
 
 @given(item=items, encrypted=st.booleans())
-def test_what_is_written_is_read_again(item: Item, encrypted: bool) -> None:
+def test_an_item_is_read_as_it_was_written(item: Item, encrypted: bool) -> None:
     cipher = Cipher(KEYS[:1]) if encrypted else None
     payload = payload_of(item, ADDRESS, ANNS, cipher)
     schemas.check(payload.text) if hasattr(schemas, "check") else None
@@ -55,7 +59,7 @@ def test_what_is_written_is_read_again(item: Item, encrypted: bool) -> None:
     assert digest(read) == digest(item)
 
 
-def test_a_cipher_hides_what_a_memory_says() -> None:
+def test_a_cipher_hides_the_contents_of_a_memory() -> None:
     item = Item(key="pin", body="xyzzy", title="plugh", topic="frotz", tags=("quux",), taint="web")
     payload = payload_of(item, ADDRESS, ANNS, Cipher(KEYS[:1])).text
     for word in ("xyzzy", "plugh", "frotz", "quux", "web'"):
@@ -81,7 +85,7 @@ def test_an_encrypted_item_cannot_be_passed_off_as_another(whose: Any, key: str)
         item_of(NodeItem(key, payload), whose, cipher)
 
 
-def test_a_text_of_the_person_needs_no_key() -> None:
+def test_an_unencrypted_item_needs_no_key() -> None:
     item = msgspec.structs.replace(Item(key="pin", body="1234"))
     plain = NodeItem("pin", payload_of(item, ADDRESS, ANNS).text)
     assert item_of(plain, ANNS, Cipher(KEYS[:1])).body == "1234"

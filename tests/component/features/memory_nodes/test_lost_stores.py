@@ -1,4 +1,4 @@
-"""A store that was lost, replaced or put back deletes nothing: only the person does."""
+"""A store that was lost, replaced or restored deletes nothing; only the person does."""
 
 import copy
 from pathlib import Path
@@ -52,7 +52,7 @@ async def test_a_new_database_is_filled_from_the_files(
         assert here.nodes.texts() == TEXTS == await here.texts()
 
 
-async def test_an_empty_database_that_nobody_has_written_to_is_filled(tmp_path: Path) -> None:
+async def test_an_empty_database_is_filled_from_the_files(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         await remembering(here)
         put_back(here, {**NEW, "identity": ""})
@@ -60,7 +60,7 @@ async def test_an_empty_database_that_nobody_has_written_to_is_filled(tmp_path: 
         assert here.nodes.texts() == TEXTS == await here.texts()
 
 
-async def test_of_an_older_database_nothing_is_taken_that_the_files_know_better(
+async def test_the_files_take_precedence_over_an_older_database(
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path) as here:
@@ -80,7 +80,7 @@ async def test_of_an_older_database_nothing_is_taken_that_the_files_know_better(
         assert here.told == []
 
 
-async def test_a_database_is_filled_to_the_end_however_often_that_is_interrupted(
+async def test_an_interrupted_filling_of_a_database_is_continued(
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path) as here:
@@ -104,7 +104,7 @@ async def test_a_database_is_filled_to_the_end_however_often_that_is_interrupted
         assert here.nodes.texts() == TEXTS == await here.texts()
 
 
-async def test_an_older_database_does_not_delete_what_was_stored_again_since(
+async def test_an_older_database_does_not_delete_memories_that_were_stored_again(
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path) as here:
@@ -120,7 +120,7 @@ async def test_an_older_database_does_not_delete_what_was_stored_again_since(
         assert here.nodes.texts()["k0"] == "stored again" == (await here.texts())["k0"]
 
 
-async def test_who_deletes_everything_at_the_node_deletes_it_here(tmp_path: Path) -> None:
+async def test_deleting_all_items_of_the_node_deletes_all_memories(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         await remembering(here)
         for key in TEXTS:
@@ -133,7 +133,7 @@ async def test_who_deletes_everything_at_the_node_deletes_it_here(tmp_path: Path
         assert here.nodes.texts() == {"k0": "anew"} == await here.texts()
 
 
-async def test_a_deletion_while_both_are_compared_counts(tmp_path: Path) -> None:
+async def test_a_deletion_during_a_comparison_is_applied(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         await remembering(here)
         here.nodes.silent = True
@@ -191,7 +191,7 @@ async def test_an_older_line_does_not_replace_the_text_of_a_damaged_one(tmp_path
 
 
 @pytest.mark.parametrize("decision", ["restore", "delete"])
-async def test_what_an_account_lost_without_a_word_is_decided_by_an_admin(
+async def test_an_admin_decides_about_memories_that_an_account_lost(
     tmp_path: Path, decision: Any
 ) -> None:
     async with world(tmp_path) as here:
@@ -211,7 +211,7 @@ async def test_what_an_account_lost_without_a_word_is_decided_by_an_admin(
         assert here.replica.held == {}
 
 
-async def test_what_waits_for_an_admin_is_not_deleted_later_however_few_it_is(
+async def test_memories_that_wait_for_an_admin_are_not_deleted_later(
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path) as here:
@@ -226,7 +226,7 @@ async def test_what_waits_for_an_admin_is_not_deleted_later_however_few_it_is(
         assert here.replica.held == {ANNS: 1}
 
 
-async def test_a_few_that_are_missing_in_an_account_were_deleted(tmp_path: Path) -> None:
+async def test_few_missing_memories_in_an_account_count_as_deleted(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         here.nodes.tells = False
         await remembering(here)

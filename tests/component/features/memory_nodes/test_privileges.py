@@ -1,4 +1,4 @@
-"""What servers grant to us, and requests on behalf of accounts: only those that we may make."""
+"""Privileges that servers grant, and requests on behalf of accounts."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,7 +6,6 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 
-from component.features.memory_nodes.handlers import PrivilegeHandler
 from component.features.memory_nodes.privileges import PrivilegedCall, Privileges
 from component.router.table import Request
 from xep import pubsub, pubsub_owner
@@ -31,13 +30,15 @@ GRANT = Privilege(
 
 
 def privileges(changed: Callable[[], None] = lambda: None) -> Privileges:
-    return Privileges(["example.com"], changed)
+    made = Privileges(["example.com"])
+    made.listen(changed)
+    return made
 
 
 # -- what servers grant ----------------------------------------------------------------------------
 
 
-def test_a_grant_is_for_the_accounts_of_its_server_and_for_what_it_names() -> None:
+def test_a_grant_applies_to_the_accounts_of_its_server_and_its_namespaces() -> None:
     told: list[int] = []
     granted = privileges(lambda: told.append(1))
     assert not granted.may_use_nodes(JULIET)
@@ -70,16 +71,16 @@ def test_a_grant_without_reading_is_not_enough() -> None:
     assert not granted.may_use_nodes(JULIET)
 
 
-def test_a_later_message_replaces_what_was_granted_before() -> None:
+def test_a_later_grant_replaces_earlier_ones() -> None:
     granted = privileges()
     granted.granted(SERVER, GRANT)
     granted.granted(SERVER, Privilege())
     assert not granted.may_use_nodes(JULIET)
 
 
-def test_the_handler_takes_them_only_at_the_domain_of_the_component() -> None:
+def test_privileges_are_accepted_only_at_the_domain_of_the_component() -> None:
     granted = privileges()
-    (route,) = PrivilegeHandler(granted).routes()
+    (route,) = granted.routes()
     assert (route.hosts, route.types) == ({"component"}, {"normal"})
     assert route.admits is not None
     assert route.admits(SERVER)
@@ -125,7 +126,7 @@ async def ask(server: Server, request: Payload = ITEMS, **options: Any) -> pubsu
     return await call("get", JULIET, request, pubsub.Pubsub, from_=AGENT, **options)
 
 
-async def test_the_account_is_asked_in_the_name_of_its_owner() -> None:
+async def test_the_request_is_made_on_behalf_of_the_owner() -> None:
     server = Server(ITEMS)
     assert await ask(server) == ITEMS
     ((type_, to, iq, from_),) = server.asked
@@ -150,7 +151,7 @@ async def test_an_answer_may_be_empty() -> None:
         {"type": "set"},
     ],
 )
-async def test_what_is_not_the_account_s_answer_is_refused(forged: dict[str, str]) -> None:
+async def test_an_answer_that_is_not_from_the_account_is_refused(forged: dict[str, str]) -> None:
     with pytest.raises(StanzaError) as caught:
         await ask(Server(ITEMS, **forged))
     assert caught.value.condition == "undefined-condition"
@@ -180,7 +181,7 @@ async def test_the_error_of_the_account_is_raised() -> None:
         PrivilegedIQ(iq=ForwardedIQ(type="get", id="1")),
     ],
 )
-async def test_nothing_but_the_memory_node_is_asked_about(request_: Payload) -> None:
+async def test_only_requests_about_the_memory_node_are_made(request_: Payload) -> None:
     server = Server()
     with pytest.raises(ValueError, match="only"):
         await ask(server, request_)

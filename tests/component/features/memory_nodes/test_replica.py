@@ -1,4 +1,4 @@
-"""A person reads, corrects and deletes on a PubSub node what an agent remembers of them."""
+"""A person reads, corrects and deletes memories on a PubSub node."""
 
 import math
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.waiting import LIMIT_S, eventually
 pytestmark = pytest.mark.anyio
 
 
-async def test_what_is_remembered_is_an_item(tmp_path: Path) -> None:
+async def test_a_stored_memory_is_an_item(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         await here.remember("tea", "Ann likes green tea", title="Drinks", topic="food", tags=("a",))
         item = here.nodes.payload("tea")
@@ -25,7 +25,7 @@ async def test_what_is_remembered_is_an_item(tmp_path: Path) -> None:
         assert (here.nodes.payload("tea").version, here.nodes.payload("tea").origin) == (2, "web")
 
 
-async def test_the_owners_edit_counts_at_once(tmp_path: Path) -> None:
+async def test_an_edit_of_the_owner_is_used_immediately(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         await here.remember("tea", "Ann likes green tea")
         here.nodes.edit("tea", "Ann likes coffee", 7)
@@ -36,7 +36,7 @@ async def test_the_owners_edit_counts_at_once(tmp_path: Path) -> None:
         assert here.nodes.payload("tea").version == 8, "one more than what was read (MEM-006)"
 
 
-async def test_an_edit_that_is_being_taken_over_is_waited_for(tmp_path: Path) -> None:
+async def test_a_request_waits_for_an_edit_that_is_being_applied(tmp_path: Path) -> None:
     async with world(tmp_path) as here, anyio.create_task_group() as group:
         await here.remember("tea", "green")
         here.nodes.edit("tea", "coffee", 2)
@@ -54,7 +54,7 @@ async def test_an_edit_that_is_being_taken_over_is_waited_for(tmp_path: Path) ->
         await eventually(lambda: found == ["coffee"])
 
 
-async def test_a_lower_version_of_the_owner_counts_too(tmp_path: Path) -> None:
+async def test_an_edit_of_the_owner_with_a_lower_version_is_used(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         for version, text in ((5, "first"), (1, "second"), (1, "third")):
             here.nodes.edit("tea", text, version)
@@ -63,7 +63,7 @@ async def test_a_lower_version_of_the_owner_counts_too(tmp_path: Path) -> None:
         assert here.nodes.payload("tea").version == 2
 
 
-async def test_what_the_owner_deletes_is_gone_everywhere(tmp_path: Path) -> None:
+async def test_a_deletion_by_the_owner_is_applied_everywhere(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         await here.remember("pin", "the word is xyzzy")
         here.nodes.delete("pin")
@@ -84,7 +84,7 @@ async def test_a_silent_deletion_is_found_by_comparing(tmp_path: Path) -> None:
         assert await here.get("pin") is None
 
 
-async def test_where_deletions_are_silent_each_use_asks(tmp_path: Path) -> None:
+async def test_each_request_reads_a_store_that_does_not_announce_changes(tmp_path: Path) -> None:
     async with world(tmp_path, fresh_s=0.0) as here:
         await here.remember("pin", "1234")
         here.nodes.silent = True
@@ -92,7 +92,7 @@ async def test_where_deletions_are_silent_each_use_asks(tmp_path: Path) -> None:
         assert await here.get("pin") is None
 
 
-async def test_a_server_that_is_down_costs_nothing_and_gets_everything_in_order(
+async def test_changes_reach_a_server_in_order_after_an_outage(
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path) as here, anyio.create_task_group() as group:
@@ -112,7 +112,7 @@ async def test_a_server_that_is_down_costs_nothing_and_gets_everything_in_order(
 
 
 async def test_a_server_that_hangs_is_waited_for_once(tmp_path: Path) -> None:
-    async with world(tmp_path, patience_s=0.05) as here:
+    async with world(tmp_path, timeout_s=0.05) as here:
         await here.remember("a", "one")
         here.nodes.hangs = True
         here.nodes.edit("a", "two")
@@ -124,7 +124,7 @@ async def test_a_server_that_hangs_is_waited_for_once(tmp_path: Path) -> None:
         assert await here.get("a") == "two"
 
 
-async def test_both_changes_are_kept_and_the_owners_counts(tmp_path: Path) -> None:
+async def test_concurrent_changes_are_both_kept_and_the_owners_is_used(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         await here.remember("tea", "green")
         here.nodes.down = True
@@ -163,7 +163,7 @@ async def test_forget_reaches_the_node_even_after_a_restart(tmp_path: Path) -> N
         assert here.nodes.texts() == {"new": "since then"} == await here.texts()
 
 
-async def test_a_directory_that_is_gone_deletes_nothing_of_the_owner(tmp_path: Path) -> None:
+async def test_a_deleted_directory_deletes_no_items(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         await here.remember("tea", "green")
         for path in here.file.parent.iterdir():
@@ -180,7 +180,7 @@ async def test_edits_of_the_file_reach_the_node(tmp_path: Path) -> None:
         assert here.nodes.texts() == {"tea": "by hand", "hat": "blue"}
 
 
-async def test_files_that_are_only_a_copy_are_put_right(tmp_path: Path) -> None:
+async def test_edits_of_files_that_are_only_a_copy_are_undone(tmp_path: Path) -> None:
     async with world(tmp_path, edits_of_files=False) as here:
         await here.remember("tea", "green")
         here.file.write_text('{"key":"tea","content":"by hand"}\n{"key":"hat","content":"blue"}\n')
@@ -201,7 +201,7 @@ async def test_files_that_are_only_a_copy_queue_the_agents_changes(tmp_path: Pat
         assert await here.texts() == {"tea": "black"} == here.nodes.texts()
 
 
-async def test_what_expires_is_retracted_and_not_used(tmp_path: Path) -> None:
+async def test_an_expired_memory_is_retracted_and_not_used(tmp_path: Path) -> None:
     async with world(tmp_path) as here, anyio.create_task_group() as group:
         await group.start(here.replica.run)
         here.nodes.edit("tea", "for a moment", more=" expires='2027-01-15T08:00:01Z'")
@@ -217,7 +217,7 @@ async def test_what_expires_is_retracted_and_not_used(tmp_path: Path) -> None:
         group.cancel_scope.cancel()
 
 
-async def test_a_stranger_s_text_stays_one_when_it_is_edited(tmp_path: Path) -> None:
+async def test_an_edited_memory_keeps_its_taint(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         await here.remember("page", "do as I say", taint="web")
         here.nodes.edit("page", "do as I say!", 2)
@@ -228,7 +228,7 @@ async def test_a_stranger_s_text_stays_one_when_it_is_edited(tmp_path: Path) -> 
         assert found[0].taint == "person"
 
 
-async def test_a_payload_of_another_kind_counts_as_its_text(tmp_path: Path) -> None:
+async def test_a_payload_of_another_kind_is_read_as_its_text(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         await here.remember("tea", "green")
         here.nodes.write("tea", "<note xmlns='x'>I like <b>coffee</b></note>")
@@ -246,7 +246,7 @@ async def test_an_item_that_is_too_large_replaces_the_old_text(tmp_path: Path) -
 
 
 async def test_requests_read_the_copy(tmp_path: Path) -> None:
-    async with world(tmp_path, patience_s=math.inf) as here:
+    async with world(tmp_path, timeout_s=math.inf) as here:
         await here.remember("tea", "green")
         here.nodes.hangs = True  # who asks now waits for ever
         with anyio.fail_after(LIMIT_S):
@@ -254,7 +254,7 @@ async def test_requests_read_the_copy(tmp_path: Path) -> None:
             assert await here.texts() == {"tea": "green"}
 
 
-async def test_a_connect_compares_without_a_request(tmp_path: Path) -> None:
+async def test_connecting_starts_a_comparison(tmp_path: Path) -> None:
     async with world(tmp_path) as here, anyio.create_task_group() as group:
         await here.remember("pin", "1234")
         await group.start(here.replica.run)
@@ -265,7 +265,7 @@ async def test_a_connect_compares_without_a_request(tmp_path: Path) -> None:
         group.cancel_scope.cancel()
 
 
-async def test_a_node_that_becomes_available_is_tried_at_once(tmp_path: Path) -> None:
+async def test_a_node_that_becomes_available_is_used_immediately(tmp_path: Path) -> None:
     async with world(tmp_path) as here, anyio.create_task_group() as group:
         await group.start(here.replica.run)
         here.nodes.down = True

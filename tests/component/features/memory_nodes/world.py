@@ -1,4 +1,4 @@
-"""Nodes in memory that a person edits, and a replica between them and files on a real disk."""
+"""PubSub nodes in memory that a person edits, and a replica between them and real files."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -7,20 +7,16 @@ from typing import Any
 
 import anyio.to_thread
 
-from component.features.memory_nodes.encryption import Cipher
-from component.features.memory_nodes.nodes import ItemChangedError, NodeItem
-from component.features.memory_nodes.store import PepStore
-from component.memory.file_store import PrivateFiles
-from component.memory.files import open_root
+from component.features.memory_nodes.items import Cipher, NodeItem
+from component.features.memory_nodes.store import NodeItemChangedError, PepStore
 from component.memory.index import Index
 from component.memory.index_database import FILE_NAME
 from component.memory.knowledge import Knowledge, Memo
-from component.memory.lines import SessionKey
-from component.memory.paths import Layout
-from component.memory.replica import Replica, ReplicaOptions
+from component.memory.reconciler import SyncOptions
 from component.memory.sharing import Sharing
-from component.memory.store import Generation, Past, StoreUnavailableError, Watcher, Whose
-from component.memory.sync_state import SyncStates
+from component.memory.store import Generation, Past, StoreUnavailableError, Watcher
+from component.memory_directory.files import open_root
+from component.memory_directory.layout import Layout, SessionKey
 from component.settings.memory import Memory
 from tests.component.memory.remembering import AGENT, ANN, Recording
 from xep.binding import RawXML, read
@@ -42,15 +38,15 @@ class MemoryNodes:
         loses_answer: whether the next change is made but its answer is lost.
         silent: whether deletions send no notification.
         hangs: whether no request is ever answered.
-        waited_for: how many requests were made meanwhile.
-        tells: whether it knows of its past, as our own nodes do.
+        waited_for: how many requests were made while it hangs.
+        tells: whether it knows earlier changes, as our own nodes do.
         identity, changes: which nodes they are, and how often they were changed.
         retractions: which items the person has deleted, and when.
         gate: what every request waits for.
     """
 
     def __init__(self) -> None:
-        self.nodes: dict[Whose, dict[str, str]] = {}
+        self.nodes: dict[SessionKey, dict[str, str]] = {}
         self.published: list[tuple[str, str]] = []
         self.retracted: list[str] = []
         self.down = False
@@ -66,39 +62,39 @@ class MemoryNodes:
         self.now = 2_000_000_000.0
         self._watchers: list[Watcher] = []
 
-    def is_reachable(self, whose: Whose) -> bool:
+    def is_reachable(self, whose: SessionKey) -> bool:
         return not self.down
 
     def watch(self, watcher: Watcher) -> None:
         self._watchers.append(watcher)
 
-    async def items(self, whose: Whose, ids: Sequence[str] = ()) -> Sequence[NodeItem]:
+    async def items(self, whose: SessionKey, ids: Sequence[str] = ()) -> Sequence[NodeItem]:
         await self._ask()
         node = self.nodes.get(whose, {})
         return [NodeItem(id_, node[id_]) for id_ in ids or node if id_ in node]
 
-    async def past(self, whose: Whose) -> Past:
+    async def past(self, whose: SessionKey) -> Past:
         await self._ask()
         if not self.tells:
             return Past(None, {})
         return Past(Generation(self.identity, self.changes), dict(self.retractions))
 
-    async def settled(self, whose: Whose, past: Past) -> None:
+    async def settled(self, whose: SessionKey, past: Past) -> None:
         await self._ask()
         for each in past.retracted:
             self.retractions.pop(each, None)
 
     async def publish(
-        self, whose: Whose, id_: str, payload: RawXML, replaces: NodeItem | None
+        self, whose: SessionKey, id_: str, payload: RawXML, replaces: NodeItem | None
     ) -> None:
         await self._ask()
         if self.nodes.get(whose, {}).get(id_) != (replaces and replaces.payload):
-            raise ItemChangedError
+            raise NodeItemChangedError
         self._put(whose, id_, payload.text)
         self.published.append((id_, read(payload.text, Payload).contents[0].text))
         self._lose()
 
-    async def retract(self, whose: Whose, items: Sequence[NodeItem]) -> None:
+    async def retract(self, whose: SessionKey, items: Sequence[NodeItem]) -> None:
         await self._ask()
         for item in items:
             self.nodes.get(whose, {}).pop(item.id, None)
@@ -136,7 +132,7 @@ class MemoryNodes:
     def payload(self, key: str) -> Payload:
         return read(self.nodes[ANNS][key], Payload)
 
-    def _put(self, whose: Whose, id_: str, xml: str) -> None:
+    def _put(self, whose: SessionKey, id_: str, xml: str) -> None:
         self.nodes.setdefault(whose, {}).pop(id_, None)
         self.nodes[whose][id_] = xml
         self.changes += 1
@@ -163,7 +159,7 @@ class MemoryNodes:
 
 
 class World:
-    """An agent that remembers things of Ann, who has a node."""
+    """An agent with memories about Ann, who has a node."""
 
     def __init__(self, root: Path, index: Index, cipher: Cipher | None, **options: Any) -> None:
         self.root = root
@@ -175,26 +171,20 @@ class World:
         self.now = 1_800_000_000.0
         self._index = index
         self._cipher = cipher
-        self._options = ReplicaOptions(**options)
+        self._options = SyncOptions(
+            notify=lambda _whose, sentence: self.told.append(sentence),
+            clock=lambda: self.now,
+            **options,
+        )
         self.restart()
 
     def restart(self) -> None:
-        """Begin again with what is on the disk."""
+        """Restart with the data on the disk."""
         self.nodes._watchers.clear()
         self.knowledge = Knowledge(self._index, self.sharing, Memory(), self.record)
-        self.files = PrivateFiles(self.knowledge.files, self.sharing)
         self.store = PepStore(self.nodes, lambda _agent: ADDRESS, self._cipher)
-        self.states = SyncStates(self.layout)
-        self.replica = Replica(
-            self.files,
-            self.store,
-            self.states,
-            self._options,
-            self.record,
-            lambda _whose, sentence: self.told.append(sentence),
-            lambda: self.now,
-        )
-        self.knowledge.mirror = self.replica
+        self.replica = self.knowledge.replicate(self.store, self._options)
+        self.states = self.replica.states
 
     @property
     def file(self) -> Path:
@@ -211,11 +201,12 @@ class World:
         return found[0].item.body if found else None
 
     async def texts(self) -> dict[str, str]:
-        """What the files say."""
-        return {item.key: item.body for item in await self.files.items(ANNS)}
+        """Return the texts in the files."""
+        place = self.sharing.private(ANNS)
+        return {item.key: item.body for item in await self.knowledge.files.index.items(place)}
 
     async def reconcile(self) -> None:
-        """Compare everything, as after a connection was made."""
+        """Compare everything, as after connecting."""
         self.replica.connected()
         self.replica.noticed(ANNS, None)
         await self.replica.before_use(ANNS)

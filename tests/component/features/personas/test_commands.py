@@ -1,4 +1,4 @@
-"""The command about personas: chosen, made in a dialogue or by form, handed on."""
+"""The command about personas: choice, creation in a dialogue or by form, export and import."""
 
 from pathlib import Path
 
@@ -10,13 +10,12 @@ from component.commands.people import whose
 from component.commands.persona_dialogue import PersonaDialogue
 from component.commands.words import read_words
 from component.features.personas.commands import PERSONA, Exported, PersonaCommands, PersonaParams
-from component.memory import files
-from component.memory.own_personas import OwnPersonas
-from component.memory.paths import Layout
-from component.memory.persona_drafts import LAPSE_S, Drafts
-from component.memory.persona_text import LONGEST_TEXT, PersonaText
-from component.memory.personas import Personas
-from component.memory.texts import Texts
+from component.memory_directory import files
+from component.memory_directory.layout import Layout
+from component.memory_directory.texts import Texts
+from component.personas.own_personas import LAPSE_S, Drafts, OwnPersonas
+from component.personas.packages import LONGEST_TEXT, PersonaText
+from component.personas.personas import Personas
 from component.settings.personas import Personas as Configured
 from component.skills.schema_properties import properties_of
 from tests.component.audit.book import Book
@@ -29,7 +28,7 @@ AT = JID.parse("assistant@agent.example")
 
 
 class Chat:
-    """Alice in a chat with an agent. `again` is what a crash leaves: the disk."""
+    """Alice in a chat with an agent. `again` restarts with the data on the disk."""
 
     def __init__(self, path: Path, **more: object) -> None:
         self.path = files.open_root(path)
@@ -59,7 +58,7 @@ class Chat:
         return await command.run(asking or self.commands.asking(ALICE, AT), params)
 
     async def says(self, words: str, who: JID = ALICE) -> str:
-        """What is answered to `/persona` and these words."""
+        """Return the answer to `/persona` and these words."""
         answer = await self.run(read_words(PERSONA, words), self.commands.asking(who, AT))
         return answer.text
 
@@ -83,7 +82,7 @@ def chat(tmp_path: Path) -> Chat:
 # -- chosen ----------------------------------------------------------------------------------------
 
 
-async def test_who_the_agent_can_be(chat: Chat) -> None:
+async def test_personas_are_listed_and_chosen(chat: Chat) -> None:
     assert "/persona create" in await chat.says("list")
     assert (await chat.says("")).startswith("I am myself.")
     chat.of_all("mentor", 'name = "The Mentor"\ndescription = "Teaches."\nicon = "M"\n')
@@ -109,7 +108,7 @@ async def test_the_operator_has_no_persona(chat: Chat) -> None:
 # -- made in the chat ------------------------------------------------------------------------------
 
 
-async def test_three_questions_make_one(chat: Chat) -> None:
+async def test_three_answers_create_a_persona(chat: Chat) -> None:
     first = await chat.says("create Study Buddy")
     assert first.startswith("Three questions about Study Buddy.")
     assert "1 of 3: Who should it be" in first
@@ -141,7 +140,7 @@ async def test_the_dialogue_goes_on_after_a_crash(chat: Chat) -> None:
 
 
 @pytest.mark.parametrize(("room", "step"), [(OwnPersonas, "save"), (Drafts, "drop")])
-async def test_a_crash_before_the_last_answer_was_taken_whole_loses_nothing(
+async def test_a_crash_at_the_last_answer_loses_nothing(
     chat: Chat, monkeypatch: pytest.MonkeyPatch, room: type, step: str
 ) -> None:
     async def killed(*_: object) -> None:
@@ -161,7 +160,7 @@ async def test_a_crash_before_the_last_answer_was_taken_whole_loses_nothing(
     assert (await chat.mine("buddy")).instructions == "Ask."
 
 
-async def test_a_dash_or_nothing_leaves_a_question_out(chat: Chat) -> None:
+async def test_a_dash_or_an_empty_answer_leaves_a_text_empty(chat: Chat) -> None:
     await chat.says("create buddy")
     assert (await chat.answers("-", " ", "Ask."))[
         2
@@ -192,13 +191,13 @@ async def test_cancel_ends_the_creation_of_a_persona(chat: Chat) -> None:
     assert "no personas" in await chat.says("list")
 
 
-async def test_who_is_silent_for_long_is_asked_no_more(chat: Chat) -> None:
+async def test_the_dialogue_lapses_without_an_answer(chat: Chat) -> None:
     await chat.says("create buddy")
     chat.now += LAPSE_S + 1
     assert await chat.answers("Good morning!") == [None]
 
 
-async def test_only_who_was_asked_answers_and_only_that_agent(chat: Chat) -> None:
+async def test_only_the_person_who_was_asked_answers_to_that_agent(chat: Chat) -> None:
     await chat.says("create buddy")
     assert await chat.dialogue.answered("assistant", BOB, "A spy.") is None
     assert await chat.dialogue.answered("researcher", ALICE, "A spy.") is None
@@ -206,7 +205,7 @@ async def test_only_who_was_asked_answers_and_only_that_agent(chat: Chat) -> Non
     assert "no personas" in await chat.says("list", BOB)
 
 
-async def test_a_dialogue_begun_anew_takes_the_place_of_the_one_before(chat: Chat) -> None:
+async def test_a_new_dialogue_replaces_the_earlier_one(chat: Chat) -> None:
     await chat.says("create one")
     await chat.answers("Of one.")
     await chat.says("create two")
@@ -216,7 +215,9 @@ async def test_a_dialogue_begun_anew_takes_the_place_of_the_one_before(chat: Cha
     assert "one" not in (await chat.says("list")).split()
 
 
-async def test_one_that_may_not_be_made_is_refused_before_the_questions(tmp_path: Path) -> None:
+async def test_a_persona_that_is_not_allowed_is_refused_before_the_questions(
+    tmp_path: Path,
+) -> None:
     chat = Chat(tmp_path, max_user_personas=1)
     chat.of_all("mentor")
     assert "for all already" in (await chat.refused("create mentor"))[0]
@@ -232,7 +233,7 @@ async def test_one_that_may_not_be_made_is_refused_before_the_questions(tmp_path
     assert await chat.answers("Hello?") == [None]
 
 
-async def test_where_it_is_not_allowed_nothing_is_asked(tmp_path: Path) -> None:
+async def test_no_questions_are_asked_unless_the_settings_allow_personas(tmp_path: Path) -> None:
     open_ = Chat(tmp_path)
     await open_.says("create buddy")
     chat = Chat(tmp_path, allow_user_personas=False)
@@ -245,7 +246,7 @@ async def test_where_it_is_not_allowed_nothing_is_asked(tmp_path: Path) -> None:
 # -- changed, removed ------------------------------------------------------------------------------
 
 
-async def test_an_edit_shows_what_there_is(chat: Chat) -> None:
+async def test_an_edit_shows_the_current_texts(chat: Chat) -> None:
     await chat.says('create buddy role="A tutor." style=Kind. rules="Ask."')
     first = await chat.says("edit BUDDY")
     assert "= keeps the current text" in first
@@ -260,7 +261,7 @@ async def test_an_edit_shows_what_there_is(chat: Chat) -> None:
     assert "You have no persona 'other'" in (await chat.refused("edit other"))[0]
 
 
-async def test_one_that_is_gone_in_the_middle_of_an_edit(chat: Chat) -> None:
+async def test_a_persona_that_is_deleted_during_an_edit(chat: Chat) -> None:
     await chat.says("create buddy role=x")
     await chat.says("edit buddy")
     await chat.says("delete buddy")
@@ -270,7 +271,7 @@ async def test_one_that_is_gone_in_the_middle_of_an_edit(chat: Chat) -> None:
     ]
 
 
-async def test_one_is_deleted_and_not_used_any_more(chat: Chat) -> None:
+async def test_a_deleted_persona_is_not_used_any_more(chat: Chat) -> None:
     await chat.says("create one role=x")
     await chat.says("create two role=x")
     await chat.says("two")
@@ -286,7 +287,7 @@ async def test_one_is_deleted_and_not_used_any_more(chat: Chat) -> None:
 # -- by form ---------------------------------------------------------------------------------------
 
 
-def test_the_form_has_room_for_texts() -> None:
+def test_the_form_has_fields_for_long_texts() -> None:
     found = {each.name: each for each in properties_of(PERSONA.schema)}
     assert list(found) == ["persona", "name", "role", "style", "rules", "toml"]
     assert [name for name, each in found.items() if each.several_lines] == [
@@ -296,7 +297,7 @@ def test_the_form_has_room_for_texts() -> None:
     assert not any(each.required for each in found.values())
 
 
-async def test_a_form_makes_and_changes_one_at_once(chat: Chat) -> None:
+async def test_a_form_creates_and_changes_a_persona_immediately(chat: Chat) -> None:
     made = PersonaParams(persona="create", name=("Study", "Buddy"), role="A tutor.", rules="a\nb")
     assert (await chat.run(made)).text.startswith("Study Buddy is created.")
     changed = PersonaParams(persona="edit", name=("study-buddy",), style="Kind.", rules="-")
@@ -335,7 +336,7 @@ async def test_the_field_that_does_not_fit_is_named(
 # -- handed on -------------------------------------------------------------------------------------
 
 
-async def test_what_one_exports_another_imports(chat: Chat) -> None:
+async def test_an_exported_persona_can_be_imported_by_another_person(chat: Chat) -> None:
     await chat.says('create "Study Buddy" role="A tutor.\nFor \\"exams\\"." rules="Don\'t tell."')
     answer = await chat.run(PersonaParams(persona="export", name=("study", "buddy")))
     assert isinstance(answer.value, Exported)
@@ -352,13 +353,13 @@ async def test_what_one_exports_another_imports(chat: Chat) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x" * 70_000, "[persona", "a" + ".a" * 30_000 + "=1", "\0"])
-async def test_what_is_no_persona_is_refused_in_a_sentence(chat: Chat, text: str) -> None:
+async def test_an_invalid_import_is_refused_with_a_sentence(chat: Chat, text: str) -> None:
     why, param = await chat.refused(f"import {text}")
     assert len(why) < 300
     assert param == "toml"
 
 
-async def test_what_was_written_by_hand_can_be_shown(chat: Chat) -> None:
+async def test_packages_written_by_hand_can_be_listed(chat: Chat) -> None:
     await chat.says("create buddy role=x")
     folder = chat.path / "alice@a.example" / "personas" / "buddy"
     (folder / "identity.md").write_text("a\0b")
@@ -369,7 +370,7 @@ async def test_what_was_written_by_hand_can_be_shown(chat: Chat) -> None:
         assert (await chat.refused("edit buddy"))[0].isprintable()
 
 
-async def test_an_import_is_subject_to_what_holds_for_all_others(tmp_path: Path) -> None:
+async def test_an_import_obeys_the_limits_of_own_personas(tmp_path: Path) -> None:
     chat = Chat(tmp_path, restrictions=[{"jid": "*@a.example", "allowed": ["code-*"]}])
     text = '[persona]\nid = "{}"\n[persona.texts]\nidentity = "X"\n'
     assert "You may not have" in (await chat.refused("import " + text.format("poet")))[0]

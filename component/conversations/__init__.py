@@ -1,0 +1,1 @@
+"""Conversations of agents with people and rooms, in files: history, archives, learned facts."""

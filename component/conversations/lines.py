@@ -1,0 +1,265 @@
+"""The lines of a session file.
+
+The file is that of Fluux Agent: a header, then one JSON object a line. Its `message` lines are read
+and written as there; `call`, `result`, `summary` and `note` are added by this service.
+
+The part of a prompt that shows a line depends on nothing but the line. So the beginning of a prompt
+does not change, and providers can cache it. For this reason a line stores its context in the
+prompt, too.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from component.memory_directory.files import MemoryStoreError
+from component.models.messages import FilePart, ImagePart, OpaquePart, TextPart
+from component.policy.taint import Taint
+
+
+class Header(msgspec.Struct, frozen=True, tag="session", omit_defaults=True):
+    """The first line. `created` is a time of RFC 3339, `jid` the other side's."""
+
+    version: int
+    created: str
+    jid: str
+
+
+class Attachment(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file that came with a message; `size` is written for people, as `926KB`."""
+
+    filename: str
+    mime_type: str = "unknown"
+    size: str = "unknown"
+
+
+class Reaction(msgspec.Struct, frozen=True):
+    """Emojis under a message (XEP-0444); their line has no content."""
+
+    message_id: str
+    emojis: tuple[str, ...] = ()
+
+
+class ShownMemory(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A memory in the context of a message.
+
+    Its text is not copied, so nothing remains here of a memory that its owner deletes or changes.
+
+    Attributes:
+        key: its key.
+        digest: `Recalled.digest` of its text.
+        size: the number of characters of its text.
+        finding: the finding of the scanner in it.
+    """
+
+    key: str
+    digest: str
+    size: int
+    finding: str = ""
+
+
+class Said(msgspec.Struct, frozen=True, tag="message", omit_defaults=True, kw_only=True):
+    """A message of a person or of the agent.
+
+    Attributes:
+        ts: a time of RFC 3339.
+        sender: the sender, if it is not the agent.
+        turn: the turn that it belongs to; a field of this project.
+        final: marks the answer that ends a turn. Tokens and US dollars are those of its model call.
+        taint: the taint of a message.
+        taints: for an answer, those of everything that the model had read; for a message, those of
+            its `context`, and of everything that a model had read that wrote it.
+        operator: the operator who sent it: the bare JID of an admin, or `operator`.
+        parts: the parts of an answer with more than text, in order; `content` has its texts.
+        context: the context of a message in the prompt: the time, notes.
+        memories: the memories in the context, as long as they are stored and unchanged.
+        notes: digest of the notes on the person in `context`; empty if it has none.
+        fence: the word of the fences in this session, in messages only.
+        finding: the finding of the scanner in a message.
+        notice: a sentence of the service that the person got after the text, or instead of it if
+            `content` is empty.
+    """
+
+    role: Literal["user", "assistant"]
+    content: str
+    msg_id: str | None = None
+    sender: str | None = None
+    ts: str | None = None
+    attachments: tuple[Attachment, ...] = ()
+    reaction: Reaction | None = None
+    turn: str | None = None
+    final: bool = False
+    taint: Taint | None = None
+    taints: tuple[Taint, ...] = ()
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost_usd: float = 0.0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+    operator: str | None = None
+    parts: tuple[TextPart | OpaquePart, ...] = ()
+    context: str = ""
+    memories: tuple[ShownMemory, ...] = ()
+    notes: str = ""
+    fence: str = ""
+    finding: str = ""
+    notice: str = ""
+
+    @property
+    def sent_text(self) -> str:
+        """The message that the person got: the text and the notice."""
+        return "\n".join(part for part in (self.content, self.notice) if part)
+
+
+class Called(msgspec.Struct, frozen=True, tag="call", omit_defaults=True, kw_only=True):
+    """A tool that the model has called; `round` counts its answers within the turn, from 0.
+
+    Attributes:
+        text: the text of the answer with the calls, in the first call of the round.
+        before: the parts of the answer before this call, in order, if there is more than text.
+            `text` repeats their texts for readers that do not know parts.
+    """
+
+    turn: str
+    round: int
+    id: str
+    name: str
+    arguments: str
+    text: str = ""
+    before: tuple[TextPart | OpaquePart, ...] = ()
+    ts: str | None = None
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost_usd: float = 0.0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+
+
+class Resulted(msgspec.Struct, frozen=True, tag="result", omit_defaults=True, kw_only=True):
+    """The result of a call. A later line of the same call replaces an earlier one.
+
+    Attributes:
+        taints: those of everything that a sub-agent had read that wrote it.
+        task: the task that the call waits for, while `content` is not a result yet.
+        parts: images and files of the result.
+        shown: the number of characters of `content` in the prompt, if not all.
+        finding: the finding of the scanner in `content`.
+        late: the name of the tool, if the result came after other messages. It stays in its place,
+            and the placeholder at the call stays, too.
+    """
+
+    turn: str
+    id: str
+    content: str
+    is_error: bool = False
+    taint: Taint | None = None
+    taints: tuple[Taint, ...] = ()
+    task: str | None = None
+    ts: str | None = None
+    parts: tuple[ImagePart | FilePart, ...] = ()
+    shown: int | None = None
+    finding: str = ""
+    late: str = ""
+
+
+class Summary(msgspec.Struct, frozen=True, tag="summary", omit_defaults=True, kw_only=True):
+    """Stands for everything above it but the last `kept` lines before it, and has its `taints`.
+
+    Attributes:
+        requests: messages above it that are still shown as they were: those of the turn in which
+            it was made.
+        context: notes on the person that are shown with it.
+        notes: digest of these notes, as in `Said`.
+    """
+
+    content: str
+    kept: int = 0
+    taints: tuple[Taint, ...] = ()
+    ts: str | None = None
+    requests: tuple[Said, ...] = ()
+    context: str = ""
+    notes: str = ""
+
+
+class Note(msgspec.Struct, frozen=True, tag="note", omit_defaults=True, kw_only=True):
+    """Something that happened, for the model to know of: an interruption, a late result.
+
+    Attributes:
+        omitted: parts of lines before this one that the provider of the model refuses, by
+            `part_digest`; the model is shown none of them. Then `content` is empty.
+    """
+
+    content: str
+    turn: str | None = None
+    ts: str | None = None
+    omitted: tuple[str, ...] = ()
+
+
+Line: TypeAlias = Said | Called | Resulted | Summary | Note
+
+MAX_LINE: Final = 1 << 24
+"""Bytes of a line; a longer one is damaged."""
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Header | Said | Called | Resulted | Summary | Note)
+
+
+def decode_line(raw: bytes) -> Line | Header:
+    """Read one line. Raises ValueError that says why it cannot be read."""
+    try:
+        line: Line | Header = _decoder.decode(raw)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+    return line
+
+
+def encode_line(line: Line | Header) -> bytes:
+    """Return one line with its line feed.
+
+    Raises MemoryStoreError if it is too long, and UnicodeEncodeError for a lone surrogate.
+    """
+    data = _encoder.encode(line)
+    if len(data) > MAX_LINE:
+        raise MemoryStoreError(
+            f"A line of {len(data)} bytes cannot be kept, only up to {MAX_LINE}. Shorten it."
+        )
+    return data + b"\n"
+
+
+def encode_lines(lines: Iterable[Line], now: str) -> tuple[list[Line], bytes]:
+    """Return lines as they will be read again, and their bytes; those without a time get `now`.
+
+    Raises MemoryStoreError if one is too long.
+    """
+    encoded: list[Line] = []
+    data: list[bytes] = []
+    for each in lines:
+        line = msgspec.structs.replace(each, ts=now) if each.ts is None else each
+        try:
+            data.append(encode_line(line))
+        except UnicodeEncodeError:
+            # A model may write half of a surrogate pair in the arguments of a call.
+            line = msgspec.convert(_without_surrogates(msgspec.to_builtins(line)), Line)
+            data.append(encode_line(line))
+        encoded.append(line)
+    return encoded, b"".join(data)
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {key: _without_surrogates(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_surrogates(each) for each in value]
+    return value
+
+
+def rfc3339(seconds: float) -> str:
+    """Return a time in seconds since 1970 in the format of RFC 3339, in UTC."""
+    time = datetime.fromtimestamp(seconds, UTC)
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

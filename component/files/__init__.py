@@ -1,1 +1,0 @@
-"""Files of results, and where they are."""

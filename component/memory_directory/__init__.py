@@ -1,0 +1,1 @@
+"""The directory of all conversations, personas and memories: its layout, and its files."""
