@@ -10,7 +10,7 @@ from component.agent import tables as agent
 from component.app import features
 from component.audit import tables as audit
 from component.budget import tables as budget
-from component.proactive import started
+from component.kernel import started_work
 from component.pubsub import tables as pubsub
 from component.skill_directories import tables as skill_directories
 from component.storage import notifications
@@ -27,7 +27,8 @@ def _of_features() -> Iterator[Table]:
 
 
 _PACKAGES: Final = (
-    *(storage, tasks, agent, budget, audit, pubsub, skill_directories, notifications, started),
+    *(storage, tasks, agent, budget, audit, pubsub, skill_directories, notifications),
+    started_work,
 )
 
 

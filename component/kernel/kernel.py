@@ -1,7 +1,6 @@
 """The kernel: the objects that features use, in the order in which they need each other."""
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -9,21 +8,24 @@ from component.commands.definition import Commands
 from component.kernel.contacts import ContactSubsystem
 from component.kernel.disco import Disco
 from component.kernel.environment import Environment
+from component.kernel.goals import goal_skill
 from component.kernel.module_functions import ModuleFunctions
 from component.kernel.options import facts, names_by_localpart
+from component.kernel.person_zones import PersonZones
 from component.kernel.presence_events import PresenceEvents
 from component.kernel.pubsub import PubSubSubsystem
 from component.kernel.pubsub_events import PubSubEvents
 from component.kernel.stream import StreamSubsystem
+from component.kernel.task_starter import TaskStarter
 from component.kernel.tasks import TaskSubsystem
-from component.kernel.work import WorkSubsystem
+from component.memory.lines import SessionKey
 from component.messages.answers import Answers
 from component.metrics.gauge import Gauge
-from component.proactive.person_zones import PersonZones
+from component.policy.taint import Taint
 from component.settings import Settings
 from component.storage import Storage
 from component.storage.forgetting import Forget, Forgotten, forget
-from component.storage.notifications import NotificationStore
+from component.storage.notifications import Notification, NotificationStore
 from xep.jid import JID
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ class Kernel:
         pubsub_events: receives the notifications of other PubSub services.
         tasks: runs skills.
         agents: talks with people; None without a model.
-        work: starts work without a request, and sends its results.
+        starter: starts the work of schedules, watches and webhooks.
         commands: all commands; they are complete when all features are open.
         answers: take the answers of people to questions; complete when all features are open.
         forgets: delete the rows of a person; features add theirs.
@@ -75,11 +77,7 @@ class Kernel:
         self.presence_events = PresenceEvents()
         self.contacts = ContactSubsystem(environment, self.stream)
         self.zones = PersonZones(
-            NotificationStore(environment.storage).preferences,
-            self.contacts.time_zones.of,
-            self.contacts.ask_time,
-            settings.agent.zone,
-            lambda: datetime.now(UTC),
+            NotificationStore(environment.storage), settings.agent.zone, self.contacts
         )
         self.pubsub = PubSubSubsystem(environment, self.stream, self.contacts, self.presence_events)
         self.pubsub_events = PubSubEvents()
@@ -89,9 +87,16 @@ class Kernel:
         modules = ModuleFunctions(environment.settings, environment.storage, self.messages)
         self.tasks = TaskSubsystem(environment, self.stream, self.contacts, modules.provide)
         self.agents = self._make_agents()
+        address_of = self.stream.addresses.address_of
+        goal = None
         if self.agents is not None:
             self.tasks.service.ask_model = self.agents.ask_model
-        self.work = WorkSubsystem(environment, self.stream, self.tasks, self.agents)
+            self.tasks.service.noticed = partial(
+                self.add_to_conversation, about="A task was set aside because the service crashed."
+            )
+            goal = goal_skill(self.agents.conversations, address_of)
+            self.tasks.internal[goal.name] = goal
+        self.starter = TaskStarter(environment, self.tasks, goal, address_of)
 
     @property
     def settings(self) -> Settings:
@@ -115,6 +120,25 @@ class Kernel:
             sending = Sending(self.environment, self.stream, self.contacts)
             self._messages = GuardedMessages(settings, sending)
         return self._messages
+
+    async def add_to_conversation(
+        self, notification: Notification, about: str, taints: Iterable[Taint] = ()
+    ) -> None:
+        """Add what a person is told to their conversation with an agent, once, if there is a model.
+        `about` is what it is, in one sentence. Raises StorageError.
+        """
+        if self.agents is None:
+            return
+        from component.agent.told import add_told  # noqa: PLC0415 - only where there is a model
+
+        await add_told(
+            self.environment.memories.sessions,
+            SessionKey(self.stream.addresses.agent_at(notification.agent), notification.person),
+            notification.id,
+            about=about,
+            text=notification.text,
+            taints=taints,
+        )
 
     def _make_agents(self) -> "AgentSubsystem | None":
         if self.settings.llm is None:

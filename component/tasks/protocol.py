@@ -27,7 +27,7 @@ from xep.jid import JID
 
 Origin = Literal["iq", "message", "command", "tool", "child", "trigger"]
 """The source of a call: an execute IQ, a chat message, an ad-hoc command, a model's tool call, the
-execution of another task, or a trigger such as a schedule (`component.proactive`).
+execution of another task, or a trigger such as a schedule (`component.kernel.triggers`).
 """
 
 Asker = Literal["caller", "model", "misled model", "approved"]

@@ -13,7 +13,7 @@ from component.features.schedules.skills import added_text, line_of, row_of, tol
 from component.features.schedules.timing import TimingError
 from component.features.schedules.timing_reader import EXAMPLES
 from component.features.schedules.when import split_timing
-from component.proactive.work import Work
+from component.kernel.triggers import Work
 from xep.jid import JID, JIDError
 
 _RUN: Final = "run"

@@ -17,8 +17,7 @@ from component.features.schedules.schedules import (
     defined,
 )
 from component.features.schedules.settings import ENTRIES, ScheduleEntry
-from component.proactive.configured import work_of
-from component.proactive.work import Work
+from component.kernel.triggers import Work, work_of
 from component.settings import Settings
 from component.settings.skills import SkillScheduleEntry
 from component.skills import Registry
@@ -108,9 +107,7 @@ def _wish(entry: ScheduleEntry) -> Wish:
         zone=entry.zone,
         missed=entry.missed,
         missed_most=entry.missed_most,
-        work=msgspec.structs.replace(
-            work_of(entry), params=msgspec.Raw(msgspec.json.encode(entry.params))
-        ),
+        work=work_of(entry),
     )
 
 

@@ -1,7 +1,6 @@
 """Schedules: work that starts at certain times."""
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 
 from anyio.lowlevel import checkpoint
 
@@ -17,7 +16,7 @@ from component.features.schedules.settings import LIMITS
 from component.features.schedules.skills import schedule_skills
 from component.kernel.check import Check
 from component.kernel.kernel import Kernel
-from component.proactive.person_zones import PersonZones
+from component.kernel.person_zones import PersonZones
 from component.settings import Settings
 from component.settings.model import DEFAULT_AGENT
 from component.skills import Registry, Skill
@@ -25,7 +24,6 @@ from component.storage import Storage
 from component.storage.database import Database
 from component.storage.forgetting import Forgotten
 from component.storage.notifications import NotificationStore
-from xep.jid import JID
 
 
 class ScheduleFeature(Feature):
@@ -57,7 +55,7 @@ class ScheduleFeature(Feature):
         agents = self.settings.agent_names
         homes = frozenset(address_of(name) for name in agents)
         news = ScheduleNews(kernel.pubsub.service, address_of)
-        runner = ScheduleRunner(kernel.storage, kernel.work.starter, news)
+        runner = ScheduleRunner(kernel.storage, kernel.starter, news)
         self._schedules = Schedules(
             kernel.storage,
             self.settings[LIMITS],
@@ -95,23 +93,13 @@ class ScheduleFeature(Feature):
 
     def offline_commands(self, storage: Storage) -> Sequence[AnyCommand]:
         """Return the command about schedules."""
-        zones = PersonZones(
-            NotificationStore(storage).preferences,
-            lambda _person: None,  # only the running service asks clients
-            _ask_nobody,
-            self.settings.agent.zone,
-            lambda: datetime.now(UTC),
-        )
+        zones = PersonZones(NotificationStore(storage), self.settings.agent.zone)
         goals = self.settings.llm is not None
         return self._commands(Schedules(storage, self.settings[LIMITS], goals=goals, zones=zones))
 
     def _commands(self, schedules: Schedules) -> Sequence[AnyCommand]:
         is_agent = self.settings.agent_names.__contains__
         return ScheduleCommands(schedules, DEFAULT_AGENT, is_agent).commands()
-
-
-async def _ask_nobody(_client: JID, _at: JID) -> None:
-    pass
 
 
 FEATURE = ScheduleFeature

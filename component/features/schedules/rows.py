@@ -8,7 +8,7 @@ import msgspec
 import structlog
 
 from component.features.schedules.timing import Timing
-from component.proactive.work import Work
+from component.kernel.triggers import Work
 from component.storage.database import Database
 from component.storage.schema import Table
 from xep.jid import JID, JIDError
@@ -36,7 +36,7 @@ TABLES: Final = (
 )
 
 
-_log = structlog.get_logger("component.proactive")
+_log = structlog.get_logger("component.schedules")
 
 Missed: TypeAlias = Literal["skip", "once", "all"]
 """The policy for firings that were missed while no instance ran: none of them takes place, the

@@ -22,15 +22,15 @@ from anyio.abc import TaskStatus
 from component.features.schedules import rows
 from component.features.schedules.rows import LATE, Schedule, instant_of
 from component.features.schedules.timing import due, names_a_time, next_after
-from component.proactive.starter import Starter
-from component.proactive.work import Trigger, Work
+from component.kernel.task_starter import TaskStarter
+from component.kernel.triggers import Trigger, Work
 from component.storage.clock import seconds_since_boot
 from component.storage.database import Database
 from component.storage.errors import StorageError
 from component.storage.storage import Storage
 from xep.stanza_error import StanzaError
 
-_log = structlog.get_logger("component.proactive")
+_log = structlog.get_logger("component.schedules")
 
 _AT_ONCE: Final = 100
 _LONGEST_S: Final = 15.0
@@ -78,7 +78,7 @@ class ScheduleRunner:
     def __init__(
         self,
         storage: Storage,
-        starter: Starter,
+        starter: TaskStarter,
         listener: FiringListener | None = None,
         clock: Callable[[], float] = seconds_since_boot,
     ) -> None:

@@ -29,14 +29,14 @@ from component.features.schedules.timing import (
     zone_of,
 )
 from component.features.schedules.when import plain_text, read_timing, split_zone
-from component.proactive.person_zones import PersonZones
-from component.proactive.work import Work
+from component.kernel.person_zones import PersonZones
+from component.kernel.triggers import Work
 from component.skills import InvalidParam, Skill, View, prepare
 from component.storage.database import Database
 from component.storage.storage import Storage
 from xep.jid import JID
 
-_log = structlog.get_logger("component.proactive")
+_log = structlog.get_logger("component.schedules")
 
 _NAME: Final = re.compile(r"[^\W_][\w.-]{0,63}")
 _LONGEST_GOAL: Final = 20_000

@@ -15,7 +15,7 @@ from component.features.schedules.rows import Missed, Schedule
 from component.features.schedules.schedules import ScheduleError, Schedules, Wish
 from component.features.schedules.timing import Cron
 from component.features.schedules.when import described, local_time
-from component.proactive.work import Work
+from component.kernel.triggers import Work
 from component.skills.context import Context
 from component.skills.declare import FunctionSkill, skill
 from component.skills.errors import InvalidParam, SkillError

@@ -2,15 +2,20 @@
 
 An event is recorded in the same transaction as the item it comes from, so that a kill at any moment
 neither loses nor doubles it. Its work is started afterwards, by a key that is the same however
-often that is tried (`component.proactive.starter`). Functions take the `Database` of one operation.
+often that is tried. Functions take the `Database` of one operation.
+
+A rate counts starts in windows. The first event opens a window. When a window is full, an event
+above the rate makes one start that is due when the window ends, which is the first start of the
+next window; until then further events join it (`digest`), replace what it has (`latest`), or, by
+the policy `drop`, there is no such start. A watch that starts work too often in an hour is stopped
+by the breaker, because two programs that trigger each other would never stop.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from component.features.watches.rate_limit import Bounds, Counters, decide
 from component.features.watches.rows import item_key, see
 from component.features.watches.watch import Observed, Watch
 from component.storage.database import Database
@@ -19,6 +24,11 @@ MOST_PENDING: Final = 5_000
 """Events of one watch that wait to be started; the policy for thinning applies to more."""
 MOST_IN_DIGEST: Final = 50
 """Events whose content a digest has, the latest ones; it counts all."""
+
+HOUR_MS: Final = 3_600_000
+
+Verdict: TypeAlias = Literal["start", "join", "drop", "trip"]
+"""Start work (at `Counters.due`), join the start `Counters.waiting`, drop, or stop the watch."""
 
 
 class Offered(msgspec.Struct, frozen=True):
@@ -60,6 +70,74 @@ class Pending(msgspec.Struct, frozen=True):
     data: bytes
     hops: int
     chain: tuple[str, ...]
+
+
+class Counters(msgspec.Struct):
+    """The counters on which the decisions for one watch depend; stored in its row.
+
+    Attributes:
+        last_number: the number of its newest start.
+        waiting: the number of the start that events above the rate join; 0 if there is none.
+        window_at: when the current window begins, in milliseconds; in the future while a start
+            waits for it.
+        window_starts: starts in the current window.
+        hour_at: when the hour of the breaker began, in milliseconds.
+        hour_starts: starts in it.
+    """
+
+    last_number: int = 0
+    waiting: int = 0
+    window_at: int = 0
+    window_starts: int = 0
+    hour_at: int = 0
+    hour_starts: int = 0
+
+
+def decide(counters: Counters, watch: Watch, now: int, *, has_room: bool) -> tuple[Verdict, int]:
+    """Decide on one event and change the counters.
+
+    Args:
+        counters: those of the watch.
+        watch: has the rate, and what happens to events above it.
+        now: milliseconds on a clock that does not jump.
+        has_room: whether another start may wait now; if not, the event is above the rate.
+
+    Returns:
+        The verdict, and for a start when it is due.
+    """
+    window_ms = int(watch.rate.seconds * 1000)
+    if now < counters.window_at:  # a start waits for the window
+        return _above(counters, watch, counters.window_at)
+    if now >= counters.window_at + window_ms:
+        counters.window_at, counters.window_starts, counters.waiting = now, 0, 0
+    if counters.window_starts < watch.rate.events and has_room:
+        counters.waiting = 0
+        return _start(counters, watch, now, now)
+    if watch.thinning == "drop":
+        return "drop", 0
+    due = counters.window_at + window_ms
+    verdict = _start(counters, watch, now, due)
+    if verdict[0] == "start":
+        counters.window_at, counters.window_starts = due, 1
+        counters.waiting = counters.last_number
+    return verdict
+
+
+def _above(counters: Counters, watch: Watch, due: int) -> tuple[Verdict, int]:
+    if watch.thinning == "drop" or not counters.waiting:
+        return "drop", 0
+    return "join", due
+
+
+def _start(counters: Counters, watch: Watch, now: int, due: int) -> tuple[Verdict, int]:
+    if now >= counters.hour_at + HOUR_MS:
+        counters.hour_at, counters.hour_starts = now, 0
+    if counters.hour_starts >= watch.starts_per_hour:
+        return "trip", 0
+    counters.hour_starts += 1
+    counters.window_starts += 1
+    counters.last_number += 1
+    return "start", due
 
 
 def accept(
@@ -113,14 +191,26 @@ def _accept_for(
         "SELECT count(*) FROM watch_events WHERE watch = ?", (watch.id,)
     ).fetchone() or (0,)
     room = MOST_PENDING - int(pending)
-    bounds = Bounds(watch.rate, watch.thinning, watch.starts_per_hour)
     joined: list[Offered] = []
     thinned = 0
     tripped = ""
     for each in within:
-        verdict, due = decide(counters, bounds, database.steady, has_room=room > 0)
+        verdict, due = decide(counters, watch, database.steady, has_room=room > 0)
         if verdict == "start":
-            _insert(database, watch, created, counters.last_number, due, each)
+            observed = each.observed
+            database.execute(
+                "INSERT INTO watch_events (watch, number, key, due, events, data, hops, chain)"
+                " VALUES (?, ?, ?, ?, 1, ?, ?, ?)",
+                (
+                    watch.id,
+                    counters.last_number,
+                    f"{created}.{counters.last_number} {item_key(observed.item)}",
+                    due,
+                    f"[{each.data.decode()}]",
+                    observed.hops,
+                    " ".join(observed.chain),
+                ),
+            )
             room -= 1
             accepted.starts += 1
         elif verdict == "join":
@@ -147,25 +237,6 @@ def _accept_for(
             "tripped" if tripped else "active",
             tripped,
             watch.id,
-        ),
-    )
-
-
-def _insert(
-    database: Database, watch: Watch, created: int, number: int, due: int, event: Offered
-) -> None:
-    observed = event.observed
-    database.execute(
-        "INSERT INTO watch_events (watch, number, key, due, events, data, hops, chain)"
-        " VALUES (?, ?, ?, ?, 1, ?, ?, ?)",
-        (
-            watch.id,
-            number,
-            f"{created}.{number} {item_key(observed.item)}",
-            due,
-            f"[{event.data.decode()}]",
-            observed.hops,
-            " ".join(observed.chain),
         ),
     )
 

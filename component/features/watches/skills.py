@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from component.features.watches.conditions import LONGEST_EXPRESSION, Condition
+from component.features.watches.filters import LONGEST_EXPRESSION, Condition
 from component.features.watches.provenance import noted_chain, with_chain
 from component.features.watches.service import WatchError, WatchService, Wish
 from component.pubsub.client import PubSubClient

@@ -14,10 +14,10 @@ from component.features.schedules import rows
 from component.features.schedules.rows import Schedule, instant_of
 from component.features.schedules.runner import ScheduleRunner, work_of
 from component.features.schedules.timing import Cron, Every, Once, Timing, next_after
-from component.proactive import started
+from component.kernel import started_work as started
 from component.storage import Storage
 from component.storage.clock import HOLD_MS
-from tests.component.proactive.year import (
+from tests.component.features.schedules.year import (
     Killed,
     MemoryStorage,
     Published,

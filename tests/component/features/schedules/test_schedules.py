@@ -16,10 +16,10 @@ from component.features.schedules.schedules import (
 )
 from component.features.schedules.settings import ScheduleLimits
 from component.features.schedules.timing import Every
-from component.proactive.work import Work
+from component.kernel.triggers import Work
 from component.skills import Registry, skill
 from component.storage import Storage
-from tests.component.proactive.year import JULIET, ROMEO, goal
+from tests.component.features.schedules.year import JULIET, ROMEO, goal
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ import pytest
 from component.commands.definition import OPERATOR, Asking, CommandError
 from component.commands.words import read_words
 from component.features.watches.commands import WATCH, WatchCommands
-from component.features.watches.sheet import WatchSheet
+from component.features.watches.service import WatchSheet
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ from component.features.watches.consent import Consent
 from component.features.watches.watch import Source
 from component.storage.errors import StorageError
 from component.storage.subscriptions import Subscription, SubscriptionState
-from tests.component.proactive.direct import done
+from tests.direct_database import done
 from xep.jid import JID
 from xep.stanza import Presence
 

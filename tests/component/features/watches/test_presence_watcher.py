@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from component.features.watches import events as watch_events
 from component.features.watches import presence_watcher
 from component.features.watches import rows as watch_rows
-from component.features.watches.patient_storage import PatientStorage
 from component.features.watches.presence_watcher import Availability, PresenceWatcher
-from component.features.watches.source_watcher import SourcePorts
+from component.features.watches.rows import PatientStorage
+from component.features.watches.sources import SourcePorts
 from component.features.watches.watch import PRESENCE, Rate, Source, Watch
 from component.pubsub.client import PubSubClient
-from tests.component.proactive.direct import DirectDatabase
+from tests.direct_database import DirectDatabase
 from tests.waiting import eventually
 from xep.binding import RawXML
 from xep.jid import JID

@@ -11,10 +11,10 @@ import pytest
 
 from component.features.watches import room_watcher
 from component.features.watches import rows as watch_rows
-from component.features.watches.patient_storage import PatientStorage
 from component.features.watches.room import RoomPresence
 from component.features.watches.room_watcher import RoomWatcher
-from component.features.watches.source_watcher import SourcePorts
+from component.features.watches.rows import PatientStorage
+from component.features.watches.sources import SourcePorts
 from component.features.watches.watch import ROOM, Rate, Source, Watch
 from component.storage import Storage
 from tests.component.features.watches.test_room import presence

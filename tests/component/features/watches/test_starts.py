@@ -16,21 +16,21 @@ from component.app.schema import SCHEMA
 from component.features.watches import events as watch_events
 from component.features.watches import rows as watch_rows
 from component.features.watches import starts as watch_starts
-from component.features.watches.interests import Interests, observed_item
-from component.features.watches.patient_storage import PatientStorage
 from component.features.watches.provenance import noted_chain, with_chain
+from component.features.watches.rows import PatientStorage
+from component.features.watches.sources import Interests, observed_item
 from component.features.watches.starts import WatchStarts, taint_of
 from component.features.watches.watch import Rate, Source, Watch
+from component.kernel import started_work as started
+from component.kernel.goals import turn_of
+from component.kernel.started_work import Started
+from component.kernel.triggers import Trigger, Work
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
-from component.proactive import started
-from component.proactive.goals import turn_of
-from component.proactive.started import Started
-from component.proactive.work import Trigger, Work
 from component.storage import Storage
 from component.storage.errors import StorageError
 from tests.component.agent.world import begun
-from tests.component.proactive.direct import DirectDatabase
+from tests.direct_database import DirectDatabase
 from tests.waiting import eventually
 from xep.binding import RawXML
 from xep.jid import JID
@@ -232,7 +232,7 @@ async def test_events_of_a_watch_that_is_gone_are_dropped(world: World) -> None:
 
 @pytest.mark.ports
 async def test_what_is_due_later_starts_then_with_all_that_joined_it(storage: Storage) -> None:
-    world = World(storage, watch(rate=Rate(1, 0.2), goal="Look.", skill=""))
+    world = World(storage, watch(rate=Rate(1, 0.2), goal="Look.", skill=None))
     await world.define()
     async with world.instance():
         await world.give("a", "1", "2", "3")

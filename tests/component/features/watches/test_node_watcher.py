@@ -10,8 +10,9 @@ import pytest
 from component.app.schema import SCHEMA
 from component.features.watches import events as watch_events
 from component.features.watches import rows as watch_rows
-from component.features.watches.patient_storage import PatientStorage
-from component.features.watches.source_watcher import SourcePorts, SourceWatcher
+from component.features.watches.node_watcher import NodeWatcher
+from component.features.watches.rows import PatientStorage
+from component.features.watches.sources import SourcePorts
 from component.features.watches.watch import Rate, Source, Watch
 from component.pubsub.client import PAGE, PubSubClient
 from component.storage import Storage
@@ -122,7 +123,7 @@ class World:
             max_hops=5,
             check_s=check_s,
         )
-        self.watcher = SourceWatcher(SOURCE, ports)
+        self.watcher = NodeWatcher(SOURCE, ports)
         self.watcher.set_watches({WATCH.id: WATCH})
 
     async def _consent(self, source: Source, *, refused: bool = False) -> str | None:
@@ -329,7 +330,7 @@ async def test_payloads_that_are_not_delivered_are_fetched(world: World) -> None
 async def test_too_many_notifications_lead_to_a_listing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("component.features.watches.source_watcher.MOST_WAITING", 5)
+    monkeypatch.setattr("component.features.watches.node_watcher.MOST_WAITING", 5)
     async with world.running():
         world.watcher.connected()
         await world.state("live")

@@ -1,29 +1,28 @@
-"""Starts triggered work as tasks: implements `component.proactive.starter.Starter`."""
+"""Starts the work of schedules, watches and webhooks as tasks, each once."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 import structlog
 
-from component.execution.executor import SkillExecutor
 from component.execution.request import SkillRequest
-from component.policy.flows import Flows
-from component.proactive import started
-from component.proactive.goals import Goal, goal_of
-from component.proactive.started import Started
-from component.proactive.work import Trigger, Work, taints_of
-from component.skills import Skill, View
-from component.storage.storage import Storage
+from component.kernel import started_work
+from component.kernel.environment import Environment
+from component.kernel.goals import goal_of
+from component.kernel.options import make_flows
+from component.kernel.started_work import Started
+from component.kernel.tasks import TaskSubsystem
+from component.kernel.triggers import Trigger, Work, taints_of
+from component.skills import Skill
 from component.tasks.protocol import Asker, Call, CallerContext
-from component.tasks.service import TaskService
 from component.tasks.skill_call import SkillCall
 from xep.fluux_agent.execute import Accepted, Result
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
-_log = structlog.get_logger("component.proactive")
+_log = structlog.get_logger("component.kernel")
 
 _NOT_ADMITTED: Final = "{principal} may not use this service any more."
 _NO_SKILL: Final = "There is no skill called {skill} that {principal} may use."
@@ -33,19 +32,6 @@ _MOST_NAMED: Final = 5
 _REFUSED: Final = "{skill} must not be used with data that strangers wrote."
 
 
-class Rights(Protocol):
-    """Knows who may do what now: `component.policy.Policy` and the pause gate."""
-
-    def admits(self, principal: JID, /) -> bool:
-        """Whether a principal is admitted."""
-
-    def let_in(self, principal: JID, /) -> None:
-        """Raise StanzaError if new work is rejected now."""
-
-    def view(self, principal: JID, /) -> View:
-        """The skills that a principal may use."""
-
-
 class TaskStarter:
     """Starts work as tasks.
 
@@ -53,43 +39,45 @@ class TaskStarter:
     records its task, and by its row in `started_work`, which is kept longer.
 
     Args:
-        storage: has the table `started_work`.
-        rights: who may do what.
-        executor: runs skills, after the checks of every request.
-        tasks: the durable work, for goals.
+        environment: the database, and who may do what.
+        tasks: runs the work.
         goal: the skill that runs a goal; None where no model is set up.
-        flows: what data of strangers may reach.
         address_of: the address of an agent by its name.
-
-    Attributes:
-        recorded: is called when work was recorded or refused.
-        late_sources: returns the names of sources of skills that are not ready. Work whose skill
-            they may have waits.
     """
 
     def __init__(
         self,
-        storage: Storage,
-        rights: Rights,
-        executor: SkillExecutor,
-        tasks: TaskService,
+        environment: Environment,
+        tasks: TaskSubsystem,
         goal: Skill | None,
-        flows: Flows,
         address_of: Callable[[str], JID],
     ) -> None:
-        self._storage = storage
-        self._rights = rights
-        self._executor = executor
+        self._storage = environment.storage
+        self._catalog = environment.catalog
+        self._flows = make_flows(environment.settings)
         self._tasks = tasks
         self._goal = goal
-        self._flows = flows
         self._address_of = address_of
-        self.recorded: Callable[[], None] = lambda: None
-        self.late_sources: Callable[[], Sequence[str]] = tuple
+        self._recorded: list[Callable[[], None]] = []
+
+    def on_recorded(self, call: Callable[[], None]) -> None:
+        """Call a function, which never waits, when work was recorded or refused."""
+        self._recorded.append(call)
 
     async def start(self, trigger: Trigger, work: Work) -> str | None:
-        """Record the work as a task once; see `component.proactive.starter.Starter`."""
-        if await self._storage.read(partial(started.is_recorded, trigger=trigger)):
+        """Record the work as a task once for each (source, name, key) of a trigger.
+
+        When this returns, the task is on disk, whatever happens to this process. Returns the
+        task's id, or None if the same trigger was recorded before, by this or another instance.
+
+        Raises:
+            StorageError: the database refuses; try again later.
+            StanzaError: the work was refused. If its type is `wait`, try again later: new work is
+                paused, or sources of skills are not ready. Otherwise trying again does not help
+                before something changes: the principal has lost the right, the budget is spent,
+                the skill does not exist. Its text is a sentence for people.
+        """
+        if await self._storage.read(partial(started_work.is_recorded, trigger=trigger)):
             return None
         try:
             task = await self._submit(trigger, work)
@@ -102,8 +90,9 @@ class TaskStarter:
         return task if is_new else None
 
     async def _record(self, entry: Started) -> bool:
-        is_new = await self._storage.write(partial(started.record, started=entry))
-        self.recorded()
+        is_new = await self._storage.write(partial(started_work.record, started=entry))
+        for call in self._recorded:
+            call()
         if is_new:
             _log.info(
                 "work was started" if entry.task else "work was refused",
@@ -117,7 +106,7 @@ class TaskStarter:
 
     async def _submit(self, trigger: Trigger, work: Work) -> str:
         """Make the task; return its id. A repetition gets the same one."""
-        if not self._rights.admits(work.principal):
+        if not self._catalog.policy.admits(work.principal):
             raise StanzaError("forbidden", _NOT_ADMITTED.format(principal=work.principal))
         if work.skill is not None:
             running = self._run_skill(trigger, work, work.skill)
@@ -130,33 +119,33 @@ class TaskStarter:
         return answer.task
 
     async def _run_skill(self, trigger: Trigger, work: Work, name: str) -> Accepted | Result:
-        skill = self._rights.view(work.principal).get(name)
-        if skill is None and (late := self.late_sources()):
+        skill = self._catalog.view(work.principal).get(name)
+        if skill is None and (late := self._tasks.late_sources()):
             text = _LATE.format(skill=name, sources=", ".join(late[:_MOST_NAMED]))
             raise StanzaError("resource-constraint", text)
         if skill is None:
             text = _NO_SKILL.format(skill=name, principal=work.principal)
             raise StanzaError("item-not-found", text)
         request = self._request(trigger, work, name, work.params, self._asker(trigger, work, skill))
-        answer = self._executor.execute(request)
+        answer = self._tasks.executor.execute(request)
         return await answer if isinstance(answer, Awaitable) else answer
 
     async def _run_goal(self, trigger: Trigger, work: Work, skill: Skill) -> Accepted | Result:
-        params = {"goal": goal_of(trigger, work)}
-        raw = msgspec.Raw(msgspec.json.encode(params))
+        goal = goal_of(trigger, work)
+        raw = msgspec.Raw(msgspec.json.encode({"goal": goal}))
         request = self._request(trigger, work, skill.name, raw, "caller")
         key = request.compute_key()
-        found = await self._tasks.repeated(key)
+        found = await self._tasks.service.repeated(key)
         if found is not None:
             return found
-        self._rights.let_in(work.principal)
-        return await self._tasks.execute(
+        self._tasks.pause_gate.check(work.principal)
+        return await self._tasks.service.execute(
             Call(
                 principal=request.principal,
                 requester=request.requester,
                 target=request.target,
                 skill=skill,
-                arguments=_arguments(skill, params["goal"]),
+                arguments=skill.inputs.type(goal=goal),
                 request=request.call,
                 key=key,
                 origin=request.origin,
@@ -210,8 +199,3 @@ class TaskStarter:
         if decision.verdict == "refuse":
             raise StanzaError("not-allowed", _REFUSED.format(skill=skill.name))
         return "misled model" if decision.verdict == "confirm" else "caller"
-
-
-def _arguments(skill: Skill, goal: Goal) -> msgspec.Struct:
-    arguments: msgspec.Struct = skill.inputs.type(goal=goal)
-    return arguments

@@ -11,13 +11,13 @@ from component.agent.profile import Away, Profile
 from component.agent.requests import TurnRequest, WorkStarter
 from component.agent.turn import Outcome
 from component.budget.protocol import Payer
+from component.kernel.goals import goal_of, turn_of
+from component.kernel.triggers import Trigger, Work
 from component.memory.lines import Said
 from component.messages.inbound import Conversation
 from component.models.protocol import Completion, ModelRequest
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
-from component.proactive.goals import goal_of, turn_of
-from component.proactive.work import Trigger, Work
 from tests.component.agent.world import AGENT, ROMEO, World, message, says, shopping
 from tests.waiting import eventually
 

@@ -1,10 +1,11 @@
 """The time zone of a person: the one they chose, that of their client, or that of the settings."""
 
-from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta, timezone
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Final
 
-from component.storage.notifications import Preferences
+from component.kernel.contacts import ContactSubsystem
+from component.storage.notifications import NotificationStore
 from component.zones import zone_named
 from xep.jid import JID
 
@@ -17,26 +18,22 @@ class PersonZones:
     the zone is that offset, as `UTC+09:00`.
 
     Args:
-        preferences: what a person (a bare JID) has chosen, and the offset that a client last
-            reported. Raises StorageError.
-        reported: the offset that a client of the person has reported lately.
-        ask: queries a client (a full JID) from an address of this service, if it can tell its time.
+        store: what people have chosen, and the offsets that their clients last reported.
         default: the name of the zone of the settings.
+        contacts: asks clients for their time; None while no service runs.
         now: the time.
     """
 
     def __init__(
         self,
-        preferences: Callable[[JID], Awaitable[Preferences]],
-        reported: Callable[[JID], timezone | None],
-        ask: Callable[[JID, JID], Awaitable[None]],
+        store: NotificationStore,
         default: str,
-        now: Callable[[], datetime],
+        contacts: ContactSubsystem | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._preferences = preferences
-        self._reported = reported
-        self._ask = ask
+        self._store = store
         self.default: Final = default
+        self._contacts = contacts
         self._now = now
 
     async def of(self, person: JID, at: JID | None = None) -> str:
@@ -45,12 +42,15 @@ class PersonZones:
         With a full JID and an address of this service, that client is queried first if no client
         has reported its time lately.
         """
-        preferences = await self._preferences(person.bare)
+        preferences = await self._store.preferences(person)
         if preferences.zone is not None and zone_named(preferences.zone) is not None:
             return preferences.zone
-        if self._reported(person) is None and person.resource is not None and at is not None:
-            await self._ask(person, at)
-        offset = self._reported(person)
+        offset = None
+        if self._contacts is not None:
+            reported = self._contacts.time_zones.of
+            if reported(person) is None and person.resource is not None and at is not None:
+                await self._contacts.ask_time(person, at)
+            offset = reported(person)
         if offset is None and preferences.utc_offset is not None:
             offset = timezone(timedelta(seconds=preferences.utc_offset))
         local = self._now().astimezone(zone_named(self.default))

@@ -12,9 +12,9 @@ from component.features.schedules import rows
 from component.features.schedules.rows import Definition, Missed, Schedule, instant_of
 from component.features.schedules.runner import Firing
 from component.features.schedules.timing import Timing, next_after
-from component.proactive import started
-from component.proactive.started import Started
-from component.proactive.work import Trigger, Work
+from component.kernel import started_work
+from component.kernel.started_work import Started
+from component.kernel.triggers import Trigger, Work
 from component.storage.clock import SteadyClock, Times
 from component.storage.database import Database
 from component.storage.schema import transaction
@@ -74,7 +74,7 @@ class MemoryStorage:
 
 
 class Recorder:
-    """A `Starter` that records triggers in the real table, and may be killed around that.
+    """A `TaskStarter` that records triggers in the real table, and may be killed around that.
 
     Attributes:
         fired: each instant that was recorded, by schedule.
@@ -97,7 +97,7 @@ class Recorder:
         if error is not None:
             raise error
         entry = Started(trigger=trigger, work=work, task=f"{trigger.name} {trigger.key}")
-        is_new = await self._storage.write(lambda db: started.record(db, entry))
+        is_new = await self._storage.write(lambda db: started_work.record(db, entry))
         if is_new:
             self.fired.setdefault(trigger.name, []).append(trigger.key)
         if self.dies():
