@@ -7,9 +7,10 @@ import msgspec
 
 from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
 from component.commands.words import split
+from component.features.schedules.node import row_of
 from component.features.schedules.rows import Origin
-from component.features.schedules.schedules import ScheduleError, Schedules, Wish
-from component.features.schedules.skills import added_text, line_of, row_of, told
+from component.features.schedules.schedules import ScheduleError, Schedules, Wish, sentence_of
+from component.features.schedules.skills import added_text, line_of, told
 from component.features.schedules.timing import TimingError
 from component.features.schedules.timing_reader import EXAMPLES
 from component.features.schedules.when import split_timing
@@ -217,8 +218,7 @@ def _what(params: ScheduleParams) -> tuple[str, str, str, msgspec.Raw]:
     try:
         when, what = split_timing(params.text)
     except TimingError as error:
-        text = str(error)
-        raise CommandError(f"{text[:1].upper()}{text[1:]}.", "text") from None
+        raise CommandError(sentence_of(error), "text") from None
     first, _, rest = what.partition(" ")
     if first != _RUN or not rest.strip():
         return when, what, "", msgspec.Raw(b"{}")

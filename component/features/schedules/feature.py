@@ -1,6 +1,7 @@
 """Schedules: work that starts at certain times."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from anyio.lowlevel import checkpoint
 
@@ -60,8 +61,7 @@ class ScheduleFeature(Feature):
             kernel.storage,
             self.settings[LIMITS],
             kernel.environment.catalog.view,
-            runner.wake,
-            news,
+            runner,
             goals=self.settings.llm is not None,
             zones=kernel.zones,
         )
@@ -69,7 +69,7 @@ class ScheduleFeature(Feature):
 
         def forget(database: Database, who: Forgotten) -> Callable[[], None]:
             removed = rows.forget(database, who.person, who.agent)
-            return lambda: news.forgotten(removed)
+            return partial(news.removed, *removed)
 
         return Opened(
             nodes=(ScheduleNode(kernel.storage, address_of, homes.__contains__),),

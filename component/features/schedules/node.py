@@ -9,8 +9,6 @@ import msgspec
 
 from component.features.schedules import rows
 from component.features.schedules.rows import Schedule
-from component.features.schedules.runner import Firing
-from component.features.schedules.skills import row_of
 from component.features.schedules.timing import next_after
 from component.pubsub.config import NodeConfig
 from component.pubsub.rows import StoredItem
@@ -27,11 +25,52 @@ SCHEDULES: Final = f"{AGENT}#schedules"
 _MOST: Final = 1_000
 
 
+class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A schedule, as programs get it. Instants are in UTC, in the format of RFC 3339. `task` is the
+    id of the task of the last firing, if known.
+    """
+
+    id: str
+    name: str
+    state: str
+    when: str
+    zone: str
+    next: str
+    last: str = ""
+    agent: str
+    owner: str
+    goal: str = ""
+    skill: str = ""
+    missed: str
+    origin: str
+    task: str = ""
+
+
+def row_of(schedule: Schedule) -> ScheduleRow:
+    """A schedule for programs."""
+    definition, work = schedule.definition, schedule.definition.work
+    return ScheduleRow(
+        id=schedule.id,
+        name=schedule.name,
+        state=schedule.state,
+        when=definition.when,
+        zone=definition.zone,
+        next=f"{schedule.due:%Y-%m-%dT%H:%M:%SZ}" if schedule.state == "active" else "",
+        last="" if schedule.fired is None else f"{schedule.fired:%Y-%m-%dT%H:%M:%SZ}",
+        agent=work.agent,
+        owner=str(schedule.owner),
+        goal=work.goal or "",
+        skill=work.skill or "",
+        missed=definition.missed,
+        origin=schedule.origin,
+    )
+
+
 class ScheduleNode:
     """A `component.pubsub.computed.ComputedNode`: the schedules of a principal, one item each.
 
     The id of an item is that of the schedule; its payload is a JSON object (XEP-0335) with the
-    members of `component.features.schedules.skills.ScheduleRow`. When a schedule fires, its item
+    members of `ScheduleRow`. When a schedule fires, its item
     changes: `last` is then the nominal instant in UTC and `task` the id of the task.
 
     Args:
@@ -73,7 +112,7 @@ class ScheduleNode:
 
 
 class ScheduleNews:
-    """Notifies principals of firings (a `FiringListener`) and changes of their schedules.
+    """Notifies principals of firings and changes of their schedules. No method waits.
 
     Args:
         nodes: notifies subscribers.
@@ -84,27 +123,21 @@ class ScheduleNews:
         self._nodes = nodes
         self._address_of = address_of
 
-    async def fired(self, firing: Firing) -> None:
-        """A schedule has fired."""
-        following = next_after(firing.schedule.definition.timing, firing.instant)
-        fired = msgspec.structs.replace(
-            firing.schedule, fired=firing.instant, due=following or firing.instant
-        )
-        self._tell(fired, firing.task or "", is_over=following is None)
+    def fired(self, schedule: Schedule, instant: datetime, task: str | None) -> None:
+        """A schedule has fired; `task` is None if its work was refused."""
+        following = next_after(schedule.definition.timing, instant)
+        fired = msgspec.structs.replace(schedule, fired=instant, due=following or instant)
+        self._tell(fired, task or "", is_over=following is None)
 
     def changed(self, schedule: Schedule) -> None:
-        """A schedule was added, paused or resumed. Never waits."""
+        """A schedule was added, paused or resumed."""
         self._tell(schedule)
 
-    def removed(self, schedule: Schedule) -> None:
-        """A schedule was removed. Never waits."""
-        address = self._address_of(schedule.agent)
-        self._nodes.recomputed(address, SCHEDULES, schedule.owner, gone=(schedule.id,))
-
-    def forgotten(self, schedules: Sequence[Schedule]) -> None:
-        """Schedules were removed with all other data of their owner. Never waits."""
-        for schedule in schedules:
-            self.removed(schedule)
+    def removed(self, *schedules: Schedule) -> None:
+        """Schedules were removed."""
+        for each in schedules:
+            address = self._address_of(each.agent)
+            self._nodes.recomputed(address, SCHEDULES, each.owner, gone=(each.id,))
 
     def _tell(self, schedule: Schedule, task: str = "", *, is_over: bool = False) -> None:
         address = self._address_of(schedule.agent)

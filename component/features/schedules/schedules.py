@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 import structlog
@@ -20,6 +20,7 @@ from component.features.schedules.rows import (
     Schedule,
     instant_of,
 )
+from component.features.schedules.runner import ScheduleRunner
 from component.features.schedules.settings import ScheduleLimits
 from component.features.schedules.timing import (
     Timing,
@@ -77,24 +78,6 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     missed_most: int = 10
 
 
-class ScheduleListener(Protocol):
-    """Receives the changes of schedules, other than their firings."""
-
-    def changed(self, schedule: Schedule, /) -> None:
-        """A schedule was added, paused or resumed. Never waits."""
-
-    def removed(self, schedule: Schedule, /) -> None:
-        """A schedule was removed. Never waits."""
-
-
-class _Nobody:
-    def changed(self, schedule: Schedule) -> None:
-        pass
-
-    def removed(self, schedule: Schedule) -> None:
-        pass
-
-
 class Schedules:
     """The schedules.
 
@@ -102,8 +85,7 @@ class Schedules:
         storage: has the table `schedules`.
         limits: bounds of the schedules that people make.
         view: gives the skills that a principal may use; None where skills cannot be looked at.
-        changed: is called when a schedule may be due sooner than was known.
-        listener: takes the changes, if anything does.
+        runner: fires the schedules; None while no service runs.
         goals: whether goals can be done: there is a language model.
         zones: finds the time zone of a person; without it all times are in UTC.
     """
@@ -113,8 +95,7 @@ class Schedules:
         storage: Storage,
         limits: ScheduleLimits,
         view: Callable[[JID], View] | None = None,
-        changed: Callable[[], None] = lambda: None,
-        listener: ScheduleListener | None = None,
+        runner: ScheduleRunner | None = None,
         *,
         goals: bool = True,
         zones: PersonZones | None = None,
@@ -124,8 +105,7 @@ class Schedules:
         self._storage = storage
         self._limits = limits
         self._view = view
-        self.changed = changed
-        self._listener: ScheduleListener = listener or _Nobody()
+        self._runner = runner
         self._goals = goals
 
     async def add(self, wish: Wish, origin: Origin) -> Schedule:
@@ -148,8 +128,7 @@ class Schedules:
         refusal = await self._storage.write(partial(self._insert, schedule=schedule))
         if refusal is not None:
             raise refusal
-        self.changed()
-        self._listener.changed(schedule)
+        self._changed(schedule)
         return schedule
 
     async def zone(
@@ -169,7 +148,7 @@ class Schedules:
         try:
             named = split_zone(plain_text(when), given)[1]
         except TimingError as error:
-            raise ScheduleError(_sentence(error), "when") from None
+            raise ScheduleError(sentence_of(error), "when") from None
         if named or self._zones is None:
             return named or self._default_zone
         return await self._zones.of(person, at)
@@ -238,7 +217,7 @@ class Schedules:
         if not await self._storage.write(lambda db: rows.turn(db, found.id, "paused", found.due)):
             raise ScheduleError(f"The schedule {found.name} is paused already.", "name")
         paused = msgspec.structs.replace(found, state="paused")
-        self._listener.changed(paused)
+        self._changed(paused)
         return paused
 
     async def resume(self, owner: JID | None, name: str) -> Schedule:
@@ -255,9 +234,8 @@ class Schedules:
             )
         if not await self._storage.write(lambda db: rows.turn(db, found.id, "active", due)):
             raise ScheduleError(f"The schedule {found.name} is not paused.", "name")
-        self.changed()
         resumed = msgspec.structs.replace(found, state="active", due=due)
-        self._listener.changed(resumed)
+        self._changed(resumed)
         return resumed
 
     async def remove(self, owner: JID | None, name: str) -> Schedule:
@@ -273,7 +251,8 @@ class Schedules:
                 "name",
             )
         await self._storage.write(partial(rows.remove, id_=found.id))
-        self._listener.removed(found)
+        if self._runner is not None:
+            self._runner.news.removed(found)
         return found
 
     async def configure(self, wishes: Sequence[Wish], origin: Origin = "settings") -> None:
@@ -322,7 +301,14 @@ class Schedules:
                 name=each.name,
                 principal=str(each.owner),
             )
-        self.changed()
+        if self._runner is not None:
+            self._runner.wake()
+
+    def _changed(self, schedule: Schedule) -> None:
+        """Note that a schedule was added, paused or resumed."""
+        if self._runner is not None:
+            self._runner.wake()
+            self._runner.news.changed(schedule)
 
     async def _named(self, owner: JID | None, name: str) -> Schedule:
         """A schedule by its name or id; without an owner by its id alone."""
@@ -368,11 +354,11 @@ def _timing(when: str, zone: str, now: datetime, *, declared: bool = False) -> T
     try:
         zone_of(zone)
     except TimingError as error:
-        raise ScheduleError(_sentence(error), "zone") from None
+        raise ScheduleError(sentence_of(error), "zone") from None
     try:
         return read_timing(when, zone, now, declared=declared)
     except TimingError as error:
-        raise ScheduleError(_sentence(error), "when") from None
+        raise ScheduleError(sentence_of(error), "when") from None
 
 
 def _redefine(database: Database, before: Schedule, now: Definition, at: datetime) -> None:
@@ -413,6 +399,7 @@ def check_params(skill: Skill, params: msgspec.Raw) -> None:
         raise ScheduleError(f"The parameters do not fit {skill.name}: {error}.", "params") from None
 
 
-def _sentence(error: TimingError) -> str:
+def sentence_of(error: TimingError) -> str:
+    """Return the message of an error as a sentence."""
     text = str(error)
     return f"{text[:1].upper()}{text[1:]}."

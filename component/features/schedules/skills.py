@@ -11,6 +11,7 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 import msgspec
 from msgspec import Meta
 
+from component.features.schedules.node import row_of
 from component.features.schedules.rows import Missed, Schedule
 from component.features.schedules.schedules import ScheduleError, Schedules, Wish
 from component.features.schedules.timing import Cron
@@ -31,47 +32,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Name = Annotated[str, Meta(description="Name or id of the schedule.", max_length=64)]
-
-
-class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A schedule, as programs get it. Instants are in UTC, in the format of RFC 3339. `task` is the
-    id of the task of the last firing, if known.
-    """
-
-    id: str
-    name: str
-    state: str
-    when: str
-    zone: str
-    next: str
-    last: str = ""
-    agent: str
-    owner: str
-    goal: str = ""
-    skill: str = ""
-    missed: str
-    origin: str
-    task: str = ""
-
-
-def row_of(schedule: Schedule) -> ScheduleRow:
-    """A schedule for programs."""
-    definition, work = schedule.definition, schedule.definition.work
-    return ScheduleRow(
-        id=schedule.id,
-        name=schedule.name,
-        state=schedule.state,
-        when=definition.when,
-        zone=definition.zone,
-        next=f"{schedule.due:%Y-%m-%dT%H:%M:%SZ}" if schedule.state == "active" else "",
-        last="" if schedule.fired is None else f"{schedule.fired:%Y-%m-%dT%H:%M:%SZ}",
-        agent=work.agent,
-        owner=str(schedule.owner),
-        goal=work.goal or "",
-        skill=work.skill or "",
-        missed=definition.missed,
-        origin=schedule.origin,
-    )
 
 
 def line_of(schedule: Schedule) -> str:

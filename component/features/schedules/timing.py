@@ -15,7 +15,7 @@ import heapq
 from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta, tzinfo
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
@@ -235,17 +235,41 @@ def _merged(timing: Cron, instant: datetime) -> Iterator[tuple[datetime, date]]:
     return heapq.merge(*[of(each) for each in (timing.expression, *timing.others)])
 
 
-def _simulated(expression: str, zone: str, instant: datetime) -> "CronSim":
-    # Imported where there is a cron expression: a service without one starts faster.
-    from component.features.schedules.cron_simulation import (  # noqa: PLC0415
-        CronSimError,
-        CronSimulation,
-    )
+@cache
+def _simulation() -> "tuple[type[CronSim], type[Exception]]":
+    """Return cronsim's simulation, corrected, and its error.
 
+    It is imported where there is a cron expression: a service without one starts faster.
+    """
+    from cronsim import CronSim, CronSimError  # noqa: PLC0415
+
+    class CronSimulation(CronSim):
+        """Is correct where a clock is set forward or back by half an hour, as at Lord Howe Island.
+
+        cronsim 2.8 looks for the next hour in steps of 60 minutes. After such a change it arrives
+        at half past, and the first half of that hour is lost.
+        """
+
+        def advance_hour(self) -> bool:
+            """Go on to the beginning of an hour that fits; return False if the present one does."""
+            if self.dt.hour in self.hours:
+                return False
+            self.dt = self.dt.replace(minute=0, second=0)
+            while self.dt.hour not in self.hours:
+                self.tick(seconds=(60 - self.dt.minute) * 60)
+                if self.dt.hour == 0:
+                    break  # the day and the month have to fit as well
+            return True
+
+    return CronSimulation, CronSimError
+
+
+def _simulated(expression: str, zone: str, instant: datetime) -> "CronSim":
     fields = _fields(expression)
+    simulation, cron_error = _simulation()
     try:
-        return CronSimulation(fields, instant.astimezone(zone_of(zone)))
-    except CronSimError as error:
+        return simulation(fields, instant.astimezone(zone_of(zone)))
+    except cron_error as error:
         raise TimingError(f"the cron expression {expression!r} is not valid: {error}") from None
 
 

@@ -31,10 +31,14 @@ def report(topic: str) -> str:
 
 
 class Heard:
-    """A listener that keeps what it is told."""
+    """A runner, and its news, that keeps what it is told."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, str]] = []
+        self.news = self
+
+    def wake(self) -> None:
+        pass
 
     def changed(self, schedule: Schedule) -> None:
         self.told.append((schedule.state, schedule.name))
@@ -56,7 +60,7 @@ def wish(when: str = "every hour", name: str = "", work: Work | None = None) -> 
 @pytest.mark.ports
 async def test_each_sees_and_changes_their_own(storage: Storage) -> None:
     heard = Heard()
-    schedules = made(storage, listener=heard)
+    schedules = made(storage, runner=heard)
     mine = await schedules.add(wish(name="mine"), "person")
     await schedules.add(wish(name="mine", work=goal(who=ROMEO)), "agent")
     assert [one.id for one in await schedules.list(JULIET)] == [mine.id]

@@ -10,7 +10,6 @@ import msgspec
 
 from component.features.schedules import rows
 from component.features.schedules.rows import Definition, Missed, Schedule, instant_of
-from component.features.schedules.runner import Firing
 from component.features.schedules.timing import Timing, next_after
 from component.kernel import started_work
 from component.kernel.started_work import Started
@@ -106,13 +105,13 @@ class Recorder:
 
 
 class Published:
-    """A `FiringListener` that keeps what it is told."""
+    """A `ScheduleNews` that keeps what it is told."""
 
     def __init__(self) -> None:
-        self.firings: list[Firing] = []
+        self.firings: list[tuple[Schedule, datetime, str | None]] = []
 
-    async def fired(self, firing: Firing) -> None:
-        self.firings.append(firing)
+    def fired(self, schedule: Schedule, instant: datetime, task: str | None) -> None:
+        self.firings.append((schedule, instant, task))
 
 
 def goal(agent: str = "assistant", who: JID = JULIET) -> Work:
