@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import anyio
 import structlog
@@ -25,10 +25,8 @@ from mcp_types import (
     RequestId,
 )
 
-from component.features.mcp.contents import readable
-from component.features.mcp.errors import ServerFailed, reason_of
-from component.features.mcp.listing import cleaned
-from component.features.mcp.texts import line
+from component.features.mcp.contents import cleaned, readable
+from component.features.mcp.errors import ServerFailed, line, reason_of
 
 _log = structlog.get_logger("component.features.mcp")
 
@@ -53,14 +51,6 @@ _NEEDED: Final = frozenset(
         "notifications/tools/list_changed",
     )
 )
-
-
-class Receives(Protocol):
-    """A stream of received messages."""
-
-    def __aiter__(self) -> AsyncIterator[SessionMessage | Exception]:
-        """Iterate over the messages."""
-        ...
 
 
 Streams: TypeAlias = tuple[Any, Any]

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from component.features.mcp.errors import reason_of
-from component.features.mcp.texts import clean, clean_schema, line
+from component.features.mcp.errors import clean, clean_schema, line, reason_of
 from component.policy.globs import pattern
 from component.skills.errors import DeclarationError
 from component.skills.model_answers import CAPABILITY as LLM

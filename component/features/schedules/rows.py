@@ -181,7 +181,9 @@ def due_now(database: Database, but: Sequence[str], most: int) -> list[Schedule]
         database,
         f"WHERE state = 'active' AND due <= ? AND id NOT IN ({_marks(but)})"
         " ORDER BY due, id LIMIT ?",
-        *(database.settled, *but, most),
+        database.settled,
+        *but,
+        most,
     )
 
 
@@ -256,7 +258,7 @@ def _marks(values: Sequence[str]) -> str:
     return ", ".join("?" * len(values)) or "''"
 
 
-def _select(database: Database, rest: str, *values: object) -> list[Schedule]:
+def _select(database: Database, rest: str, *values: str | int | None) -> list[Schedule]:
     """Return the schedules of a query. One that this release cannot read keeps back no others."""
     found = database.execute(f"SELECT {_COLUMNS} FROM schedules {rest}", values)  # noqa: S608
     schedules = []
