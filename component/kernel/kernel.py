@@ -5,13 +5,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from component.commands.definition import Commands
-from component.kernel.contacts import ContactSubsystem
+from component.kernel.contacts import ContactSubsystem, PersonZones
 from component.kernel.disco import Disco
 from component.kernel.environment import Environment
 from component.kernel.goals import goal_skill
 from component.kernel.module_functions import ModuleFunctions
 from component.kernel.options import facts, names_by_localpart
-from component.kernel.person_zones import PersonZones
 from component.kernel.presence_events import PresenceEvents
 from component.kernel.pubsub import PubSubSubsystem
 from component.kernel.pubsub_events import PubSubEvents

@@ -16,8 +16,8 @@ from component.features.schedules.schedules import ScheduleError, Schedules
 from component.features.schedules.settings import LIMITS
 from component.features.schedules.skills import schedule_skills
 from component.kernel.check import Check
+from component.kernel.contacts import PersonZones
 from component.kernel.kernel import Kernel
-from component.kernel.person_zones import PersonZones
 from component.settings import Settings
 from component.settings.model import DEFAULT_AGENT
 from component.skills import Registry, Skill

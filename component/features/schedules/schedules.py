@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import structlog
@@ -20,7 +20,6 @@ from component.features.schedules.rows import (
     Schedule,
     instant_of,
 )
-from component.features.schedules.runner import ScheduleRunner
 from component.features.schedules.settings import ScheduleLimits
 from component.features.schedules.timing import (
     Timing,
@@ -30,12 +29,15 @@ from component.features.schedules.timing import (
     zone_of,
 )
 from component.features.schedules.when import plain_text, read_timing, split_zone
-from component.kernel.person_zones import PersonZones
 from component.kernel.triggers import Work
 from component.skills import InvalidParam, Skill, View, prepare
 from component.storage.database import Database
 from component.storage.storage import Storage
 from xep.jid import JID
+
+if TYPE_CHECKING:
+    from component.features.schedules.runner import ScheduleRunner
+    from component.kernel.contacts import PersonZones
 
 _log = structlog.get_logger("component.schedules")
 
@@ -95,10 +97,10 @@ class Schedules:
         storage: Storage,
         limits: ScheduleLimits,
         view: Callable[[JID], View] | None = None,
-        runner: ScheduleRunner | None = None,
+        runner: "ScheduleRunner | None" = None,
         *,
         goals: bool = True,
-        zones: PersonZones | None = None,
+        zones: "PersonZones | None" = None,
     ) -> None:
         self._zones = zones
         self._default_zone = "UTC" if zones is None else zones.default

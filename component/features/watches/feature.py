@@ -9,7 +9,7 @@ from component.features.watches.commands import WatchCommands
 from component.features.watches.handlers import RoomPresenceHandler
 from component.features.watches.service import WatchService
 from component.features.watches.settings import ENTRIES, LIMITS
-from component.features.watches.skills import WatchSkillPorts, watch_skills
+from component.features.watches.skills import watch_skills
 from component.features.watches.watch import watch_of
 from component.features.watches.watcher import Watcher
 from component.kernel.kernel import Kernel
@@ -23,11 +23,11 @@ class WatchFeature(Feature):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self._ports: WatchSkillPorts | None = None
+        self._watches: WatchService | None = None
 
-    def _opened(self) -> WatchSkillPorts:
-        assert self._ports is not None, "skills are called while the service runs"
-        return self._ports
+    def _opened(self) -> WatchService:
+        assert self._watches is not None, "skills are called while the service runs"
+        return self._watches
 
     def skills(self) -> Iterable[Skill]:
         """Return the skills that add, list and change watches, and publish items."""
@@ -38,8 +38,7 @@ class WatchFeature(Feature):
         limits = self.settings[LIMITS]
         watcher = Watcher(kernel, [watch_of(entry) for entry in self.settings[ENTRIES]])
         service = WatchService(kernel.storage, watcher, limits.services, limits.per_person)
-        address_of = kernel.stream.addresses.address_of
-        self._ports = WatchSkillPorts(service, watcher.client, kernel.storage, address_of)
+        self._watches = service
         kernel.pubsub_events.listen(watcher)
         return Opened(
             handlers=(RoomPresenceHandler(watcher),),

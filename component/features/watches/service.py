@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -11,11 +11,15 @@ from component.features.watches.filters import Condition, Filter, FilterError
 from component.features.watches.rows import Row
 from component.features.watches.settings import read_rate
 from component.features.watches.watch import PRESENCE, Rate, Watch
-from component.features.watches.watcher import Watcher
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
+from component.skills.context import Context
 from component.storage.storage import Storage
+from xep.binding import RawXML
 from xep.jid import JID, JIDError
+
+if TYPE_CHECKING:
+    from component.features.watches.watcher import Watcher
 
 _SHORTEST_S: Final = 1.0
 """A person's watch has a rate that counts in windows of at least so many seconds, and starts at
@@ -109,7 +113,7 @@ class WatchService:
     def __init__(
         self,
         storage: Storage,
-        watcher: Watcher | None = None,
+        watcher: "Watcher | None" = None,
         services: Sequence[str] = (),
         per_person: int = 0,
     ) -> None:
@@ -186,6 +190,15 @@ class WatchService:
     async def _reload(self) -> None:
         if self._watcher is not None:
             await self._watcher.reload()
+
+    async def publish(
+        self, context: Context, to: tuple[JID, str], payload: RawXML, item: str
+    ) -> str | None:
+        """Publish an item at a node of a service for a skill; return its id. `item` is empty for a
+        new one. Raises StanzaError, StorageError.
+        """
+        assert self._watcher is not None, "skills are called while the service runs"
+        return await self._watcher.publish(context, to, payload, item or None)
 
     def may_use(self, person: JID, service: JID) -> bool:
         """Whether a person may watch or publish at a service by means of an agent."""

@@ -8,15 +8,18 @@ import anyio
 import msgspec
 import structlog
 
-from component.features.watches.consent import Consent
 from component.features.watches.events import Accepted, Offered, accept
 from component.features.watches.filters import Filter, json_text, text_of
 from component.features.watches.provenance import chain_of
 from component.features.watches.rows import PatientStorage
 from component.features.watches.watch import EventData, Observed, Source, Watch
+from component.kernel.kernel import Kernel
 from component.pubsub.client import PubSubClient
 from component.storage.database import Database
+from component.storage.errors import StorageError
+from component.storage.subscriptions import Subscription, SubscriptionState, SubscriptionStore
 from xep.binding import ContentError, RawXML
+from xep.stanza import Presence
 from xep.tree import Tree, tree_and_digest
 
 _log = structlog.get_logger("component.watches")
@@ -29,6 +32,9 @@ SourceState: TypeAlias = Literal[
 ]
 """`offline`: there is no session. `pending`: an owner has to approve it. `missing`: the
 node does not exist. `refused`: the service denies it. `failed`: the service did not answer."""
+
+_PUBLIC: Final = frozenset(("urn:xmpp:microblog:0",))
+"""Nodes that are usually public, so that their owners are asked only if they are not."""
 
 
 class SourceStatus(msgspec.Struct, frozen=True):
@@ -100,6 +106,43 @@ def _json(payload: Tree | None) -> msgspec.Raw:
         return msgspec.Raw(msgspec.json.encode(msgspec.json.decode(text)))
     except (msgspec.DecodeError, RecursionError):
         return msgspec.Raw(b"null")
+
+
+class Consent:
+    """Asks people for permission to observe their nodes and their presence.
+
+    The nodes of an account (XEP-0163) and its presence are watched only if its owner lets the agent
+    see the account's presence (RFC 6121 §3.1): clients ask people for that, remember it, and let
+    them withdraw it at any time. The agent asks once.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._subscriptions = SubscriptionStore(kernel.storage)
+
+    async def __call__(self, source: Source, *, refused: bool = False) -> str | None:
+        """Return why a source must not be watched, as a sentence; None if it may be.
+
+        `refused` says that the service has refused the source, even if it is usually public.
+        """
+        person, agent = source.service.bare, source.subscriber
+        if person.local is None or self._kernel.stream.addresses.is_own(person):
+            return None
+        if source.node in _PUBLIC and not refused:
+            return None
+        try:
+            known = await self._subscriptions.get(agent, person)
+            if known is not None and known.state in ("to", "both"):
+                return None
+            if known is None or not known.ask:
+                if not self._kernel.contacts.may_write(agent, person):
+                    return f"{person} does not want to be contacted."
+                state: SubscriptionState = "none" if known is None else known.state
+                await self._subscriptions.put(Subscription(agent, person, state, ask=True))
+                self._kernel.stream.send(Presence(type="subscribe", from_=agent, to=person))
+        except StorageError as error:
+            return str(error)
+        return f"{person} has not allowed {agent} to see their presence yet."
 
 
 class SourcePorts(msgspec.Struct, frozen=True, kw_only=True):

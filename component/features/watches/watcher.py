@@ -8,23 +8,24 @@ import structlog
 from anyio.abc import TaskGroup, TaskStatus
 
 from component.features.watches import rows as watch_rows
-from component.features.watches.consent import Consent
 from component.features.watches.events import Accepted
 from component.features.watches.filters import FilterError
 from component.features.watches.node_watcher import NodeWatcher
 from component.features.watches.presence_watcher import Availability, PresenceWatcher
+from component.features.watches.provenance import noted_chain, with_chain
 from component.features.watches.room import RoomPresence
 from component.features.watches.room_watcher import RoomClient, RoomWatcher
 from component.features.watches.rows import PatientStorage
 from component.features.watches.settings import LIMITS
-from component.features.watches.sources import SourcePorts, SourceStatus, SourceWatcher
+from component.features.watches.sources import Consent, SourcePorts, SourceStatus, SourceWatcher
 from component.features.watches.starts import WatchStarts
 from component.features.watches.watch import PRESENCE, ROOM, Source, Watch
 from component.kernel.kernel import Kernel
 from component.pubsub.client import PubSubClient
+from component.skills.context import Context
 from component.storage.database import Database
 from component.storage.errors import StorageError
-from component.storage.subscriptions import SubscriptionStore
+from xep.binding import RawXML
 from xep.jid import JID
 from xep.pubsub_event import Event
 from xep.stanza import Presence
@@ -50,17 +51,12 @@ class Watcher:
         self._patient = PatientStorage(kernel.storage)
         self._configured = tuple(configured)
         limits, stream = kernel.settings[LIMITS], kernel.stream
-        self.client = PubSubClient(stream.call_optional)
+        self._client = PubSubClient(stream.call_optional)
         self._ports = SourcePorts(
-            client=self.client,
+            client=self._client,
             storage=self._patient,
             recorded=self._recorded,
-            consent=Consent(
-                SubscriptionStore(kernel.storage),
-                stream.send,
-                stream.addresses.is_own,
-                kernel.contacts.may_write,
-            ),
+            consent=Consent(kernel),
             max_hops=limits.max_hops,
             check_s=limits.check_s,
         )
@@ -135,6 +131,18 @@ class Watcher:
         found = self._sources.get(Source(subscriber, client.bare, PRESENCE))
         if isinstance(found, PresenceWatcher):
             found.shown(client, availability, status)
+
+    async def publish(
+        self, context: Context, to: tuple[JID, str], payload: RawXML, item: str | None
+    ) -> str | None:
+        """Publish an item at a node of a service for a skill, with the agents whose work has led to
+        it; return its id. Raises StanzaError, StorageError.
+        """
+        agent = self._kernel.stream.addresses.address_of(context.agent)
+        chain = await self._storage.read(lambda db: noted_chain(db, context.trace))
+        return await self._client.publish(
+            *to, with_chain(payload, agent, chain), agent, item_id=item
+        )
 
     def is_room(self, address: JID) -> bool:
         """Whether the occupants of a room are watched."""

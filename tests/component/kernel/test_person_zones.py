@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from component.kernel.person_zones import PersonZones
+from component.kernel.contacts import PersonZones
 from component.storage.notifications import Preferences
 from xep.jid import JID
 

@@ -10,7 +10,7 @@ from component.features.schedules.schedules import ScheduleError, Wish
 from component.features.schedules.schedules import Schedules as SchedulesOfPeople
 from component.features.schedules.settings import ScheduleLimits
 from component.features.schedules.skills import schedule_skills
-from component.kernel.person_zones import PersonZones
+from component.kernel.contacts import PersonZones
 from component.models.messages import ToolCall
 from component.policy.flows import AgentLimits
 from component.skills import Context, InvalidParam, SkillError, SkillFailed, call, prepare

@@ -7,7 +7,7 @@ import pytest
 
 from component.features.watches import rows as watch_rows
 from component.features.watches.service import WatchService
-from component.features.watches.skills import WatchSkillPorts, watch_skills
+from component.features.watches.skills import watch_skills
 from component.policy.flows import AgentLimits
 from component.skills import Context, call, prepare
 from tests.direct_database import DirectDatabase
@@ -16,11 +16,9 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_watch_of_a_model_has_its_limits_and_the_labels_of_what_it_has_read() -> None:
-    nothing: Any = None
     database: Any = DirectDatabase(0)
     desk = WatchService(database, None, (), 10)
-    ports = WatchSkillPorts(desk, nothing, nothing, nothing)
-    create = next(one for one in watch_skills(lambda: ports) if one.name == "watch_create")
+    create = next(one for one in watch_skills(lambda: desk) if one.name == "watch_create")
     context = Context(
         principal="juliet@example.com",
         sender="juliet@example.com/x",
