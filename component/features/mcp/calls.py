@@ -225,13 +225,7 @@ async def _responses(client: Client, result: types.InputRequiredResult) -> Any:
 
 
 class Runner:
-    """Runs the tools of a server.
-
-    Args:
-        name: the name of the server.
-        entry: its settings.
-        pool: its connections.
-    """
+    """Runs the tools of a server."""
 
     def __init__(self, name: str, entry: McpServer, pool: Pool) -> None:
         self._name = name

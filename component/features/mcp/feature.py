@@ -15,12 +15,7 @@ from component.skills.sources import Offer
 
 
 class McpSource:
-    """Offers the tools of an MCP server as skills.
-
-    Args:
-        server: the name of the server in the settings.
-        entry: its settings.
-    """
+    """Offers the tools of an MCP server as skills."""
 
     def __init__(self, server: str, entry: McpServer) -> None:
         self.name = f"mcp.{server}"

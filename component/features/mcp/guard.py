@@ -60,9 +60,6 @@ Streams: TypeAlias = tuple[Any, Any]
 class Guard:
     """Passes on the messages of one connection.
 
-    Args:
-        server: the name of the server, for the log.
-
     Attributes:
         ended: set when there are no more messages.
         reason: why not, as one sentence.

@@ -57,11 +57,6 @@ class _Person:
 class Pool:
     """The connections to a server.
 
-    Args:
-        name: the name of the server.
-        entry: its settings.
-        group: runs the connections.
-
     Attributes:
         common: the connection that lists the tools; None while the server does not answer.
         wanted: set when a call waits for that connection.

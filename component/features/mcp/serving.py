@@ -36,12 +36,7 @@ _QUIET_S: Final = 60.0
 
 
 class Serving:
-    """Runs one server.
-
-    Args:
-        name: the name of the server.
-        entry: its settings.
-    """
+    """Runs one server."""
 
     def __init__(self, name: str, entry: McpServer) -> None:
         self._name = name

@@ -60,9 +60,6 @@ _LONGEST_LINE: Final = 200
 class Notifier:
     """Records the results of work as notifications, and sends them when people want them.
 
-    Args:
-        kernel: the stream, the contacts, the settings and the database.
-
     Attributes:
         store: the notifications on disk.
     """

@@ -33,12 +33,7 @@ _LONGEST_TEXT: Final = 20_000
 
 
 class Results:
-    """Finds work that has ended, and passes its result to the notifier.
-
-    Args:
-        kernel: the tasks, the conversations and the database.
-        notifier: notifies people.
-    """
+    """Finds work that has ended, and passes its result to the notifier."""
 
     def __init__(self, kernel: Kernel, notifier: Notifier) -> None:
         self._kernel = kernel

@@ -15,6 +15,7 @@ from component.features.schedules.timing import TimingError
 from component.features.schedules.timing_reader import EXAMPLES
 from component.features.schedules.when import split_timing
 from component.kernel.triggers import Work
+from component.settings.model import DEFAULT_AGENT
 from xep.jid import JID, JIDError
 
 _RUN: Final = "run"
@@ -108,18 +109,15 @@ class ScheduleCommands:
 
     Args:
         schedules: the schedules.
-        default_agent: the agent that is used if none is named.
         is_agent: returns whether an agent of that name exists.
     """
 
     def __init__(
         self,
         schedules: Schedules,
-        default_agent: str,
         is_agent: Callable[[str], bool] = lambda _name: True,
     ) -> None:
         self._schedules = schedules
-        self._default_agent = default_agent
         self._is_agent = is_agent
 
     def commands(self) -> tuple[AnyCommand, ...]:
@@ -156,7 +154,7 @@ class ScheduleCommands:
     ) -> CommandResult:
         if owner is None:
             raise CommandError("Say for whom: give the address of a person.", "for")
-        agent = params.agent or asking.agent or self._default_agent
+        agent = params.agent or asking.agent or DEFAULT_AGENT
         if not self._is_agent(agent):
             raise CommandError(f"There is no agent called {agent!r}.", "agent")
         when, goal, skill, given = _what(params)

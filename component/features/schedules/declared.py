@@ -112,13 +112,7 @@ def _wish(entry: ScheduleEntry) -> Wish:
 
 
 class DeclaredSchedules:
-    """Keeps the schedules of the settings, and of the skills that are offered now, in the database.
-
-    Args:
-        schedules: all schedules.
-        settings: declare them.
-        registry: the skills.
-    """
+    """Keeps the schedules of the settings, and of skills that are offered now, in the database."""
 
     def __init__(self, schedules: Schedules, settings: Settings, registry: Registry) -> None:
         self._schedules = schedules

@@ -10,7 +10,7 @@ from component.features.feature import Feature, FeatureError, Opened
 from component.features.schedules import rows
 from component.features.schedules.commands import ScheduleCommands
 from component.features.schedules.declared import DeclaredSchedules, of_settings, of_skills
-from component.features.schedules.node import ScheduleNews, ScheduleNode
+from component.features.schedules.node import ScheduleNode
 from component.features.schedules.runner import ScheduleRunner
 from component.features.schedules.schedules import ScheduleError, Schedules
 from component.features.schedules.settings import LIMITS
@@ -19,7 +19,6 @@ from component.kernel.check import Check
 from component.kernel.contacts import PersonZones
 from component.kernel.kernel import Kernel
 from component.settings import Settings
-from component.settings.model import DEFAULT_AGENT
 from component.skills import Registry, Skill
 from component.storage import Storage
 from component.storage.database import Database
@@ -52,11 +51,8 @@ class ScheduleFeature(Feature):
 
     def open(self, kernel: Kernel) -> Opened:
         """Make the schedules, and what fires them."""
-        address_of = kernel.stream.addresses.address_of
-        agents = self.settings.agent_names
-        homes = frozenset(address_of(name) for name in agents)
-        news = ScheduleNews(kernel.pubsub.service, address_of)
-        runner = ScheduleRunner(kernel.storage, kernel.starter, news)
+        node = ScheduleNode(kernel)
+        runner = ScheduleRunner(kernel.storage, kernel.starter, node)
         self._schedules = Schedules(
             kernel.storage,
             self.settings[LIMITS],
@@ -69,10 +65,10 @@ class ScheduleFeature(Feature):
 
         def forget(database: Database, who: Forgotten) -> Callable[[], None]:
             removed = rows.forget(database, who.person, who.agent)
-            return partial(news.removed, *removed)
+            return partial(node.removed, *removed)
 
         return Opened(
-            nodes=(ScheduleNode(kernel.storage, address_of, homes.__contains__),),
+            nodes=(node,),
             commands=self._commands(self._schedules),
             loops=(DeclaredSchedules(self._schedules, self.settings, registry).run, runner.run),
             forget=forget,
@@ -99,7 +95,7 @@ class ScheduleFeature(Feature):
 
     def _commands(self, schedules: Schedules) -> Sequence[AnyCommand]:
         is_agent = self.settings.agent_names.__contains__
-        return ScheduleCommands(schedules, DEFAULT_AGENT, is_agent).commands()
+        return ScheduleCommands(schedules, is_agent).commands()
 
 
 FEATURE = ScheduleFeature

@@ -1,9 +1,9 @@
 """The PubSub node of schedules: each principal sees its own, and is notified when one fires."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -12,13 +12,14 @@ from component.features.schedules.rows import Schedule
 from component.features.schedules.timing import next_after
 from component.pubsub.config import NodeConfig
 from component.pubsub.rows import StoredItem
-from component.pubsub.service import PubSubService
-from component.storage.storage import Storage
 from xep.binding import encode
 from xep.fluux_agent import NAMESPACE as AGENT
 from xep.jid import JID
 from xep.json_containers import NAMESPACE as JSON
 from xep.json_containers import Json
+
+if TYPE_CHECKING:
+    from component.kernel.kernel import Kernel
 
 SCHEDULES: Final = f"{AGENT}#schedules"
 """The name of the node."""
@@ -72,11 +73,6 @@ class ScheduleNode:
     The id of an item is that of the schedule; its payload is a JSON object (XEP-0335) with the
     members of `ScheduleRow`. When a schedule fires, its item
     changes: `last` is then the nominal instant in UTC and `task` the id of the task.
-
-    Args:
-        storage: has the table `schedules`.
-        address_of: the address of an agent by its name.
-        is_agent: whether an address is that of an agent.
     """
 
     name = SCHEDULES
@@ -90,38 +86,23 @@ class ScheduleNode:
         send_last_published_item="never",
     )
 
-    def __init__(
-        self,
-        storage: Storage,
-        address_of: Callable[[str], JID],
-        is_agent: Callable[[JID], bool],
-    ) -> None:
-        self._storage = storage
-        self._address_of = address_of
-        self._is_agent = is_agent
+    def __init__(self, kernel: "Kernel") -> None:
+        self._storage = kernel.storage
+        self._nodes = kernel.pubsub.service
+        self._address_of = kernel.stream.addresses.address_of
+        self._agents = frozenset(map(self._address_of, kernel.settings.agent_names))
 
     def is_at(self, service: JID) -> bool:
-        """Whether the address has this node."""
-        return self._is_agent(service.bare)
+        """Return whether the address has this node."""
+        return service.bare in self._agents
 
     async def items(self, service: JID, principal: JID) -> Sequence[StoredItem]:
-        """The schedules for which this agent works. Raises StorageError."""
+        """Return the schedules for which this agent works. Raises StorageError."""
         found = await self._storage.read(partial(rows.listed, owner=principal.bare))
         mine = [one for one in found if self._address_of(one.agent) == service.bare]
         return [_item(service, one) for one in mine[:_MOST]]
 
-
-class ScheduleNews:
-    """Notifies principals of firings and changes of their schedules. No method waits.
-
-    Args:
-        nodes: notifies subscribers.
-        address_of: the address of an agent by its name.
-    """
-
-    def __init__(self, nodes: PubSubService, address_of: Callable[[str], JID]) -> None:
-        self._nodes = nodes
-        self._address_of = address_of
+    # Notifications of principals; no method waits.
 
     def fired(self, schedule: Schedule, instant: datetime, task: str | None) -> None:
         """A schedule has fired; `task` is None if its work was refused."""

@@ -20,7 +20,7 @@ import structlog
 from anyio.abc import TaskStatus
 
 from component.features.schedules import rows
-from component.features.schedules.node import ScheduleNews
+from component.features.schedules.node import ScheduleNode
 from component.features.schedules.rows import LATE, Schedule, instant_of
 from component.features.schedules.timing import due, names_a_time, next_after
 from component.kernel.task_starter import TaskStarter
@@ -54,23 +54,23 @@ class ScheduleRunner:
     Args:
         storage: has the table `schedules`.
         starter: starts the work.
-        news: notifies the owners of schedules.
+        node: notifies the owners of schedules.
         clock: seconds that do not jump.
 
     Attributes:
-        news: as given.
+        node: as given.
     """
 
     def __init__(
         self,
         storage: Storage,
         starter: TaskStarter,
-        news: ScheduleNews,
+        node: ScheduleNode,
         clock: Callable[[], float] = seconds_since_boot,
     ) -> None:
         self._storage = storage
         self._starter = starter
-        self.news = news
+        self.node = node
         self._clock = clock
         self._woken = anyio.Event()
         self._postponed: dict[str, _Postponed] = {}
@@ -167,7 +167,7 @@ class ScheduleRunner:
             if task is None:
                 return True  # another instance was first
         _log.info("a schedule has fired", schedule=schedule.id, instant=trigger.key, task=task)
-        self.news.fired(schedule, instant, task)
+        self.node.fired(schedule, instant, task)
         return True
 
     def _postpone(self, schedule: Schedule, error: Exception) -> None:

@@ -254,7 +254,7 @@ class Schedules:
             )
         await self._storage.write(partial(rows.remove, id_=found.id))
         if self._runner is not None:
-            self._runner.news.removed(found)
+            self._runner.node.removed(found)
         return found
 
     async def configure(self, wishes: Sequence[Wish], origin: Origin = "settings") -> None:
@@ -310,7 +310,7 @@ class Schedules:
         """Note that a schedule was added, paused or resumed."""
         if self._runner is not None:
             self._runner.wake()
-            self._runner.news.changed(schedule)
+            self._runner.node.changed(schedule)
 
     async def _named(self, owner: JID | None, name: str) -> Schedule:
         """A schedule by its name or id; without an owner by its id alone."""

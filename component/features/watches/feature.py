@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from component.commands.definition import AnyCommand
 from component.features.feature import Feature, Opened
 from component.features.watches import rows
-from component.features.watches.commands import WatchCommands
+from component.features.watches.commands import watch_commands
 from component.features.watches.handlers import RoomPresenceHandler
 from component.features.watches.service import WatchService
 from component.features.watches.settings import ENTRIES, LIMITS
@@ -42,7 +42,7 @@ class WatchFeature(Feature):
         kernel.pubsub_events.listen(watcher)
         return Opened(
             handlers=(RoomPresenceHandler(watcher),),
-            commands=WatchCommands(service).commands(),
+            commands=watch_commands(service),
             loops=(watcher.run,),
             forget=rows.forget,
             connected=watcher.connected,
@@ -57,7 +57,7 @@ class WatchFeature(Feature):
 
     def offline_commands(self, storage: Storage) -> Sequence[AnyCommand]:
         """Return the command about watches."""
-        return WatchCommands(WatchService(storage)).commands()
+        return watch_commands(WatchService(storage))
 
 
 FEATURE = WatchFeature

@@ -24,6 +24,7 @@ from component.features.watches.sources import (
     SourceState,
     SourceStatus,
     SourceWatcher,
+    backoff_s,
     is_set_within,
     observed_item,
 )
@@ -83,8 +84,6 @@ TABLE: Final[Mapping[SourceState, Mapping[Input, SourceState]]] = {
 """The next state by state and input. An input that a state does not name changes nothing; in every
 state `disconnected` leads to `offline`, and `connected` to `subscribing`."""
 
-_FIRST_S: Final = 1.0
-
 
 class Subscription:
     """The state of one subscription.
@@ -126,7 +125,7 @@ class Subscription:
         if self.state in ("live", "pending", "refused"):
             return self._check_s
         if self.state in ("missing", "failed"):
-            return min(self._check_s, _FIRST_S * float(1 << min(max(self.failures, 1) - 1, 16)))
+            return backoff_s(self.failures, self._check_s)
         return None
 
 

@@ -30,6 +30,7 @@ from component.features.watches.sources import (
     SourceState,
     SourceStatus,
     SourceWatcher,
+    backoff_s,
     is_set_within,
 )
 from component.features.watches.watch import Source, Watch
@@ -50,7 +51,6 @@ JOIN_S: Final = 30.0
 MOST_WAITING: Final = 20_000
 """Changes that wait in memory; with more, the room is joined again instead."""
 _BATCH: Final = 500
-_FIRST_S: Final = 1.0
 _IN_THE_ROOM: Final = frozenset(("service-unavailable", "feature-not-implemented"))
 _UNKNOWN: Final = frozenset(("remote-server-timeout", "remote-server-not-found"))
 """Answers to a ping to oneself (XEP-0410 §3.3): the agent is still there, or nobody can tell."""
@@ -265,8 +265,7 @@ class RoomWatcher(SourceWatcher):
         if self._stays_out:
             return None
         if self._state in ("missing", "failed"):
-            backoff = _FIRST_S * float(1 << min(max(self._failures, 1) - 1, 16))
-            return min(self._ports.check_s, backoff)
+            return backoff_s(self._failures, self._ports.check_s)
         return self._ports.check_s
 
     async def _is_still_in(self) -> bool:

@@ -166,12 +166,7 @@ class SourcePorts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SourceWatcher:
-    """Observes one source. Only `run` and `unsubscribe` wait.
-
-    Args:
-        source: the source.
-        ports: the objects that it uses.
-    """
+    """Observes one source. Only `run` and `unsubscribe` wait."""
 
     def __init__(self, source: Source, ports: SourcePorts) -> None:
         self.source = source
@@ -222,6 +217,11 @@ class SourceWatcher:
         accepted = await self._ports.storage.write(op)
         if accepted is not None:
             self._ports.recorded(accepted)
+
+
+def backoff_s(failures: int, most: float) -> float:
+    """Return the seconds until the next attempt after so many failures in a row."""
+    return min(most, float(1 << min(max(failures, 1) - 1, 16)))
 
 
 async def is_set_within(event: anyio.Event, seconds: float | None) -> bool:

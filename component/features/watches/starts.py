@@ -40,13 +40,7 @@ _BUSY: Final = frozenset(("accepted", "running", "cancelling"))
 
 
 class WatchStarts:
-    """Starts the work of events.
-
-    Args:
-        starter: starts work.
-        storage: the database.
-        find: gives a watch by its id, or None.
-    """
+    """Starts the work of events."""
 
     def __init__(
         self, starter: TaskStarter, storage: PatientStorage, find: Callable[[str], Watch | None]

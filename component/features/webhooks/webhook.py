@@ -15,11 +15,7 @@ _PING: Final = "ping"
 
 
 class Rate:
-    """Bounds how often something happens: a token bucket that holds one minute's worth.
-
-    Args:
-        per_minute: how often it may happen in a minute.
-    """
+    """Bounds how often something happens: a token bucket that holds one minute's worth."""
 
     def __init__(self, per_minute: int) -> None:
         self._per_minute = per_minute

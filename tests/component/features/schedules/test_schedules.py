@@ -31,11 +31,11 @@ def report(topic: str) -> str:
 
 
 class Heard:
-    """A runner, and its news, that keeps what it is told."""
+    """A runner, and its node, that keeps what it is told."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, str]] = []
-        self.news = self
+        self.node = self
 
     def wake(self) -> None:
         pass

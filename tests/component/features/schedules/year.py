@@ -105,7 +105,7 @@ class Recorder:
 
 
 class Published:
-    """A `ScheduleNews` that keeps what it is told."""
+    """A `ScheduleNode` that keeps what it is told."""
 
     def __init__(self) -> None:
         self.firings: list[tuple[Schedule, datetime, str | None]] = []
