@@ -22,7 +22,7 @@ class NotificationFeature(Feature):
         kernel.starter.on_recorded(results.wake)
         kernel.presence_events.listen(notifier)
         kernel.presence_events.on_online(notifier.online)
-        kernel.contacts.time_zones.learned = notifier.zone_learned
+        kernel.contacts.time_zones.on_learned(notifier.zone_learned)
         kernel.stream.messenger.listen(notifier.message_received)
         return Opened(
             commands=NotificationCommands(notifier.store, self.settings, notifier.wake).commands(),
