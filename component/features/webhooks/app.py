@@ -71,7 +71,6 @@ class WebhookApp:
         deliveries: remembers deliveries.
         limits: the limits of requests. If more than `requests_total` are received at the same time,
             the one that has been received for the longest time is refused, if it has had a second.
-        clock: the time in seconds since 1970, with which signed times are compared.
     """
 
     def __init__(
@@ -80,13 +79,11 @@ class WebhookApp:
         starter: TaskStarter,
         deliveries: DeliveryStore,
         limits: Listener,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self._by_path = {webhook.entry.url_path: webhook for webhook in webhooks}
         self._starter = starter
         self._deliveries = deliveries
         self._limits = limits
-        self._clock = clock
         self._receiving: dict[anyio.CancelScope, float] = {}
         """The bodies that are being received, and since when; the oldest first."""
         self._rare = RareLog(_log)
@@ -165,7 +162,7 @@ class WebhookApp:
         body.check_length(headers.get("content-length"))
         webhook.verifier.check(headers)
         content = await self._received(body)
-        signed = webhook.verifier.verify(headers, content, self._clock())
+        signed = webhook.verifier.verify(headers, content, time.time())
         value = read_json(headers.get("content-type", ""), content, self._limits.max_depth)
         reason = webhook.why_ignored(signed, value)
         if reason is not None:
