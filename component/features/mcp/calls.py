@@ -32,7 +32,7 @@ from component.features.mcp.questions import (
     tokens_of,
 )
 from component.features.mcp.sessions import ENDED, is_loss
-from component.features.mcp.tools import misfit
+from component.features.mcp.tools import schema_mismatch
 from component.skills.errors import Denied, SkillError, SkillUnavailable, UsageError
 
 if TYPE_CHECKING:
@@ -266,7 +266,7 @@ class Runner:
                 f"The MCP server {self._name} failed: {move.failed}.", begun=move.begun
             )
         result = move.result
-        if (why := misfit(tool.output_schema, result)) is not None:
+        if (why := schema_mismatch(tool.output_schema, result)) is not None:
             # The content, which is meant for a model, can still be used.
             result = {name: value for name, value in result.items() if name != "structuredContent"}
             if not result.get("content"):

@@ -54,14 +54,14 @@ class McpFeature(Feature):
         try:
             # Loading the SDK takes a second.
             from component.features.mcp.errors import ServerFailed  # noqa: PLC0415
-            from component.features.mcp.serving import look  # noqa: PLC0415
+            from component.features.mcp.serving import probe  # noqa: PLC0415
         except ImportError:
             text = "MCP servers need the mcp extra: pip install 'xmpp-agent-component[mcp]'"
             yield Check("mcp", "failed", text)
             return
         for name, entry in self.settings[SERVERS].items():
             try:
-                server, tools, offered = await look(name, entry)
+                server, tools, offered = await probe(name, entry)
             except ServerFailed as error:
                 yield Check(f"mcp {name}", "failed", f"the server does not work: {error}")
                 continue

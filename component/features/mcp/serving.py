@@ -133,7 +133,7 @@ def _invoke(runner: Runner, tool: ToolDescription, annotations: Annotations) -> 
     return invoke
 
 
-async def look(name: str, entry: McpServer) -> tuple[str, int, int]:
+async def probe(name: str, entry: McpServer) -> tuple[str, int, int]:
     """Ask a server once, for `xmpp-agent doctor`: return what it says it is, and the numbers of its
     tools and of those that are offered.
 

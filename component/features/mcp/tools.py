@@ -182,7 +182,7 @@ def _output_schema(name: str, tool: ToolDescription) -> dict[str, Any] | None:
     return schema
 
 
-def misfit(schema: Mapping[str, Any] | None, result: Mapping[str, Any]) -> str | None:
+def schema_mismatch(schema: Mapping[str, Any] | None, result: Mapping[str, Any]) -> str | None:
     """Return why a result does not fit the output schema of its tool, None if it does."""
     if schema is None or result.get("isError") is True:
         return None

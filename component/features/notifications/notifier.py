@@ -47,7 +47,7 @@ _WRITTEN_S: Final = 20.0
 """Seconds in which the server has to accept a message; less than a claim lasts."""
 _AGAIN_MS: Final = 5_000
 _RETRY_S: Final = 2.0
-_MOST_SIGNS: Final = 10_000
+_MOST_NOTED: Final = 10_000
 _SEEN_S: Final = 600.0
 """Seconds for which a person counts as online after any activity. Their server reports that they
 have gone offline only if the agent is subscribed to their presence."""
@@ -72,10 +72,10 @@ class Notifier:
         self._wake = anyio.Event()
         self._waiting_online: set[tuple[JID, JID]] = set()
         self._online: set[tuple[JID, JID]] = set()
-        self._seen: LRUCache[tuple[JID, JID], float] = LRUCache(_MOST_SIGNS)
+        self._seen: LRUCache[tuple[JID, JID], float] = LRUCache(_MOST_NOTED)
         self._receipts: set[tuple[JID, str]] = set()
         self._zones: dict[JID, int] = {}
-        self._signs = anyio.Event()
+        self._active = anyio.Event()
 
     async def ended(
         self, work: Work, trigger: Trigger, outcome: str, text: str
@@ -131,7 +131,7 @@ class Notifier:
         self._seen[key] = anyio.current_time()
         if key in self._waiting_online:
             self._online.add(key)
-            self._signs.set()
+            self._active.set()
 
     def available(self, service: JID, client: JID, _caps: object) -> None:
         """Note that a client of a person has become available (RFC 6121 §4.2)."""
@@ -147,19 +147,19 @@ class Notifier:
             return
         for id_ in (message.received, message.displayed):
             if id_ is not None and id_.startswith(MESSAGE_PREFIX):
-                if len(self._receipts) < _MOST_SIGNS:
+                if len(self._receipts) < _MOST_NOTED:
                     # The first stanza of a long message has the id, the others add a number.
                     self._receipts.add((message.principal, _whole(id_)))
-                self._signs.set()
+                self._active.set()
         if not message.delayed and message.copy is None:
             self.online(message.conversation.agent, message.principal)
 
     def zone_learned(self, person: JID, zone: timezone) -> None:
         """Note the time zone that a client of a person has reported (XEP-0202)."""
         offset = zone.utcoffset(None)
-        if len(self._zones) < _MOST_SIGNS:
+        if len(self._zones) < _MOST_NOTED:
             self._zones[person.bare] = int(offset.total_seconds())
-            self._signs.set()
+            self._active.set()
 
     def connected(self) -> None:
         """Ask who is online and send waiting notifications, on a new stream."""
@@ -186,7 +186,7 @@ class Notifier:
         self._waiting_online = await self.store.waiting_online()
         async with anyio.create_task_group() as group:
             await group.start(self._listen)
-            group.start_soon(self._note_signs)
+            group.start_soon(self._store_activity)
             task_status.started()
             while True:
                 wait_s = _POLL_S
@@ -218,22 +218,22 @@ class Notifier:
             seen = self._seen.get((agent, person), None)
             if seen is not None and anyio.current_time() - seen < _SEEN_S:
                 self._online.add((agent, person))
-                self._signs.set()
+                self._active.set()
             elif is_new and self._kernel.stream.is_connected():
                 self._probe(agent, person)
 
-    async def _note_signs(self) -> None:
+    async def _store_activity(self) -> None:
         while True:
-            await self._signs.wait()
-            self._signs = anyio.Event()
+            await self._active.wait()
+            self._active = anyio.Event()
             try:
-                await self._write_signs()
+                await self._write_activity()
             except StorageError as error:
                 _log.warning("signs of people wait for the database", reason=str(error))
                 await anyio.sleep(_RETRY_S)
-                self._signs.set()
+                self._active.set()
 
-    async def _write_signs(self) -> None:
+    async def _write_activity(self) -> None:
         """Store who is online, which messages arrived, and time zones. Raises StorageError."""
         while self._online:
             agent, person = key = next(iter(self._online))

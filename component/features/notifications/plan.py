@@ -56,7 +56,7 @@ class QuietHours(msgspec.Struct, frozen=True):
     zone: tzinfo
 
     def covers(self, at: datetime) -> bool:
-        """Whether an instant (aware) is in the quiet hours."""
+        """Return whether an instant (aware) is in the quiet hours."""
         local = at.astimezone(self.zone).time()
         if self.begin < self.end:
             return self.begin <= local < self.end
@@ -132,7 +132,7 @@ class _Decision:
         yield from self._repeats()
 
     def _may_go(self, group: Sequence[Notification]) -> bool:
-        """Whether quiet hours permit a message with these notifications."""
+        """Return whether quiet hours permit a message with these notifications."""
         if not self._is_quiet or all(map(self._passes, group)):
             return True
         self.looks.append(self._quiet_look)

@@ -10,7 +10,7 @@ from component.commands.words import split
 from component.features.schedules.node import row_of
 from component.features.schedules.rows import Origin
 from component.features.schedules.schedules import ScheduleError, Schedules, Wish, sentence_of
-from component.features.schedules.skills import added_text, line_of, told
+from component.features.schedules.skills import added_text, line_of, list_text
 from component.features.schedules.timing import TimingError
 from component.features.schedules.timing_reader import EXAMPLES
 from component.features.schedules.when import split_timing
@@ -131,7 +131,7 @@ class ScheduleCommands:
             match params.action:
                 case "" | "list":
                     found = await self._schedules.list(owner)
-                    return CommandResult(told(found), [row_of(one) for one in found])
+                    return CommandResult(list_text(found), [row_of(one) for one in found])
                 case "add":
                     return await self._add(asking, owner, params)
                 case "pause":

@@ -14,7 +14,7 @@ from component.features.schedules.schedules import (
     Schedules,
     Wish,
     check_params,
-    defined,
+    definition_of,
 )
 from component.features.schedules.settings import ENTRIES, ScheduleEntry
 from component.kernel.triggers import Work, work_of
@@ -35,14 +35,14 @@ def of_settings(settings: Settings) -> Sequence[Wish]:
     wishes = [_wish(entry) for entry in settings[ENTRIES]]
     for wish in wishes:
         try:
-            defined(wish, settings.agent.zone, datetime.now(UTC), declared=True)
+            definition_of(wish, settings.agent.zone, datetime.now(UTC), declared=True)
         except ScheduleError as error:
             raise ScheduleError(f"[[schedule]] {wish.name}: {error}", error.param) from None
     return wishes
 
 
 def of_skills(settings: Settings, registry: Registry) -> Sequence[Wish]:
-    """The schedules of skills that the settings enable.
+    """Return the schedules of skills that the settings enable.
 
     An unknown skill may be one of a directory, which is offered later: then it is left out.
 
@@ -57,10 +57,10 @@ def of_skills(settings: Settings, registry: Registry) -> Sequence[Wish]:
 
 
 def of_skill(entry: SkillScheduleEntry, settings: Settings, registry: Registry) -> Wish:
-    """The schedule of a skill that the settings enable. Raises ScheduleError."""
+    """Return the schedule of a skill that the settings enable. Raises ScheduleError."""
     try:
         wish = _skill_wish(entry, registry)
-        defined(wish, settings.agent.zone, datetime.now(UTC), declared=True)
+        definition_of(wish, settings.agent.zone, datetime.now(UTC), declared=True)
     except ScheduleError as error:
         raise ScheduleError(f"[[skills.schedule]] {entry.skill}: {error}", error.param) from None
     return wish

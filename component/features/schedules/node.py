@@ -48,7 +48,7 @@ class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def row_of(schedule: Schedule) -> ScheduleRow:
-    """A schedule for programs."""
+    """Return a schedule for programs."""
     definition, work = schedule.definition, schedule.definition.work
     return ScheduleRow(
         id=schedule.id,

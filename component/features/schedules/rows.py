@@ -217,7 +217,7 @@ def move(
     return made.rowcount == 1
 
 
-def turn(database: Database, id_: str, state: State, due: datetime) -> bool:
+def set_state(database: Database, id_: str, state: State, due: datetime) -> bool:
     """Pause or resume a schedule; return False if it is in that state already, or gone."""
     made = database.execute(
         "UPDATE schedules SET state = ?, due = ? WHERE id = ? AND state <> ?",

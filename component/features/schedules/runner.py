@@ -212,7 +212,7 @@ def work_of(schedule: Schedule, instant: datetime, now: datetime) -> Work:
 
 
 def trigger_of(schedule: Schedule, instant: datetime) -> Trigger:
-    """The trigger of a schedule at an instant."""
+    """Return the trigger of a schedule at an instant."""
     text = f"{instant:%Y-%m-%dT%H:%M:%SZ}"
     data = {"title": schedule.name, "instant": text, "when": schedule.definition.when}
     return Trigger(

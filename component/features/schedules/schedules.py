@@ -164,7 +164,7 @@ class Schedules:
 
     def _checked(self, wish: Wish, now: datetime) -> Definition:
         self._check_work(wish.work)
-        definition = defined(wish, self._default_zone, now)
+        definition = definition_of(wish, self._default_zone, now)
         self._check_interval(definition.timing, now)
         return definition
 
@@ -207,7 +207,7 @@ class Schedules:
         return None
 
     async def list(self, owner: JID | None, agent: str | None = None) -> Sequence[Schedule]:
-        """The schedules of an owner, or of all, that an agent works for; the next one first.
+        """Return the schedules of an owner, or of all, that an agent works for; the next one first.
 
         Raises StorageError.
         """
@@ -216,7 +216,9 @@ class Schedules:
     async def pause(self, owner: JID | None, name: str) -> Schedule:
         """Keep a schedule from firing. Raises ScheduleError and StorageError."""
         found = await self._named(owner, name)
-        if not await self._storage.write(lambda db: rows.turn(db, found.id, "paused", found.due)):
+        if not await self._storage.write(
+            lambda db: rows.set_state(db, found.id, "paused", found.due)
+        ):
             raise ScheduleError(f"The schedule {found.name} is paused already.", "name")
         paused = msgspec.structs.replace(found, state="paused")
         self._changed(paused)
@@ -234,7 +236,7 @@ class Schedules:
                 f"The time of the schedule {found.name} has passed: remove it and add another one.",
                 "name",
             )
-        if not await self._storage.write(lambda db: rows.turn(db, found.id, "active", due)):
+        if not await self._storage.write(lambda db: rows.set_state(db, found.id, "active", due)):
             raise ScheduleError(f"The schedule {found.name} is not paused.", "name")
         resumed = msgspec.structs.replace(found, state="active", due=due)
         self._changed(resumed)
@@ -262,13 +264,13 @@ class Schedules:
 
         One that has not changed keeps when it is due, and whether it is paused. `origin` says
         whether the settings define them, or enable those that skills bring. Raises StorageError,
-        and ScheduleError for one that `defined` refuses.
+        and ScheduleError for one that `definition_of` refuses.
         """
         now = await self._now()
         wanted = {
             _declared_id(wish, origin): (
                 wish.name,
-                defined(wish, self._default_zone, now, declared=True),
+                definition_of(wish, self._default_zone, now, declared=True),
             )
             for wish in wishes
         }
@@ -313,7 +315,7 @@ class Schedules:
             self._runner.node.changed(schedule)
 
     async def _named(self, owner: JID | None, name: str) -> Schedule:
-        """A schedule by its name or id; without an owner by its id alone."""
+        """Return a schedule by its name or id; without an owner by its id alone."""
         if owner is not None:
             found = await self._storage.read(partial(rows.named, owner=owner, name=name))
         else:
@@ -331,7 +333,7 @@ def _declared_id(wish: Wish, origin: Origin) -> str:
     return f"{origin}.{wish.name}" + (f".{wish.work.principal}" if origin == "skill" else "")
 
 
-def defined(wish: Wish, zone: str, now: datetime, *, declared: bool = False) -> Definition:
+def definition_of(wish: Wish, zone: str, now: datetime, *, declared: bool = False) -> Definition:
     """The definition of a wish. `zone` is the default; `declared` wishes are those of the settings.
 
     Raises ScheduleError.

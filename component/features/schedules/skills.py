@@ -35,7 +35,7 @@ Name = Annotated[str, Meta(description="Name or id of the schedule.", max_length
 
 
 def line_of(schedule: Schedule) -> str:
-    """A schedule in one line, for people."""
+    """Return a schedule in one line, for people."""
     work = schedule.definition.work
     what = " ".join((work.goal or f"run {work.skill}").split())
     if len(what) > 100:
@@ -50,7 +50,7 @@ def line_of(schedule: Schedule) -> str:
 
 
 def _zone(schedule: Schedule) -> str:
-    """The time zone of a schedule; UTC if this system no longer has it."""
+    """Return the time zone of a schedule; UTC if this system no longer has it."""
     zone = schedule.definition.zone
     return zone if zone_named(zone) is not None else "UTC"
 
@@ -69,7 +69,7 @@ def added_text(schedule: Schedule) -> str:
 
 
 def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
-    """The skills `schedule_add`, `schedule_list`, `schedule_pause`, `schedule_resume` and
+    """Return the skills `schedule_add`, `schedule_list`, `schedule_pause`, `schedule_resume` and
     `schedule_remove`.
 
     `schedules` gives the schedules when one of them is called: skills are declared before the
@@ -140,7 +140,7 @@ def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
             limits=context.limits,
         )
         wish = Wish(when=when, work=work, name=name, zone=zone, missed=missed)
-        with _explained():
+        with _as_skill_error():
             added = await schedules().add(wish, "agent")
         return f"Added the schedule:\n{added_text(added)}"
 
@@ -170,27 +170,27 @@ def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
     )
     async def schedule_list(context: Context) -> SkillResult:
         """List the schedules and reminders of the person."""
-        with _explained():
+        with _as_skill_error():
             found = await schedules().list(JID.parse(context.principal))
         data = msgspec.json.encode([row_of(one) for one in found]).decode()
         return SkillResult(
             outputs=(
-                Output(name="list", text=told(found)),
+                Output(name="list", text=list_text(found)),
                 Output(name="data", text=data, media_type=JSON),
             )
         )
 
-    @_turns("Pause a schedule")
+    @_state_skill("Pause a schedule")
     async def schedule_pause(context: Context, name: Name) -> str:
         """Keep a schedule of the person from firing until it is resumed."""
-        with _explained():
+        with _as_skill_error():
             paused = await schedules().pause(JID.parse(context.principal), name)
         return f"Paused {paused.name}."
 
-    @_turns("Resume a schedule")
+    @_state_skill("Resume a schedule")
     async def schedule_resume(context: Context, name: Name) -> str:
         """Let a paused schedule of the person fire again."""
-        with _explained():
+        with _as_skill_error():
             resumed = await schedules().resume(JID.parse(context.principal), name)
         return f"Resumed:\n{line_of(resumed)}"
 
@@ -204,7 +204,7 @@ def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
     )
     async def schedule_remove(context: Context, name: Name) -> str:
         """Remove a schedule or reminder of the person. The person is asked to confirm it."""
-        with _explained():
+        with _as_skill_error():
             removed = await schedules().remove(JID.parse(context.principal), name)
         return f"Removed {removed.name}."
 
@@ -212,7 +212,7 @@ def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
     return (add, schedule_list, schedule_pause, schedule_resume, schedule_remove)
 
 
-def _turns(title: str) -> Callable[[Callable[P, R]], FunctionSkill[P, R]]:
+def _state_skill(title: str) -> Callable[[Callable[P, R]], FunctionSkill[P, R]]:
     """Declare a skill that pauses or resumes a schedule; nobody has to confirm it."""
     return skill(
         title=title,
@@ -226,7 +226,7 @@ def _turns(title: str) -> Callable[[Callable[P, R]], FunctionSkill[P, R]]:
     )
 
 
-def told(found: Sequence[Schedule]) -> str:
+def list_text(found: Sequence[Schedule]) -> str:
     """Schedules as a list, for people."""
     return "\n".join(map(line_of, found)) or "There are no schedules."
 
@@ -237,7 +237,7 @@ def _agent(context: Context) -> str:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def _as_skill_error() -> Iterator[None]:
     """Turn a ScheduleError into the error of a skill."""
     try:
         yield

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from component.features.watches.rows import item_key, see
+from component.features.watches.rows import item_key, mark_seen
 from component.features.watches.watch import Observed, Watch
 from component.storage.database import Database
 
@@ -155,7 +155,7 @@ def accept(
     accepted = Accepted()
     of_watch: dict[str, list[Offered]] = {}
     for each in offered:
-        if each.observed.item and not see(database, source, each.observed):
+        if each.observed.item and not mark_seen(database, source, each.observed):
             continue
         accepted.new += 1
         for watch in each.watches:
@@ -267,8 +267,8 @@ def _join(database: Database, watch: Watch, number: int, events: Sequence[Offere
     )
 
 
-def heads(database: Database) -> list[Pending]:
-    """The first event of each watch that waits to be started, due or not."""
+def first_pending(database: Database) -> list[Pending]:
+    """Return the first event of each watch that waits to be started, due or not."""
     found = database.execute(
         "SELECT watch, number, key, due, events, data, hops, chain FROM watch_events"
         " WHERE (watch, number) IN (SELECT watch, min(number) FROM watch_events GROUP BY watch)"
@@ -276,8 +276,8 @@ def heads(database: Database) -> list[Pending]:
     return [_pending(database, row) for row in found]
 
 
-def head(database: Database, watch: str) -> Pending | None:
-    """The first event of a watch that waits to be started, if there is one."""
+def next_pending(database: Database, watch: str) -> Pending | None:
+    """Return the first event of a watch that waits to be started, if there is one."""
     found = database.execute(
         "SELECT watch, number, key, due, events, data, hops, chain FROM watch_events"
         " WHERE watch = ? ORDER BY number LIMIT 1",
@@ -286,7 +286,7 @@ def head(database: Database, watch: str) -> Pending | None:
     return None if found is None else _pending(database, found)
 
 
-def done(database: Database, event: Pending, *, started: bool) -> Pending | None:
+def finish(database: Database, event: Pending, *, started: bool) -> Pending | None:
     """An event has been handled, or its work was refused. Returns the next one of its watch."""
     deleted = database.execute(
         "DELETE FROM watch_events WHERE watch = ? AND number = ?", (event.watch, event.number)
@@ -297,11 +297,11 @@ def done(database: Database, event: Pending, *, started: bool) -> Pending | None
             f"UPDATE watches SET {column} = {column} + 1 WHERE id = ?",  # noqa: S608 - one of two
             (event.watch,),
         )
-    return head(database, event.watch)
+    return next_pending(database, event.watch)
 
 
 def task_state(database: Database, task: str) -> str | None:
-    """The state of a task; None if it is not stored any more."""
+    """Return the state of a task; None if it is not stored any more."""
     found = database.execute("SELECT state FROM tasks WHERE id = ?", (task,)).fetchone()
     return None if found is None else str(found[0])
 

@@ -71,7 +71,7 @@ class Filter:
         self._search = compiled(json) if json else None
 
     def accepts(self, payload: Tree | None) -> bool:
-        """Whether an item with this payload is accepted. Never raises."""
+        """Return whether an item with this payload is accepted. Never raises."""
         if self._search is not None:
             text = json_text(payload)
             if text is None or not self._search_holds(text):
@@ -90,7 +90,7 @@ class Filter:
 
 
 def compiled(expression: str) -> Any:
-    """A JMESPath expression, compiled. Raises FilterError."""
+    """Return a JMESPath expression, compiled. Raises FilterError."""
     # Imported only where there is a filter for JSON.
     import jmespath  # noqa: PLC0415
     from jmespath.exceptions import JMESPathError  # noqa: PLC0415
@@ -124,7 +124,7 @@ def check_condition(condition: Condition) -> None:
 
 
 def json_text(payload: Tree | None) -> str | None:
-    """The JSON in a payload (XEP-0335); None if it has none."""
+    """Return the JSON in a payload (XEP-0335); None if it has none."""
     if payload is None:
         return None
     is_json = payload.local == "json" and payload.namespace == JSON
@@ -133,7 +133,7 @@ def json_text(payload: Tree | None) -> str | None:
 
 
 def text_of(payload: Tree | None) -> str:
-    """The text of a payload without its tags, for people and models."""
+    """Return the text of a payload without its tags, for people and models."""
     if payload is None:
         return ""
     if payload.namespace == ATOM and payload.local == "entry":
@@ -156,7 +156,7 @@ def _holds(condition: Condition, payload: Tree | None) -> bool:
 
 
 def _values(condition: Condition, payload: Tree) -> Iterator[str]:
-    """The values that a condition compares."""
+    """Return the values that a condition compares."""
     for element in _elements(condition.element, payload):
         if condition.namespace and element.namespace != condition.namespace:
             continue

@@ -155,7 +155,7 @@ class NodeWatcher(SourceWatcher):
         """Stop observing: the session has ended."""
         self._advance("disconnected")
 
-    def look_again(self) -> None:
+    def retry(self) -> None:
         """Try to subscribe again soon, because a permission may have changed."""
         self._advance("due")
 
@@ -208,7 +208,7 @@ class NodeWatcher(SourceWatcher):
         self._wake.set()
 
     async def _attempt(self, work: Callable[[], Awaitable[Input]]) -> Input:
-        """The input that some requests lead to."""
+        """Return the input that some requests lead to."""
         try:
             return await work()
         except StanzaError as error:
@@ -360,7 +360,7 @@ def _observed(item: Item | EventItem) -> Observed:
 
 
 def _input_of(error: StanzaError) -> Input:
-    """The input of the state machine for an error of the service."""
+    """Return the input of the state machine for an error of the service."""
     match error.condition:
         case "item-not-found" | "gone":
             return "missing"

@@ -76,7 +76,7 @@ class PresenceWatcher(SourceWatcher):
         self._is_connected = False
         self._wake.set()
 
-    def look_again(self) -> None:
+    def retry(self) -> None:
         """Ask again, because the account has granted permission to see its presence."""
         self.connected()
 

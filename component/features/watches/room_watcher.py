@@ -165,7 +165,7 @@ class RoomWatcher(SourceWatcher):
         """Stop observing: the session has ended."""
         self._go("offline")
 
-    def taken(self, presence: RoomPresence) -> None:
+    def received(self, presence: RoomPresence) -> None:
         """Handle a presence that the room has sent. Never waits."""
         if self._state == "offline":
             return
@@ -323,5 +323,5 @@ class RoomWatcher(SourceWatcher):
         return self._interests.offer(observed(move.what, move.occupant, str(self.source.service)))
 
     def _forgotten(self, nick: str) -> Offered:
-        """The mark that a nickname is not in use any more, which is no event."""
+        """Return the mark that a nickname is not in use any more, which is no event."""
         return Offered(observed("left", Occupant(nick=nick), str(self.source.service)), (), b"")

@@ -160,7 +160,7 @@ def set_state(database: Database, watch: str, state: WatchState, reason: str = "
 
 
 def rows(database: Database, owner: str | None = None) -> list[Row]:
-    """All watches, or those of one owner, by id."""
+    """Return all watches, or those of one owner, by id."""
     where, parameters = ("", ()) if owner is None else (" WHERE owner = ?", (owner,))
     found = database.execute(
         "SELECT definition, state, reason, received, started, thinned, refused, cut, last_at,"  # noqa: S608 - where is one of two constants
@@ -174,7 +174,7 @@ def rows(database: Database, owner: str | None = None) -> list[Row]:
 
 
 def is_known(database: Database, source: str) -> bool:
-    """Whether the items of a source were ever listed, so that other items are new."""
+    """Return whether the items of a source were ever listed, so that other items are new."""
     found = database.execute("SELECT 1 FROM watch_sources WHERE source = ?", (source,))
     return found.fetchone() is not None
 
@@ -182,7 +182,7 @@ def is_known(database: Database, source: str) -> bool:
 def mark_known(database: Database, source: str, items: Sequence[Observed]) -> None:
     """Mark the items that a source has when it is watched for the first time as seen."""
     for item in items:
-        see(database, source, item)
+        mark_seen(database, source, item)
     database.execute(
         "INSERT INTO watch_sources (source, since) VALUES (?, ?) ON CONFLICT (source) DO NOTHING",
         (source, database.now),
@@ -231,7 +231,7 @@ def prune(database: Database, source: str, listed: Collection[str] | None) -> No
             )
 
 
-def see(database: Database, source: str, item: Observed) -> bool:
+def mark_seen(database: Database, source: str, item: Observed) -> bool:
     """Mark an item as seen; whether it is new."""
     done = database.execute(
         "INSERT INTO watch_items (source, item, version, seen) VALUES (?, ?, ?, ?)"
@@ -250,7 +250,7 @@ def versions(database: Database, source: str) -> dict[str, str]:
 
 
 def item_key(item: str) -> str:
-    """An item's id as it is stored: a digest of one that is too long for an index."""
+    """Return an item's id as it is stored: a digest of one that is too long for an index."""
     return item if len(item) <= _LONGEST_ITEM else sha256(item.encode()).hexdigest()
 
 
@@ -261,7 +261,7 @@ def forget(database: Database, who: Forgotten) -> None:
             remove(database, row.watch.id)
 
 
-class PatientStorage:
+class RetryingStorage:
     """Reads and writes that are tried again until they succeed or are cancelled, for work that has
     nobody to report an error to.
     """

@@ -123,7 +123,7 @@ class WatchService:
         self._per_person = per_person
 
     async def list(self, owner: str | None) -> Sequence[WatchSheet]:
-        """The watches of one owner, or of everybody, by id. Raises StorageError."""
+        """Return the watches of one owner, or of everybody, by id. Raises StorageError."""
         rows = await self._storage.read(lambda database: watch_rows.rows(database, owner))
         return [self._sheet(row) for row in rows]
 
@@ -142,7 +142,7 @@ class WatchService:
         return watch
 
     def checked(self, agent: str, person: JID, wish: Wish) -> Watch:
-        """The definition of a wish. Raises WatchError."""
+        """Return the definition of a wish. Raises WatchError."""
         service = self._service(person, wish.service)
         if wish.node == PRESENCE and service.local is None:
             raise WatchError("Only an account has presence: give its address as the service.")
@@ -201,7 +201,7 @@ class WatchService:
         return await self._watcher.publish(context, to, payload, item or None)
 
     def may_use(self, person: JID, service: JID) -> bool:
-        """Whether a person may watch or publish at a service by means of an agent."""
+        """Return whether a person may watch or publish at a service by means of an agent."""
         if service == person.bare:
             return True
         return any(fnmatchcase(str(service), pattern) for pattern in self._services)

@@ -11,7 +11,7 @@ import structlog
 from component.features.watches.events import Accepted, Offered, accept
 from component.features.watches.filters import Filter, json_text, text_of
 from component.features.watches.provenance import chain_of
-from component.features.watches.rows import PatientStorage
+from component.features.watches.rows import RetryingStorage
 from component.features.watches.watch import EventData, Observed, Source, Watch
 from component.kernel.kernel import Kernel
 from component.pubsub.client import PubSubClient
@@ -158,7 +158,7 @@ class SourcePorts(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     client: PubSubClient
-    storage: PatientStorage
+    storage: RetryingStorage
     recorded: Callable[[Accepted], None]
     consent: Consent
     max_hops: int
@@ -192,7 +192,7 @@ class SourceWatcher:
         """Stop observing: the session has ended."""
         raise NotImplementedError
 
-    def look_again(self) -> None:
+    def retry(self) -> None:
         """Try again soon, because the owner of an account may have granted permission."""
 
     async def run(self) -> None:

@@ -17,7 +17,7 @@ from component.features.watches import events as watch_events
 from component.features.watches.events import Pending
 from component.features.watches.filters import FilterError
 from component.features.watches.provenance import note_chain, noted_chain
-from component.features.watches.rows import PatientStorage
+from component.features.watches.rows import RetryingStorage
 from component.features.watches.watch import Watch
 from component.kernel.goals import turn_of
 from component.kernel.started_work import task_of
@@ -43,7 +43,7 @@ class WatchStarts:
     """Starts the work of events."""
 
     def __init__(
-        self, starter: TaskStarter, storage: PatientStorage, find: Callable[[str], Watch | None]
+        self, starter: TaskStarter, storage: RetryingStorage, find: Callable[[str], Watch | None]
     ) -> None:
         self._starter = starter
         self._storage = storage
@@ -71,7 +71,7 @@ class WatchStarts:
                     await self._wake.wait()
 
     async def _look(self, group: TaskGroup) -> None:
-        for event in await self._storage.read(watch_events.heads):
+        for event in await self._storage.read(watch_events.first_pending):
             if event.watch not in self._handled:
                 self._handled.add(event.watch)
                 group.start_soon(self._handle_all, event)
@@ -84,7 +84,7 @@ class WatchStarts:
             while event is not None:
                 if event.due:
                     await anyio.sleep(event.due / 1000)
-                    event = await self._storage.read(lambda db: watch_events.head(db, id_))
+                    event = await self._storage.read(lambda db: watch_events.next_pending(db, id_))
                     if event is None or event.due:
                         continue
                 event = await self._handle(event)
@@ -140,7 +140,7 @@ class WatchStarts:
             wait = min(wait * 2, _LONGEST_RETRY_S)
 
     async def _done(self, event: Pending, *, started: bool) -> Pending | None:
-        return await self._storage.write(lambda db: watch_events.done(db, event, started=started))
+        return await self._storage.write(lambda db: watch_events.finish(db, event, started=started))
 
     async def _note_chain(self, traces: Sequence[str], chain: Sequence[str]) -> None:
         """Store the chain for the items that the work publishes; usually it is empty."""

@@ -141,7 +141,7 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_room(service: JID, node: str) -> bool:
-    """Whether a node at an address means the occupants of a room."""
+    """Return whether a node at an address means the occupants of a room."""
     return node == ROOM and service.local is not None
 
 

@@ -15,7 +15,7 @@ from component.features.watches.presence_watcher import Availability, PresenceWa
 from component.features.watches.provenance import noted_chain, with_chain
 from component.features.watches.room import RoomPresence
 from component.features.watches.room_watcher import RoomClient, RoomWatcher
-from component.features.watches.rows import PatientStorage
+from component.features.watches.rows import RetryingStorage
 from component.features.watches.settings import LIMITS
 from component.features.watches.sources import Consent, SourcePorts, SourceStatus, SourceWatcher
 from component.features.watches.starts import WatchStarts
@@ -48,13 +48,13 @@ class Watcher:
     def __init__(self, kernel: Kernel, configured: Sequence[Watch]) -> None:
         self._kernel = kernel
         self._storage = kernel.storage
-        self._patient = PatientStorage(kernel.storage)
+        self._retrying = RetryingStorage(kernel.storage)
         self._configured = tuple(configured)
         limits, stream = kernel.settings[LIMITS], kernel.stream
         self._client = PubSubClient(stream.call_optional)
         self._ports = SourcePorts(
             client=self._client,
-            storage=self._patient,
+            storage=self._retrying,
             recorded=self._recorded,
             consent=Consent(kernel),
             max_hops=limits.max_hops,
@@ -66,7 +66,7 @@ class Watcher:
         self._scopes: dict[Source, anyio.CancelScope] = {}
         self._services: frozenset[JID] = frozenset()
         self._rooms: frozenset[JID] = frozenset()
-        self._starts = WatchStarts(kernel.starter, self._patient, self._watches.get)
+        self._starts = WatchStarts(kernel.starter, self._retrying, self._watches.get)
         self._group: TaskGroup | None = None
         self._is_connected = False
 
@@ -117,7 +117,7 @@ class Watcher:
     # Events and presence, from the handlers.
 
     def is_service(self, address: JID) -> bool:
-        """Whether a source at this address is watched."""
+        """Return whether a source at this address is watched."""
         return address.bare in self._services
 
     def notified(self, subscriber: JID, service: JID, event: Event) -> None:
@@ -145,34 +145,34 @@ class Watcher:
         )
 
     def is_room(self, address: JID) -> bool:
-        """Whether the occupants of a room are watched."""
+        """Return whether the occupants of a room are watched."""
         return address.bare in self._rooms
 
     def occupant(self, subscriber: JID, room: JID, presence: RoomPresence) -> None:
         """A room has sent a presence."""
         found = self._sources.get(Source(subscriber, room, ROOM))
         if isinstance(found, RoomWatcher):
-            found.taken(presence)
+            found.received(presence)
 
     def granted(self, agent: JID, person: JID) -> None:
         """Note that a person has let an agent see their presence."""
         for source, watcher in self._sources.items():
             if (source.subscriber, source.service) == (agent, person):
-                watcher.look_again()
+                watcher.retry()
 
     def features(self) -> tuple[str, ...]:
-        """The features that ask accounts to send their events (XEP-0163 §6)."""
+        """Return the features that ask accounts to send their events (XEP-0163 §6)."""
         return tuple(sorted(f"{node}+notify" for node in self._account_nodes()))
 
     # Definitions.
 
     def status(self, watch: Watch) -> SourceStatus:
-        """The state of the source of a watch."""
+        """Return the state of the source of a watch."""
         found = self._sources.get(self.source_of(watch))
         return SourceStatus("offline") if found is None else found.status
 
     def source_of(self, watch: Watch) -> Source:
-        """The source that a watch observes."""
+        """Return the source that a watch observes."""
         return Source(
             self._kernel.stream.addresses.address_of(watch.agent), watch.service, watch.node
         )
@@ -234,7 +234,7 @@ class Watcher:
     async def _forget(self, source: Source, watcher: SourceWatcher) -> None:
         with anyio.move_on_after(_CLOSE_S):
             await watcher.unsubscribe()
-        await self._patient.write(lambda database: watch_rows.forget_source(database, source.key))
+        await self._retrying.write(lambda database: watch_rows.forget_source(database, source.key))
 
     def _send(self, presence: Presence) -> None:
         self._kernel.stream.send(presence)

@@ -95,7 +95,7 @@ class WebhookApp:
             with contextlib.suppress(_GoneError):
                 await self._http(scope, receive, send)
         elif kind == "lifespan":
-            await _live(receive, send)
+            await _lifespan(receive, send)
         elif kind == "websocket":
             await receive()
             await send({"type": "websocket.close", "code": 1000})
@@ -104,7 +104,7 @@ class WebhookApp:
         body = _Body(receive, self._limits)
         headers: tuple[tuple[bytes, bytes], ...] = ()
         try:
-            answer = await self._judged(scope, body)
+            answer = await self._answer_to(scope, body)
             status = 200 if answer.status == "ignored" else 202
         except WebhookError as fault:
             self._refused(scope, fault)
@@ -143,8 +143,8 @@ class WebhookApp:
             hint=fault.hint,
         )
 
-    async def _judged(self, scope: Mapping[str, Any], body: "_Body") -> _Answer:
-        """The answer to a request. Raises WebhookError, _GoneError."""
+    async def _answer_to(self, scope: Mapping[str, Any], body: "_Body") -> _Answer:
+        """Return the answer to a request. Raises WebhookError, _GoneError."""
         webhook = self._by_path.get(scope["path"])
         if webhook is None:
             raise WebhookError(
@@ -164,11 +164,11 @@ class WebhookApp:
         content = await self._received(body)
         signed = webhook.verifier.verify(headers, content, time.time())
         value = read_json(headers.get("content-type", ""), content, self._limits.max_depth)
-        reason = webhook.why_ignored(signed, value)
+        reason = webhook.reason_to_ignore(signed, value)
         if reason is not None:
             _log.info("a delivery was ignored", webhook=webhook.name, id=signed.id, reason=reason)
             # Sent again after other settings, it must not start work.
-            await self._ask(self._deliveries.remember(webhook.name, signed.key, ""))
+            await self._within_time(self._deliveries.remember(webhook.name, signed.key, ""))
             return _Answer("ignored", signed.id, reason=reason)
         return await self._accepted(webhook, signed, value)
 
@@ -177,7 +177,7 @@ class WebhookApp:
         if len(self._receiving) >= self._limits.requests_total:
             oldest, since = next(iter(self._receiving.items()))
             if anyio.current_time() - since < _HELD_S:
-                raise _crowded()
+                raise _too_many_requests()
             del self._receiving[oldest]
             oldest.cancel()
         with anyio.CancelScope() as place:
@@ -186,11 +186,11 @@ class WebhookApp:
                 return await body.read()
             finally:
                 self._receiving.pop(place, None)
-        raise _crowded()
+        raise _too_many_requests()
 
     async def _accepted(self, webhook: Webhook, signed: Signed, value: Any) -> _Answer:
         """Record the work of a delivery, unless that was done before. Raises WebhookError."""
-        trigger, work = webhook.started_by(signed, value)
+        trigger, work = webhook.work_for(signed, value)
 
         async def start() -> str | _Answer | None:
             known = await self._deliveries.find(webhook.name, signed.key)
@@ -198,7 +198,7 @@ class WebhookApp:
                 return _Answer("duplicate", signed.id, known or None)
             return await self._start(webhook, trigger, work)
 
-        task = await self._ask(start())
+        task = await self._within_time(start())
         if isinstance(task, _Answer):
             return task
         if task is None:
@@ -207,15 +207,15 @@ class WebhookApp:
         return _Answer("accepted", signed.id, task)
 
     @staticmethod
-    async def _ask(work: Awaitable[T]) -> T:
+    async def _within_time(work: Awaitable[T]) -> T:
         """Wait for the database. Raises WebhookError: it takes too long, or refuses."""
         try:
             with anyio.fail_after(ANSWER_S):
                 return await work
         except TimeoutError:
-            raise _away("the database takes long to answer") from None
+            raise _unavailable("the database takes long to answer") from None
         except StorageError as error:
-            raise _away(f"the database refuses: {error}") from None
+            raise _unavailable(f"the database refuses: {error}") from None
 
     async def _start(self, webhook: Webhook, trigger: Trigger, work: Work) -> str | None:
         wait_s = webhook.rate.take(anyio.current_time())
@@ -267,7 +267,7 @@ class _Body:
             raise self._too_large()
 
     async def read(self) -> bytes:
-        """All of it. Raises WebhookError (408, 413), _GoneError."""
+        """Return all of it. Raises WebhookError (408, 413), _GoneError."""
         most = self._limits.max_body_bytes
         content = bytearray()
         try:
@@ -342,7 +342,7 @@ def _check_type(webhook: Webhook, headers: Mapping[str, str]) -> None:
         )
 
 
-def _crowded() -> WebhookError:
+def _too_many_requests() -> WebhookError:
     return WebhookError(
         503,
         "Too many requests are being received.",
@@ -351,13 +351,13 @@ def _crowded() -> WebhookError:
     )
 
 
-def _away(hint: str) -> WebhookError:
+def _unavailable(hint: str) -> WebhookError:
     return WebhookError(
         503, "The delivery cannot be recorded at the moment.", hint, retry_after_s=_RETRY_S
     )
 
 
-async def _live(receive: Receive, send: Send) -> None:
+async def _lifespan(receive: Receive, send: Send) -> None:
     """Answer the events of the server's start and end (ASGI lifespan)."""
     while True:
         message = await receive()

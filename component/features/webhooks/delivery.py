@@ -292,7 +292,7 @@ def _too_deep(max_depth: int) -> WebhookError:
 
 
 def _is_deeper(value: Any, most: int) -> bool:
-    """Whether arrays and objects are nested more than `most` levels. Does not recurse."""
+    """Return whether arrays and objects are nested more than `most` levels. Does not recurse."""
     level = [value]
     for _ in range(most):
         below: list[Any] = []

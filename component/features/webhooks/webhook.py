@@ -37,7 +37,7 @@ class Rate:
         return (1 - self._tokens) * 60 / self._per_minute
 
     def give_back(self) -> None:
-        """What a token was taken for has not happened."""
+        """Return what a token was taken for has not happened."""
         self._tokens = min(self._per_minute, self._tokens + 1)
 
 
@@ -65,7 +65,7 @@ class Webhook:
         self._select = jmespath.compile(entry.select) if entry.select else None
         self._params = {name: jmespath.compile(text) for name, text in entry.params.items()}
 
-    def why_ignored(self, signed: Signed, value: Any) -> str | None:
+    def reason_to_ignore(self, signed: Signed, value: Any) -> str | None:
         """Return why a delivery starts no work, as a sentence; None if it does."""
         events = self.entry.events
         if signed.event == _PING and _PING not in events:
@@ -80,7 +80,7 @@ class Webhook:
             return f"The filter cannot be applied to it: {error}"
         return None if matches else "The filter does not match."
 
-    def started_by(self, signed: Signed, value: Any) -> tuple[Trigger, Work]:
+    def work_for(self, signed: Signed, value: Any) -> tuple[Trigger, Work]:
         """Return what a delivery triggers.
 
         Raises WebhookError (503): `select` or `params` cannot be applied to it.

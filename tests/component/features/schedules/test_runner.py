@@ -278,7 +278,7 @@ async def test_a_paused_or_removed_schedule_does_not_fire(machine: Machine) -> N
     first = BEGIN + timedelta(hours=1)
     for name in ("paused", "removed", "kept"):
         await add(here.storage, schedule(name, Once(first), BEGIN))
-    await here.storage.write(lambda db: rows.turn(db, "paused", "paused", first))
+    await here.storage.write(lambda db: rows.set_state(db, "paused", "paused", first))
     await here.storage.write(lambda db: rows.remove(db, "removed"))
     await here.passes(timedelta(hours=2))
     assert here.starter.fired.keys() == {"kept"}

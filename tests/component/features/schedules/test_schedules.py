@@ -12,7 +12,7 @@ from component.features.schedules.schedules import (
     ScheduleError,
     Schedules,
     Wish,
-    defined,
+    definition_of,
 )
 from component.features.schedules.settings import ScheduleLimits
 from component.features.schedules.timing import Every
@@ -228,4 +228,4 @@ async def test_a_name_that_a_person_has_taken_stops_nothing(storage: Storage) ->
 
 def test_a_schedule_of_the_settings_names_no_relative_time() -> None:
     with pytest.raises(ScheduleError, match="depends on when"):
-        defined(wish("in 5 minutes", "a"), "UTC", datetime.now(UTC), declared=True)
+        definition_of(wish("in 5 minutes", "a"), "UTC", datetime.now(UTC), declared=True)

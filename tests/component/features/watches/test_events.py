@@ -65,11 +65,11 @@ class Feed:
     async def take(self, name: str = "builds") -> list[Pending]:
         """Everything that waits, in order; it is handled by that."""
         found = []
-        event = await self.storage.read(lambda db: watch_events.head(db, name))
+        event = await self.storage.read(lambda db: watch_events.next_pending(db, name))
         while event is not None:
             found.append(event)
             event = await self.storage.write(
-                lambda db, event=event: watch_events.done(db, event, started=True)  # type: ignore[misc]
+                lambda db, event=event: watch_events.finish(db, event, started=True)  # type: ignore[misc]
             )
         return found
 

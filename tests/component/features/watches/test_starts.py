@@ -17,7 +17,7 @@ from component.features.watches import events as watch_events
 from component.features.watches import rows as watch_rows
 from component.features.watches import starts as watch_starts
 from component.features.watches.provenance import noted_chain, with_chain
-from component.features.watches.rows import PatientStorage
+from component.features.watches.rows import RetryingStorage
 from component.features.watches.sources import Interests, observed_item
 from component.features.watches.starts import WatchStarts, taint_of
 from component.features.watches.watch import Rate, Source, Watch
@@ -117,7 +117,7 @@ class World:
     @asynccontextmanager
     async def instance(self, storage: Storage | None = None) -> AsyncIterator[WatchStarts]:
         """One instance, which is killed at the end of the context."""
-        made = WatchStarts(self, PatientStorage(storage or self.storage), self.watches.get)
+        made = WatchStarts(self, RetryingStorage(storage or self.storage), self.watches.get)
         self.instances.append(made)
         async with anyio.create_task_group() as group:
             group.start_soon(made.run)
