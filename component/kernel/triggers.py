@@ -26,8 +26,6 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             in UTC, the node and the id of an item, or the id of a delivery.
         data: the event as JSON. It is shown to a model, or parameters are filled from it.
         taint: who could have written `data`; None if nobody outside this service could.
-        hops: how many agents' work has led to this; it limits loops.
-        chain: the bare JIDs of those agents, the first one first.
     """
 
     source: Source
@@ -35,8 +33,6 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     key: str
     data: msgspec.Raw = msgspec.Raw(b"null")
     taint: Taint | None = None
-    hops: int = 0
-    chain: tuple[str, ...] = ()
 
 
 class _Titled(msgspec.Struct):

@@ -68,7 +68,6 @@ class Pending(msgspec.Struct, frozen=True):
     key: str
     due: int
     data: bytes
-    hops: int
     chain: tuple[str, ...]
 
 
@@ -173,7 +172,7 @@ def _accept_for(
     max_hops: int,
     accepted: Accepted,
 ) -> None:
-    within = [each for each in events if each.observed.hops < max_hops]
+    within = [each for each in events if len(each.observed.chain) < max_hops]
     cut = len(events) - len(within)
     # The update locks the row, so that instances take numbers and shares of the rate in turn.
     found = database.execute(
@@ -207,7 +206,7 @@ def _accept_for(
                     f"{created}.{counters.last_number} {item_key(observed.item)}",
                     due,
                     f"[{each.data.decode()}]",
-                    observed.hops,
+                    len(observed.chain),
                     " ".join(observed.chain),
                 ),
             )
@@ -246,15 +245,13 @@ def _join(database: Database, watch: Watch, number: int, events: Sequence[Offere
     if not events:
         return
     found = database.execute(
-        "SELECT data, hops, chain FROM watch_events WHERE watch = ? AND number = ?",
+        "SELECT data, chain FROM watch_events WHERE watch = ? AND number = ?",
         (watch.id, number),
     ).fetchone()
     if found is None:  # the watch was emptied in between
         return
-    data, hops, chain = found
-    for each in events:
-        if each.observed.hops > hops:
-            hops, chain = each.observed.hops, " ".join(each.observed.chain)
+    data, chain = found
+    longest = max((chain.split(), *(each.observed.chain for each in events)), key=len)
     if watch.thinning == "latest":
         raws = [msgspec.Raw(events[-1].data)]
     else:
@@ -263,14 +260,21 @@ def _join(database: Database, watch: Watch, number: int, events: Sequence[Offere
     database.execute(
         "UPDATE watch_events SET data = ?, events = events + ?, hops = ?, chain = ?"
         " WHERE watch = ? AND number = ?",
-        (msgspec.json.encode(raws).decode(), len(events), hops, chain, watch.id, number),
+        (
+            msgspec.json.encode(raws).decode(),
+            len(events),
+            len(longest),
+            " ".join(longest),
+            watch.id,
+            number,
+        ),
     )
 
 
 def first_pending(database: Database) -> list[Pending]:
     """Return the first event of each watch that waits to be started, due or not."""
     found = database.execute(
-        "SELECT watch, number, key, due, events, data, hops, chain FROM watch_events"
+        "SELECT watch, number, key, due, events, data, chain FROM watch_events"
         " WHERE (watch, number) IN (SELECT watch, min(number) FROM watch_events GROUP BY watch)"
     ).fetchall()
     return [_pending(database, row) for row in found]
@@ -279,7 +283,7 @@ def first_pending(database: Database) -> list[Pending]:
 def next_pending(database: Database, watch: str) -> Pending | None:
     """Return the first event of a watch that waits to be started, if there is one."""
     found = database.execute(
-        "SELECT watch, number, key, due, events, data, hops, chain FROM watch_events"
+        "SELECT watch, number, key, due, events, data, chain FROM watch_events"
         " WHERE watch = ? ORDER BY number LIMIT 1",
         (watch,),
     ).fetchone()
@@ -307,7 +311,7 @@ def task_state(database: Database, task: str) -> str | None:
 
 
 def _pending(database: Database, row: tuple[Any, ...]) -> Pending:
-    watch, number, key, due, events, data, hops, chain = row
+    watch, number, key, due, events, data, chain = row
     raws = msgspec.json.decode(data, type=list[msgspec.Raw])
     text = bytes(raws[-1])
     if events > 1:
@@ -315,4 +319,4 @@ def _pending(database: Database, row: tuple[Any, ...]) -> Pending:
         more = msgspec.json.encode({"events": raws, "total": events})
         text = text[:-1] + b"," + more[1:]
     wait = max(0, int(due) - database.steady)
-    return Pending(watch, number, key, wait, text, hops, tuple(str(chain).split()))
+    return Pending(watch, number, key, wait, text, tuple(str(chain).split()))

@@ -133,7 +133,6 @@ class PresenceWatcher(SourceWatcher):
             f" show='{availability}'>{escape_text(status)}</presence>"
         )
         observed = Observed(
-            kind="presence",
             item=item,
             version=availability,
             payload=payload,

@@ -185,7 +185,6 @@ def observed(what: What, occupant: Occupant, room: str) -> Observed:
     shown = {name: value for name, value in members.items() if value and name != "status"}
     attributes = "".join(f" {name}='{escape_attribute(value)}'" for name, value in shown.items())
     return Observed(
-        kind="occupant",
         item=occupant.nick,
         version=LEFT if what == "left" else occupant.version,
         payload=(

@@ -66,9 +66,8 @@ class Interests:
         interested = tuple(id_ for id_, one in self._filters.items() if one.accepts(payload))
         if not interested:
             return Offered(observed, (), b"")
-        chain = chain_of(payload)
-        if chain:
-            observed = msgspec.structs.replace(observed, chain=chain, hops=len(chain))
+        if chain := chain_of(payload):
+            observed = msgspec.structs.replace(observed, chain=chain)
         data = EventData(
             service=str(self._source.service),
             node=self._source.node,

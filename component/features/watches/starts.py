@@ -115,8 +115,6 @@ class WatchStarts:
             key=event.key,
             data=msgspec.Raw(event.data),
             taint=taint_of(watch),
-            hops=event.hops,
-            chain=event.chain,
         )
         work = watch.work_for(event.data)
         # A skill of this watch has the one trace, the calls of a model in its turn have the other.

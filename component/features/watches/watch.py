@@ -24,8 +24,6 @@ together, or none of them."""
 WatchState: TypeAlias = Literal["active", "paused", "tripped"]
 """Whether events are handled: `paused` by a person, `tripped` by the breaker against loops."""
 
-EventKind: TypeAlias = Literal["item", "presence", "occupant"]
-
 
 class Rate(msgspec.Struct, frozen=True):
     """A bound: `events` starts of work in each window of `seconds`."""
@@ -62,7 +60,7 @@ class Source(NamedTuple):
     @property
     def is_room(self) -> bool:
         """Whether it is the occupants of a room."""
-        return is_room(self.service, self.node)
+        return self.node == ROOM and self.service.local is not None
 
     @property
     def is_of_account(self) -> bool:
@@ -117,32 +115,23 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     """One event of a source, as it was read from the wire.
 
     Attributes:
-        kind: the kind of event.
         item: the id of the item; the bare JID for presence, the nickname for an occupant. Empty for
             an item without an id.
         version: a digest of the payload. The same id with another digest is a new event.
         payload: the payload as XML text; may be empty.
         tree: the payload, parsed; None if it is empty or not XML.
         publisher: the publisher according to the service; empty if it does not report one.
-        hops: how many agents' work has led to it.
-        chain: the bare JIDs of those agents.
+        chain: the bare JIDs of the agents whose work has led to it.
         json: the JSON of the event for parameters and models, if it is not that of the payload.
     """
 
-    kind: EventKind = "item"
     item: str
     version: str
     payload: str = ""
     tree: Tree | None = None
     publisher: str = ""
-    hops: int = 0
     chain: tuple[str, ...] = ()
     json: msgspec.Raw | None = None
-
-
-def is_room(service: JID, node: str) -> bool:
-    """Return whether a node at an address means the occupants of a room."""
-    return node == ROOM and service.local is not None
 
 
 class EventData(msgspec.Struct, frozen=True, kw_only=True):

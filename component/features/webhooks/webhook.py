@@ -37,7 +37,7 @@ class Rate:
         return (1 - self._tokens) * 60 / self._per_minute
 
     def give_back(self) -> None:
-        """Return what a token was taken for has not happened."""
+        """Return a token: what it was taken for has not happened."""
         self._tokens = min(self._per_minute, self._tokens + 1)
 
 

@@ -261,4 +261,4 @@ def test_each_trigger_has_a_turn_of_its_own() -> None:
     names = [("a", "b c"), ("a b", "c"), ("a", "b"), ("b", "a")]
     triggers = [Trigger(source="schedule", name=name, key=key) for name, key in names]
     assert len({turn_of(one) for one in triggers}) == len(triggers)
-    assert turn_of(triggers[0]) == turn_of(msgspec.structs.replace(triggers[0], hops=3))
+    assert turn_of(triggers[0]) == turn_of(msgspec.structs.replace(triggers[0], taint="web"))

@@ -184,7 +184,7 @@ async def test_events_that_too_many_agents_led_to_are_cut(storage: Storage) -> N
     accepted = await feed.give(("two", payload(1, chain[:2])), ("three", payload(2, chain)))
     assert accepted.cut == ["builds"]
     (event,) = await feed.take()
-    assert (event.hops, event.chain) == (2, chain[:2])
+    assert event.chain == chain[:2]
     assert (await feed.row()).cut == 1
 
 

@@ -265,7 +265,8 @@ async def test_work_has_what_the_watch_says(storage: Storage) -> None:
         await world.runs("a")
     ((trigger, work),) = world.works
     assert (trigger.source, trigger.name, trigger.taint) == ("watch", "a", "web")
-    assert (trigger.hops, trigger.chain) == (1, ("other@agent.example",))
+    noted = await storage.read(lambda db: noted_chain(db, f"watch {trigger.name}"))
+    assert noted == ("other@agent.example",)
     assert msgspec.json.decode(work.params) == {"text": "1", "n": 1}
     assert (work.tell, work.silent, work.priority, work.template) == (
         (romeo,),
