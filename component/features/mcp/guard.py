@@ -36,7 +36,6 @@ CLOSED: Final = "the connection was closed"
 _RATE: Final = 200.0
 _BURST: Final = 1000.0
 _FLOOD_S: Final = 20.0
-_BYTES_PER_UNIT: Final = 32_768
 _END_S: Final = 3.0
 _LONGEST_NAME: Final = 100
 _MOST_REQUESTS: Final = 16

@@ -117,7 +117,6 @@ class Row(msgspec.Struct, frozen=True):
     thinned: int
     refused: int
     cut: int
-    last_at: int | None
     pending: int = 0
 
 
@@ -163,7 +162,7 @@ def rows(database: Database, owner: str | None = None) -> list[Row]:
     """Return all watches, or those of one owner, by id."""
     where, parameters = ("", ()) if owner is None else (" WHERE owner = ?", (owner,))
     found = database.execute(
-        "SELECT definition, state, reason, received, started, thinned, refused, cut, last_at,"  # noqa: S608 - where is one of two constants
+        "SELECT definition, state, reason, received, started, thinned, refused, cut,"  # noqa: S608 - where is one of two constants
         " (SELECT count(*) FROM watch_events WHERE watch = watches.id)"
         f" FROM watches{where} ORDER BY id",
         parameters,
