@@ -8,8 +8,8 @@ import msgspec
 from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
 from component.commands.words import split
 from component.features.schedules.node import row_of
-from component.features.schedules.rows import Origin
-from component.features.schedules.schedules import ScheduleError, Schedules, Wish, sentence_of
+from component.features.schedules.rows import Origin, Wish
+from component.features.schedules.schedules import ScheduleError, Schedules, sentence_of
 from component.features.schedules.skills import added_text, line_of, list_text
 from component.features.schedules.timing import TimingError
 from component.features.schedules.timing_reader import EXAMPLES

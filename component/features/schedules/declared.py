@@ -9,10 +9,10 @@ import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
+from component.features.schedules.rows import Wish
 from component.features.schedules.schedules import (
     ScheduleError,
     Schedules,
-    Wish,
     check_params,
     definition_of,
 )

@@ -54,24 +54,35 @@ MOST_MISSED: Final = 100
 """The largest maximum of missed firings that a schedule can have."""
 
 
-class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The work and the times of a schedule.
+class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The work and the times of a schedule, as they were written.
 
     Attributes:
-        when: when it fires, as it was written.
-        zone: the time zone of local times; see `component.zones.zone_named`.
-        timing: the same, as it is calculated.
+        when: when it fires; see `component.features.schedules.when`.
+        zone: the time zone of local times (`component.zones.zone_named`). Of a wish it is empty for
+            that of the person, or of the settings for what they declare.
         work: the work of each firing.
         missed: the policy for missed firings.
         missed_most: the maximum number of missed firings that `all` makes up for.
     """
 
     when: str
-    zone: str
-    timing: Timing
+    zone: str = ""
     work: Work
     missed: Missed = "once"
     missed_most: int = 10
+
+
+class Wish(Terms, frozen=True, kw_only=True):
+    """A schedule that somebody wants. `name` is empty for a generated one."""
+
+    name: str = ""
+
+
+class Definition(Terms, frozen=True, kw_only=True, omit_defaults=True):
+    """The terms of a schedule that was added. `timing` is `when`, as it is calculated."""
+
+    timing: Timing
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):

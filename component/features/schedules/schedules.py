@@ -15,9 +15,9 @@ from component.features.schedules.rows import (
     DECLARED,
     MOST_MISSED,
     Definition,
-    Missed,
     Origin,
     Schedule,
+    Wish,
     instant_of,
 )
 from component.features.schedules.settings import ScheduleLimits
@@ -57,27 +57,6 @@ class ScheduleError(Exception):
         """Make it of the sentence and the invalid parameter."""
         super().__init__(sentence)
         self.param = param
-
-
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule that somebody wants.
-
-    Attributes:
-        when: when it fires; see `component.features.schedules.when`.
-        work: the work.
-        name: its name; empty for a generated one.
-        zone: the time zone of local times, if `when` names none; empty for that of the person, or
-            of the settings for what they declare.
-        missed: what becomes of missed firings.
-        missed_most: the maximum number of missed firings that `all` makes up for.
-    """
-
-    when: str
-    work: Work
-    name: str = ""
-    zone: str = ""
-    missed: Missed = "once"
-    missed_most: int = 10
 
 
 class Schedules:
@@ -334,7 +313,7 @@ def _declared_id(wish: Wish, origin: Origin) -> str:
 
 
 def definition_of(wish: Wish, zone: str, now: datetime, *, declared: bool = False) -> Definition:
-    """The definition of a wish. `zone` is the default; `declared` wishes are those of the settings.
+    """Return the definition of a wish. `zone` is the default; `declared` ones are of the settings.
 
     Raises ScheduleError.
     """

@@ -12,8 +12,8 @@ import msgspec
 from msgspec import Meta
 
 from component.features.schedules.node import row_of
-from component.features.schedules.rows import Missed, Schedule
-from component.features.schedules.schedules import ScheduleError, Schedules, Wish
+from component.features.schedules.rows import Missed, Schedule, Wish
+from component.features.schedules.schedules import ScheduleError, Schedules
 from component.features.schedules.timing import Cron
 from component.features.schedules.when import described, local_time
 from component.kernel.triggers import Work

@@ -192,19 +192,19 @@ class WebhookApp:
         """Record the work of a delivery, unless that was done before. Raises WebhookError."""
         trigger, work = webhook.work_for(signed, value)
 
-        async def start() -> str | _Answer | None:
+        async def start() -> _Answer:
             known = await self._deliveries.find(webhook.name, signed.key)
             if known is not None:
                 return _Answer("duplicate", signed.id, known or None)
-            return await self._start(webhook, trigger, work)
+            task = await self._start(webhook, trigger, work)
+            return _Answer("duplicate" if task is None else "accepted", signed.id, task)
 
-        task = await self._within_time(start())
-        if isinstance(task, _Answer):
-            return task
-        if task is None:
-            return _Answer("duplicate", signed.id)
-        _log.info("a delivery has started work", webhook=webhook.name, id=signed.id, task=task)
-        return _Answer("accepted", signed.id, task)
+        answer = await self._within_time(start())
+        if answer.status == "accepted":
+            _log.info(
+                "a delivery has started work", webhook=webhook.name, id=signed.id, task=answer.task
+            )
+        return answer
 
     @staticmethod
     async def _within_time(work: Awaitable[T]) -> T:

@@ -6,7 +6,8 @@ import anyio
 import pytest
 
 from component.agent.protocol import ToolResult, Waiting
-from component.features.schedules.schedules import ScheduleError, Wish
+from component.features.schedules.rows import Wish
+from component.features.schedules.schedules import ScheduleError
 from component.features.schedules.schedules import Schedules as SchedulesOfPeople
 from component.features.schedules.settings import ScheduleLimits
 from component.features.schedules.skills import schedule_skills

@@ -7,11 +7,10 @@ import msgspec
 import pytest
 
 from component.features.schedules import rows
-from component.features.schedules.rows import Schedule
+from component.features.schedules.rows import Schedule, Wish
 from component.features.schedules.schedules import (
     ScheduleError,
     Schedules,
-    Wish,
     definition_of,
 )
 from component.features.schedules.settings import ScheduleLimits
