@@ -17,23 +17,22 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from pydantic import SecretStr
 
 from benchmarks.report import Line
 from component.app.schema import SCHEMA
 from component.features.webhooks.app import Receive, Send, WebhookApp
 from component.features.webhooks.listener import WebhookListener
 from component.features.webhooks.rows import DeliveryStore
-from component.features.webhooks.signatures import StandardVerifier
+from component.features.webhooks.settings import Listener, WebhookEntry
 from component.features.webhooks.webhook import Webhook
-from component.proactive.work import Trigger, Work
+from component.kernel.triggers import Trigger, Work
 from component.storage import Storage
-from xep.jid import JID
 
 _KEY = bytes(32)
 _COUNT = 200
 _SENDERS = 8
 _BODY = json.dumps({"event": "deployed", "services": [{"name": "shop"}] * 50}).encode()
-_WORK = Work(agent="assistant", principal=JID.parse("juliet@example.com"), skill="report")
 
 
 class _Starter:
@@ -84,10 +83,21 @@ def measure(runs: int) -> Iterator[Line]:
 
 async def _run(kind: type[WebhookApp]) -> tuple[float, float]:
     """Return the median milliseconds of a delivery, and deliveries in a second."""
-    webhook = Webhook("b", "/b", StandardVerifier([_KEY], 300), _WORK, per_minute=1_000_000)
+    secret = SecretStr(f"whsec_{base64.b64encode(_KEY).decode()}")
+    webhook = Webhook(
+        WebhookEntry(
+            name="b",
+            secret=secret,
+            principal="juliet@example.com",
+            skill="report",
+            per_minute=1_000_000,
+        ),
+        300,
+    )
     with tempfile.TemporaryDirectory() as directory:
         async with Storage.open(SCHEMA, Path(directory) / "data") as storage:
-            app = kind([webhook], _Starter(storage), DeliveryStore(storage, 3600))
+            starter: Any = _Starter(storage)
+            app = kind([webhook], starter, DeliveryStore(storage, 3600), Listener())
             listener = WebhookListener(app, "127.0.0.1", 0)
             async with anyio.create_task_group() as group:
                 await group.start(listener.run)

@@ -67,7 +67,7 @@ MODULES: Final[dict[str, str]] = {
     "component/storage/writes.py": "tests/component/storage",
     "component/tasks/confirmation.py": "tests/component/tasks",
     "component/tasks/idempotency.py": "tests/component/tasks",
-    "component/features/webhooks/signatures.py": "tests/component/features/webhooks",
+    "component/features/webhooks/delivery.py": "tests/component/features/webhooks",
     "xep/jid.py": "tests/xep",
 }
 """Modules of all packages, most of them about rights, money, repetition and loss, and the tests

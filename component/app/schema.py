@@ -10,7 +10,7 @@ from component.agent import tables as agent
 from component.app import features
 from component.audit import tables as audit
 from component.budget import tables as budget
-from component.proactive import started
+from component.kernel import started_work
 from component.pubsub import tables as pubsub
 from component.skill_directories import tables as skill_directories
 from component.storage import notifications
@@ -41,7 +41,7 @@ _PACKAGES: Final = (
         pubsub,
         skill_directories,
         notifications,
-        started,
+        started_work,
     ),
 )
 

@@ -134,7 +134,6 @@ class Service:
             await group.start(kernel.pubsub.run)
             if agents is not None:
                 await group.start(agents.run)
-            await group.start(kernel.work.results.run)
             for loop in chain.from_iterable(each.loops for each in subsystems.opened):
                 await group.start(loop)
             await group.start(subsystems.shared_changes().run)

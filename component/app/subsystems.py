@@ -8,9 +8,9 @@ from component.app.commands import commands_of_service
 from component.commands.definition import AnyCommand
 from component.commands.recording import recorded
 from component.features.feature import Feature
+from component.kernel import started_work
 from component.kernel.environment import Environment
 from component.kernel.kernel import Kernel
-from component.proactive.forgetting import forget
 from component.skills.sources import SkillSource
 from component.storage.shared import SharedChanges
 from component.tasks.protocol import DeletedTask, Notice
@@ -40,7 +40,7 @@ class Subsystems:
         for node in chain.from_iterable(each.nodes for each in self.opened):
             pubsub.service.add_computed(node)
         forgets = [each.forget for each in self.opened if each.forget is not None]
-        kernel.forgets = (*forgets, forget)
+        kernel.forgets = (*forgets, started_work.forget)
         for opened in self.opened:
             stream.add_features(opened.disco_features)
             if opened.is_room is not None:
@@ -115,7 +115,6 @@ class Subsystems:
         """Handle the end of a task that a model's call became, or that a trigger started."""
         if self.kernel.agents is not None:
             self.kernel.agents.tool_ended(task)
-        self.kernel.work.task_ended(task)
         for call in self._ended:
             call(task)
 

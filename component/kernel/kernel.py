@@ -1,29 +1,30 @@
 """The kernel: the objects that features use, in the order in which they need each other."""
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
 from component.commands.definition import Commands
-from component.kernel.contacts import ContactSubsystem
+from component.kernel.contacts import ContactSubsystem, PersonZones
 from component.kernel.disco import Disco
 from component.kernel.environment import Environment
+from component.kernel.goals import goal_skill
 from component.kernel.module_functions import ModuleFunctions
 from component.kernel.options import facts, names_by_localpart
 from component.kernel.presence_events import PresenceEvents
 from component.kernel.pubsub import PubSubSubsystem
 from component.kernel.pubsub_events import PubSubEvents
 from component.kernel.stream import StreamSubsystem
+from component.kernel.task_starter import TaskStarter
 from component.kernel.tasks import TaskSubsystem
-from component.kernel.work import WorkSubsystem
+from component.memory_directory.layout import SessionKey
 from component.messages.answers import Answers
 from component.metrics.gauge import Gauge
-from component.proactive.person_zones import PersonZones
+from component.policy.taint import Taint
 from component.settings import Settings
 from component.storage import Storage
 from component.storage.forgetting import Forget, Forgotten, forget
-from component.storage.notifications import NotificationStore
+from component.storage.notifications import Notification, NotificationStore
 from xep.jid import JID
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class Kernel:
         pubsub_events: receives the notifications of other PubSub services.
         tasks: runs skills.
         agents: talks with people; None without a model.
-        work: starts work without a request, and sends its results.
+        starter: starts the work of schedules, watches and webhooks.
         commands: all commands; they are complete when all features are open.
         answers: take the answers of people to questions; complete when all features are open.
         forgets: delete the rows of a person; features add theirs.
@@ -75,11 +76,7 @@ class Kernel:
         self.presence_events = PresenceEvents()
         self.contacts = ContactSubsystem(environment, self.stream)
         self.zones = PersonZones(
-            NotificationStore(environment.storage).preferences,
-            self.contacts.time_zones.of,
-            self.contacts.ask_time,
-            settings.agent.zone,
-            lambda: datetime.now(UTC),
+            NotificationStore(environment.storage), settings.agent.zone, self.contacts
         )
         self.pubsub = PubSubSubsystem(environment, self.stream, self.contacts, self.presence_events)
         self.pubsub_events = PubSubEvents()
@@ -91,7 +88,13 @@ class Kernel:
             *(environment, self.stream, self.contacts, modules.provide), lambda: self.agents
         )
         self.agents = self._make_agents()
-        self.work = WorkSubsystem(environment, self.stream, self.tasks, self.agents)
+        address_of = self.stream.addresses.address_of
+        goal = None
+        if self.agents is not None:
+            self.tasks.on_set_aside.append(self._add_set_aside)
+            goal = goal_skill(self.agents.conversations, address_of)
+            self.tasks.internal[goal.name] = goal
+        self.starter = TaskStarter(environment, self.tasks, goal, address_of)
 
     @property
     def settings(self) -> Settings:
@@ -115,6 +118,29 @@ class Kernel:
             sending = Sending(self.environment, self.stream, self.contacts)
             self._messages = GuardedMessages(settings, sending)
         return self._messages
+
+    async def _add_set_aside(self, notice: Notification) -> None:
+        about = "A task was set aside because the service crashed."
+        await self.add_to_conversation(notice, about=about)
+
+    async def add_to_conversation(
+        self, notification: Notification, about: str, taints: Iterable[Taint] = ()
+    ) -> None:
+        """Add what a person is told to their conversation with an agent, once, if there is a model.
+        `about` is what it is, in one sentence. Raises StorageError.
+        """
+        if self.agents is None:
+            return
+        from component.agent.told import add_told  # noqa: PLC0415 - only where there is a model
+
+        await add_told(
+            self.environment.memories.sessions,
+            SessionKey(self.stream.addresses.agent_at(notification.agent), notification.person),
+            notification.id,
+            about=about,
+            text=notification.text,
+            taints=taints,
+        )
 
     def _make_agents(self) -> "AgentSubsystem | None":
         if self.settings.llm is None:

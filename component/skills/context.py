@@ -345,7 +345,7 @@ class Context:
     async def wait_for_turn(self, turn: str) -> NoReturn:
         """Leave the function at this place, and run it again when a turn of an agent has ended.
 
-        For the skill that runs goals (`component.proactive.goals`). It does not return: if the turn
+        For the skill that runs goals (`component.kernel.goals`). It does not return: if the turn
         has ended already, the function runs again at once.
         """
         await self._durable("wait_for_turn").wait_for_turn(turn)

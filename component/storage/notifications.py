@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from component.storage.database import Database
+from component.storage.forgetting import Forgotten
 from component.storage.schema import Table
 from component.storage.storage import Storage
 from xep.jid import JID
@@ -393,16 +394,8 @@ class NotificationStore:
 
     async def forget(self, agent: JID, person: JID) -> None:
         """Delete all notifications of a person by an agent, those that were sent as well."""
-        key = _key(agent, person)
-
-        def op(database: Database) -> None:
-            for table in ("notifications", "recipients"):
-                database.execute(
-                    f"DELETE FROM {table} WHERE agent = ? AND person = ?",  # noqa: S608 - constants
-                    key,
-                )
-
-        await self._storage.write(op)
+        who = Forgotten(agent="", address=agent, person=person)
+        await self._storage.write(lambda database: forget(database, who))
 
     async def preferences(self, person: JID) -> Preferences:
         """What a person wants."""
@@ -429,6 +422,15 @@ class NotificationStore:
         who = str(person.bare)
         if (await self.preferences(person)).utc_offset != seconds:
             await self._storage.write(lambda database: _set(database, who, {"utc_offset": seconds}))
+
+
+def forget(database: Database, who: Forgotten) -> None:
+    """Delete all notifications of a person by an agent, those that were sent as well."""
+    for table in ("notifications", "recipients"):
+        database.execute(
+            f"DELETE FROM {table} WHERE agent = ? AND person = ?",  # noqa: S608 - constants
+            _key(who.address, who.person),
+        )
 
 
 def record(database: Database, one: Notification, most_held: int) -> None:

@@ -1,10 +1,10 @@
 """The tools of MCP servers as skills (https://modelcontextprotocol.io).
 
-`source` keeps a server running and offers its tools; `pool` gives each person a connection of their
-own; `connection` is one of them, over the streams of `stdio` or `http`, whose messages `guard`
+`serving` keeps a server running and offers its tools; `pool` gives each person a connection; a
+`connection` is one of them, over the streams of `stdio` or `http`, whose messages `guard`
 bounds; `calls` runs a tool; `tools` makes skills of tools, `contents` outputs of results, and
-`elicitation` questions of the server's requests. Only these modules import the SDK, and they are
-imported only where a server is configured.
+`questions` questions of the server's requests. They import the SDK, so they are imported only where
+a server is configured.
 
 A server is not trusted: what it says about its tools is a claim, its texts may come from anybody,
 and it may send anything at any rate. A server that misbehaves costs its own calls only.

@@ -10,21 +10,17 @@ import anyio
 import mcp_types as types
 import msgspec
 import structlog
-from anyio.abc import TaskStatus
 from mcp.client.client import Client
 from mcp.client.context import ClientRequestContext
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
-from component.features.mcp.authorization import client_credentials
 from component.features.mcp.calls import ToolCall
-from component.features.mcp.errors import ServerFailed, reason_of
+from component.features.mcp.errors import ServerFailed, line, reason_of
 from component.features.mcp.guard import CLOSED, Guard, Streams
-from component.features.mcp.http import Endpoint, Told, http_streams
+from component.features.mcp.http import http_streams
 from component.features.mcp.sessions import ENDED, is_loss
-from component.features.mcp.stdio import Program, stdio_streams
-from component.features.mcp.texts import line
-from component.sandbox.profile import Limits, Profile
+from component.features.mcp.stdio import stdio_streams
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -39,9 +35,6 @@ _LONGEST_LOG: Final = 500
 _LOGS_PER_MINUTE: Final = 30
 _LISTEN_AGAIN_S: Final = 30.0
 _LOST_S: Final = 2.0
-_CPU_S: Final = 3600
-_TASKS: Final = 64
-_FILES: Final = 1024  # Node.js opens all modules at the same time
 _CLIENT: Final = types.Implementation(name="xmpp-agent-component", version="0.1.0")
 
 
@@ -70,6 +63,7 @@ class Connection:
         changed: set when the server says that its list of tools has changed.
         last_used: when a call began or ended, on the event loop's clock.
         closed_here: whether `close` has ended it.
+        ready: set when the server has answered, or the connection has ended before.
         lost: set when the server does not know the session any more.
     """
 
@@ -77,6 +71,7 @@ class Connection:
         self.changed = anyio.Event()
         self.last_used = 0.0
         self.closed_here = False
+        self.ready = anyio.Event()
         self.lost = anyio.Event()
         self._name = name
         self._entry = entry
@@ -112,19 +107,44 @@ class Connection:
         ended = self._guard.ended.is_set() or self.lost.is_set()
         return self._group is not None and not ended
 
-    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Connect, and stay connected until cancelled, closed or idle. It has started when the
-        server has answered.
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[None]:
+        """Stay connected during the context, whose body begins when the server has answered. It is
+        cancelled when the connection ends.
 
         Raises ServerFailed, with the reason, if the server cannot be reached, or the connection
         ends.
         """
+        failures: list[ServerFailed] = []
+
+        async with anyio.create_task_group() as group:
+
+            async def keep() -> None:
+                try:
+                    await self._run()
+                except ServerFailed as error:
+                    failures.append(error)
+                self.ready.set()
+                group.cancel_scope.cancel()
+
+            group.start_soon(keep)
+            await self.ready.wait()
+            if not failures:
+                try:
+                    yield
+                except ServerFailed as error:
+                    failures.append(error)
+            group.cancel_scope.cancel()
+        if failures:
+            raise failures[0]
+
+    async def _run(self) -> None:
         seconds = self._entry.start_timeout_s
         starting = anyio.CancelScope(deadline=anyio.current_time() + seconds)
         try:
             with starting:
                 async with self._guard.guarded(self._streams()) as streams:
-                    await self._stay(streams, starting, task_status)
+                    await self._stay(streams, starting)
         except* Exception as errors:  # noqa: BLE001 - whatever the SDK raises costs this connection
             self._guard.end(reason_of(errors))
         finally:
@@ -133,9 +153,7 @@ class Connection:
             self._guard.end(f"it does not answer within {seconds:g} seconds" if late else CLOSED)
         raise ServerFailed(self._guard.reason)
 
-    async def _stay(
-        self, streams: Streams, starting: anyio.CancelScope, task_status: TaskStatus[None]
-    ) -> None:
+    async def _stay(self, streams: Streams, starting: anyio.CancelScope) -> None:
         client = Client(
             _given(streams),
             cache=None,
@@ -153,21 +171,15 @@ class Connection:
             group.start_soon(self._close_when_lost)
             if client.session.discover_result is not None:
                 group.start_soon(self._listen, client)
-            task_status.started()
+            self.ready.set()
             await self._guard.ended.wait()
             self._group = None
             group.cancel_scope.cancel()
 
     def _streams(self) -> AbstractAsyncContextManager[Streams]:
-        entry = self._entry
-        if entry.command:
-            env = {name: value.get_secret_value() for name, value in entry.env.items()}
-            program = Program(entry.command, env, profile_of(entry), entry.max_message_bytes)
-            return stdio_streams(self._name, program)
-        headers = {name: value.get_secret_value() for name, value in entry.headers.items()}
-        oauth = None if entry.oauth is None else client_credentials(entry.url, entry.oauth)
-        endpoint = Endpoint(entry.url, headers, entry.max_message_bytes, oauth)
-        return http_streams(endpoint, Told(self._guard.end, self.lost.set))
+        if self._entry.command:
+            return stdio_streams(self._name, self._entry)
+        return http_streams(self._entry, self._guard.end, self.lost.set)
 
     def close(self) -> None:
         """End the connection, because it is not needed."""
@@ -318,20 +330,6 @@ class Connection:
 async def _given(streams: Streams) -> AsyncIterator[Streams]:
     """Yield streams that are open already, as a transport of the SDK."""
     yield streams
-
-
-def profile_of(entry: McpServer) -> Profile:
-    """Return what the program of a server may do."""
-    return Profile(
-        read=tuple(str(path) for path in entry.readable),
-        write=tuple(str(path) for path in entry.writable),
-        network="any" if entry.network else "none",
-        processes=entry.processes,
-        # It lives as long as it is used; Node.js reserves more addresses than it uses.
-        limits=Limits(
-            memory=entry.memory_bytes, address_space=False, cpu_s=_CPU_S, tasks=_TASKS, files=_FILES
-        ),
-    )
 
 
 def _described(tool: types.Tool) -> ToolDescription:

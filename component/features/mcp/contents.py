@@ -1,11 +1,13 @@
-"""Converts the result of a tool to that of a skill (MCP 2025-11-25, Tools, Tool Result)."""
+"""Converts the results of tools to those of skills (MCP 2025-11-25, Tools, Tool Result), and cleans
+results and lists of tools before the SDK reads them, which refuses a whole one for one bad part.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +23,14 @@ _MEDIA_TYPE: Final = re.compile(r"[\w!#$&^.+-]{1,64}/[\w!#$&^.+-]{1,64}", re.ASC
 _BINARY: Final = "application/octet-stream"
 _OF_LINKS: Final = ("name", "title", "description", "mimeType")
 _OF_RESOURCES: Final = ("uri", "mimeType", "text", "blob")
+
+_HINTS: Final[Mapping[str, type]] = {
+    "title": str,
+    "readOnlyHint": bool,
+    "destructiveHint": bool,
+    "idempotentHint": bool,
+    "openWorldHint": bool,
+}
 
 
 def result_of(result: Mapping[str, Any]) -> SkillResult:
@@ -151,3 +161,38 @@ def _media_type(described: Mapping[str, Any]) -> str | None:
 def _word(block: Mapping[str, Any], name: str) -> str:
     value = block.get(name)
     return printable(value, _LONGEST_WORD) if isinstance(value, str) else ""
+
+
+def cleaned(tools: list[Any], leave_out: Callable[[str, str], None]) -> list[dict[str, Any]]:
+    """Return the tools that can be used, with what is needed of them.
+
+    `leave_out` is called with the name of each other one, and the reason.
+    """
+    found: list[dict[str, Any]] = []
+    for tool in tools:
+        name = tool.get("name") if isinstance(tool, dict) else None
+        if not isinstance(name, str) or not name:
+            leave_out("", "it has no name")
+            continue
+        schema = tool.get("inputSchema")
+        if not isinstance(schema, dict) or schema.get("type") != "object":
+            leave_out(name, "the schema of its parameters is not one of an object")
+            continue
+        found.append(_cleaned(name, schema, tool))
+    return found
+
+
+def _cleaned(name: str, schema: dict[str, Any], tool: dict[str, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = {"name": name, "inputSchema": schema}
+    for key in ("title", "description"):
+        if isinstance(tool.get(key), str):
+            made[key] = tool[key]
+    output = tool.get("outputSchema")
+    if isinstance(output, dict) and output.get("type") == "object":
+        made["outputSchema"] = output
+    hints = tool.get("annotations")
+    if isinstance(hints, dict):
+        made["annotations"] = {
+            key: hints[key] for key, kind in _HINTS.items() if isinstance(hints.get(key), kind)
+        }
+    return made

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import anyio
 import structlog
@@ -25,10 +25,8 @@ from mcp_types import (
     RequestId,
 )
 
-from component.features.mcp.contents import readable
-from component.features.mcp.errors import ServerFailed, reason_of
-from component.features.mcp.listing import cleaned
-from component.features.mcp.texts import line
+from component.features.mcp.contents import cleaned, readable
+from component.features.mcp.errors import ServerFailed, line, reason_of
 
 _log = structlog.get_logger("component.features.mcp")
 
@@ -38,7 +36,6 @@ CLOSED: Final = "the connection was closed"
 _RATE: Final = 200.0
 _BURST: Final = 1000.0
 _FLOOD_S: Final = 20.0
-_BYTES_PER_UNIT: Final = 32_768
 _END_S: Final = 3.0
 _LONGEST_NAME: Final = 100
 _MOST_REQUESTS: Final = 16
@@ -55,23 +52,12 @@ _NEEDED: Final = frozenset(
 )
 
 
-class Receives(Protocol):
-    """A stream of received messages."""
-
-    def __aiter__(self) -> AsyncIterator[SessionMessage | Exception]:
-        """Iterate over the messages."""
-        ...
-
-
 Streams: TypeAlias = tuple[Any, Any]
 """A stream of received messages (or exceptions), and one of messages to send, as in the SDK."""
 
 
 class Guard:
     """Passes on the messages of one connection.
-
-    Args:
-        server: the name of the server, for the log.
 
     Attributes:
         ended: set when there are no more messages.

@@ -8,14 +8,15 @@ another origin.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import anyio
 import httpx2
-import msgspec
+from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND
 
 from component.features.mcp.errors import ServerFailed, reason_of
@@ -34,6 +35,7 @@ from xep.binding.json_bounds import MOST_VALUES_OUTSIDE, checked_json, may_have_
 
 if TYPE_CHECKING:
     from component.features.mcp.guard import Streams
+    from component.features.mcp.settings import McpOAuth, McpServer
 
 _CONNECT_S: Final = 15.0
 _DELETE_S: Final = 5.0
@@ -43,38 +45,17 @@ _END_OF_EVENT: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r|\n\r\n")
 _DATA: Final = re.compile(rb"^data:([^\n]*)", re.MULTILINE)
 
 
-class Endpoint(msgspec.Struct, frozen=True):
-    """The URL of a server.
-
-    Attributes:
-        url: its URL.
-        headers: header fields to send.
-        authorization: adds what authorizes a request.
-        max_message_bytes: maximum size of a message.
-    """
-
-    url: str
-    headers: Mapping[str, str] = {}
-    max_message_bytes: int = 4_194_304
-    authorization: httpx2.Auth | None = None
-
-
-class Told(msgspec.Struct, frozen=True):
-    """What is called when a connection ends.
-
-    Attributes:
-        failed: with the reason, if a message cannot be sent or an answer not be read, and whether
-            the server was not even reached.
-        lost: when the server does not know the session any more.
-    """
-
-    failed: Callable[[str, bool], None]
-    lost: Callable[[], None]
+Failed: TypeAlias = Callable[[str, bool], None]
+"""Is called with the reason, if a message cannot be sent or an answer not be read, and whether the
+server was not even reached."""
 
 
 @asynccontextmanager
-async def http_streams(endpoint: Endpoint, told: Told) -> AsyncIterator[Streams]:
-    """Yield the streams of a server's messages.
+async def http_streams(
+    entry: McpServer, failed: Failed, lost: Callable[[], None]
+) -> AsyncIterator[Streams]:
+    """Yield the streams of a server's messages. `lost` is called when the server does not know the
+    session any more.
 
     A message that cannot be sent ends the streams. Requests go through the proxy that the
     environment names, as those to models do.
@@ -83,26 +64,65 @@ async def http_streams(endpoint: Endpoint, told: Told) -> AsyncIterator[Streams]
     """
     try:
         reached = httpx2.AsyncClient(
-            trust_env=not is_loopback(endpoint.url), follow_redirects=False, timeout=None
+            trust_env=not is_loopback(entry.url), follow_redirects=False, timeout=None
         )
     except (ImportError, ValueError) as error:
         raise ServerFailed(
             "the proxy that the environment names (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY) cannot be"
             " used: give it as http://HOST:PORT"
         ) from error
+    headers = {name: value.get_secret_value() for name, value in entry.headers.items()}
     client = httpx2.AsyncClient(
-        transport=_Bounded(reached, endpoint.max_message_bytes, told),
-        headers={**endpoint.headers, "Accept-Encoding": "identity"},
-        auth=endpoint.authorization,
+        transport=_Bounded(reached, entry.max_message_bytes, failed, lost),
+        headers={**headers, "Accept-Encoding": "identity"},
+        auth=None if entry.oauth is None else client_credentials(entry.url, entry.oauth),
         timeout=httpx2.Timeout(_CONNECT_S, read=None),
     )
     async with (
         client,
         streamable_http_client(
-            endpoint.url, http_client=client, max_sse_event_size=endpoint.max_message_bytes
+            entry.url, http_client=client, max_sse_event_size=entry.max_message_bytes
         ) as streams,
     ):
         yield streams
+
+
+def client_credentials(url: str, entry: McpOAuth) -> httpx2.Auth:
+    """Return what authorizes requests to the server at `url`: OAuth 2.1 with client credentials
+    (RFC 6749 §4.4).
+
+    Tokens are kept in memory, for each connection; nobody has to agree in a browser.
+
+    The credentials are only sent to the authorization server `entry.issuer`, whatever the MCP
+    server says. The scopes are those that the MCP server names (MCP 2025-11-25, Authorization).
+    """
+    return ClientCredentialsOAuthProvider(
+        server_url=url,
+        storage=_Tokens(),
+        client_id=entry.client_id,
+        client_secret=entry.client_secret.get_secret_value(),
+        issuer=entry.issuer,
+    )
+
+
+class _Tokens:
+    """Implements the SDK's `TokenStorage` in memory."""
+
+    def __init__(self) -> None:
+        self._tokens: OAuthToken | None = None
+        self._client: OAuthClientInformationFull | None = None
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return self._tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self._tokens = tokens
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return self._client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self._client = client_info
 
 
 class _Bounded(httpx2.AsyncBaseTransport):
@@ -112,13 +132,21 @@ class _Bounded(httpx2.AsyncBaseTransport):
     Args:
         inner: sends the requests. It is a client, since only a client chooses between proxies.
         longest: maximum size of a message in bytes.
-        told: what is called at the end.
+        failed: is called if a message cannot be sent or an answer not be read.
+        lost: is called when the server does not know the session any more.
     """
 
-    def __init__(self, inner: httpx2.AsyncClient, longest: int, told: Told) -> None:
+    def __init__(
+        self,
+        inner: httpx2.AsyncClient,
+        longest: int,
+        failed: Failed,
+        lost: Callable[[], None],
+    ) -> None:
         self._inner = inner
         self._longest = longest
-        self._told = told
+        self._failed = failed
+        self._lost = lost
         self._has_events = False
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -133,9 +161,9 @@ class _Bounded(httpx2.AsyncBaseTransport):
             if request.method == "POST":
                 what = "it cannot be reached" if unreached else "the request failed"
                 why = reason_of(error) if str(error) else "the connection was lost"
-                self._told.failed(f"{what}: {why}", unreached)
+                self._failed(f"{what}: {why}", unreached)
             elif unreached and self._has_events:
-                self._told.lost()
+                self._lost()
             raise
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         kind = response.headers.get("content-type", "").lower()
@@ -143,7 +171,7 @@ class _Bounded(httpx2.AsyncBaseTransport):
             response.stream = _Body(response.stream, 0, "the response is compressed")
         elif kind.startswith("text/event-stream"):
             self._has_events = self._has_events or request.method == "GET"
-            response.stream = _Events(response.stream, self._longest, self._told.failed)
+            response.stream = _Events(response.stream, self._longest, self._failed)
         else:
             why = f"the response has more than {self._longest} bytes"
             response.stream = _Body(response.stream, self._longest, why)
@@ -162,13 +190,13 @@ class _Bounded(httpx2.AsyncBaseTransport):
         loss = loss_in(response.status_code, body, sent, in_session=in_session)
         if request.method == "GET":
             if loss and self._has_events:
-                self._told.lost()
+                self._lost()
         elif loss == "perhaps":
             reason = f"{ENDED}, with HTTP status {response.status_code}"
-            self._told.failed(reason, False)
+            self._failed(reason, False)
             raise httpx2.StreamError(reason)
         elif loss:
-            self._told.lost()
+            self._lost()
             body = error_in(sent.id, SESSION_LOST, ENDED)
             return httpx2.Response(404, headers=_JSON_BODY, content=body, request=request)
         headers = response.headers.copy()
@@ -209,9 +237,7 @@ class _Body(httpx2.AsyncByteStream):
 class _Events(httpx2.AsyncByteStream):
     """Server-sent events, each of which is passed on when it is complete and within the limits."""
 
-    def __init__(
-        self, inner: httpx2.AsyncByteStream, longest: int, failed: Callable[[str, bool], None]
-    ) -> None:
+    def __init__(self, inner: httpx2.AsyncByteStream, longest: int, failed: Failed) -> None:
         self._inner = inner
         self._longest = longest
         self._failed = failed

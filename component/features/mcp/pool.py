@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 import structlog
-from anyio.abc import TaskStatus
 
 from component.features.mcp.connection import Connection
 from component.features.mcp.errors import ServerFailed
@@ -57,11 +56,6 @@ class _Person:
 
 class Pool:
     """The connections to a server.
-
-    Args:
-        name: the name of the server.
-        entry: its settings.
-        group: runs the connections.
 
     Attributes:
         common: the connection that lists the tools; None while the server does not answer.
@@ -176,7 +170,10 @@ class Pool:
         began = anyio.current_time()
 
         try:
-            await connection.run(task_status=_Started(person, connection))
+            async with connection.connected():
+                person.connection, person.starting = connection, None
+                started.set()
+                await anyio.sleep_forever()
         except ServerFailed as error:
             lasted = anyio.current_time() - began
             if not connection.closed_here:
@@ -197,18 +194,3 @@ class Pool:
             if person.starting is started:
                 person.starting = None
             started.set()
-
-
-class _Started(TaskStatus[None]):
-    """Notes that the connection of a person is open."""
-
-    def __init__(self, person: _Person, connection: Connection) -> None:
-        self._person = person
-        self._connection = connection
-
-    def started(self, value: None = None) -> None:
-        person = self._person
-        person.connection = self._connection
-        assert person.starting is not None
-        person.starting.set()
-        person.starting = None

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import anyio
 import structlog
-from anyio.abc import TaskStatus
 
+from component.features.mcp.calls import Runner
 from component.features.mcp.connection import Connection, ToolDescription
 from component.features.mcp.errors import ServerFailed
+from component.features.mcp.guard import CLOSED
 from component.features.mcp.pool import Backoff, Pool
-from component.features.mcp.running import Runner
 from component.features.mcp.tools import skills_of
 
 if TYPE_CHECKING:
+    from anyio.abc import TaskStatus
+
     from component.features.mcp.settings import McpServer
     from component.skills.context import Context
     from component.skills.outputs import SkillResult
-    from component.skills.skill import Skill
+    from component.skills.skill import Invoke, Skill
     from component.skills.sources import Offer
     from component.skills.spec import Annotations
 
@@ -34,12 +36,7 @@ _QUIET_S: Final = 60.0
 
 
 class Serving:
-    """Runs one server.
-
-    Args:
-        name: the name of the server.
-        entry: its settings.
-    """
+    """Runs one server."""
 
     def __init__(self, name: str, entry: McpServer) -> None:
         self._name = name
@@ -55,7 +52,11 @@ class Serving:
             group.start_soon(runner.sweep)
             while True:
                 began = anyio.current_time()
-                reason = await self._serve(offer, pool, runner, task_status)
+                reason = CLOSED
+                try:
+                    await self._serve(offer, pool, runner, task_status)
+                except ServerFailed as error:
+                    reason = str(error)
                 wait = backoff.next(anyio.current_time() - began)
                 pool.ended(reason)
                 _log.warning(
@@ -70,31 +71,11 @@ class Serving:
 
     async def _serve(
         self, offer: Offer, pool: Pool, runner: Runner, task_status: TaskStatus[None]
-    ) -> str:
-        """Offer the tools of the server until it fails; return the reason."""
+    ) -> None:
+        """Offer the tools of the server until it fails. Raises ServerFailed."""
         connection = Connection(self._name, self._entry)
-        ready = Ready()
-        reasons: list[str] = []
-
-        async with anyio.create_task_group() as group:
-
-            async def keep() -> None:
-                try:
-                    await connection.run(task_status=ready)
-                except ServerFailed as error:
-                    reasons.append(str(error))
-                ready.started()
-                group.cancel_scope.cancel()
-
-            group.start_soon(keep)
-            await ready.event.wait()
-            if not reasons:
-                try:
-                    await self._offer_changes(connection, offer, pool, runner, task_status)
-                except ServerFailed as error:
-                    reasons.append(str(error))
-            group.cancel_scope.cancel()
-        return reasons[0] if reasons else "the connection was closed"
+        async with connection.connected():
+            await self._offer_changes(connection, offer, pool, runner, task_status)
 
     async def _offer_changes(
         self,
@@ -152,12 +133,21 @@ def _invoke(runner: Runner, tool: ToolDescription, annotations: Annotations) -> 
     return invoke
 
 
-class Ready(TaskStatus[None]):
-    """An event that is set when something has started."""
+async def probe(name: str, entry: McpServer) -> tuple[str, int, int]:
+    """Ask a server once, for `xmpp-agent doctor`: return what it says it is, and the numbers of its
+    tools and of those that are offered.
 
-    def __init__(self) -> None:
-        self.event = anyio.Event()
+    Raises ServerFailed.
+    """
+    connection = Connection(name, entry)
+    async with connection.connected():
+        tools = await connection.tools()
+        skills = skills_of(name, entry, tools, _not_called)
+        return connection.server, len(tools), len(skills)
 
-    def started(self, value: None = None) -> None:
-        """Set the event."""
-        self.event.set()
+
+def _not_called(_tool: ToolDescription, _annotations: Annotations) -> Invoke:
+    def invoke(*_: object) -> NoReturn:
+        raise NotImplementedError
+
+    return invoke

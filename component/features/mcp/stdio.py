@@ -12,34 +12,36 @@ import shutil
 import signal
 import tempfile
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import anyio
-import msgspec
 import structlog
 from anyio.abc import Process
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from component.features.mcp.errors import ServerFailed
+from component.features.mcp.errors import ServerFailed, line
 from component.features.mcp.guard import MOST_DEPTH
-from component.features.mcp.texts import line
 from component.sandbox.launch import confined_command
-from component.sandbox.profile import ConfinementError, Profile
+from component.sandbox.profile import ConfinementError, Limits, Profile
 from xep.binding.json_bounds import MOST_VALUES_OUTSIDE, TooManyValuesError, checked_json
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
     from component.features.mcp.guard import Streams
+    from component.features.mcp.settings import McpServer
 
 _log = structlog.get_logger("component.features.mcp")
 
 _GRACE_S: Final = 2.0
 """Seconds for a server to end after its input is closed, and again after SIGTERM."""
+_CPU_S: Final = 3600
+_TASKS: Final = 64
+_FILES: Final = 1024  # Node.js opens all modules at the same time
 _CHUNK: Final = 65_536
 _ERROR_LINES: Final = 20
 _LONGEST_LINE: Final = 300
@@ -47,35 +49,29 @@ _MOST_GARBAGE: Final = 200
 """Number of lines in a row that are not messages, after which the connection is closed."""
 
 
-class Program(msgspec.Struct, frozen=True):
-    """A server's program.
-
-    Attributes:
-        command: the program and its arguments.
-        env: its environment variables besides PATH, LANG, HOME and TMPDIR.
-        profile: what it may do. Its environment is that of `env`.
-        max_message_bytes: maximum length of a line that it writes.
-    """
-
-    command: Sequence[str]
-    env: Mapping[str, str] = {}
-    profile: Profile = Profile()
-    max_message_bytes: int = 4_194_304
-
-
-async def launch(program: Program, home: str) -> Process:
-    """Start the program confined, in a session of its own; `home` is its working directory.
+async def launch(entry: McpServer, home: str) -> Process:
+    """Start the program of a server confined, in a session of its own; `home` is its working
+    directory.
 
     Raises OSError, ValueError and ConfinementError.
     """
-    profile = msgspec.structs.replace(
-        program.profile,
-        read=(*program.profile.read, *installed_at(program.command[0])),
+    env = {name: value.get_secret_value() for name, value in entry.env.items()}
+    command = confined_command(_profile(entry, home), entry.command)
+    return await anyio.open_process(command, env=env, start_new_session=True)
+
+
+def _profile(entry: McpServer, home: str) -> Profile:
+    return Profile(
+        read=(*map(str, entry.readable), *installed_at(entry.command[0])),
+        write=tuple(map(str, entry.writable)),
         work=home,
-        environment=tuple(program.env),
-    )
-    return await anyio.open_process(
-        confined_command(profile, program.command), env=program.env, start_new_session=True
+        environment=tuple(entry.env),
+        network="any" if entry.network else "none",
+        processes=entry.processes,
+        # It lives as long as it is used; Node.js reserves more addresses than it uses.
+        limits=Limits(
+            memory=entry.memory_bytes, address_space=False, cpu_s=_CPU_S, tasks=_TASKS, files=_FILES
+        ),
     )
 
 
@@ -96,7 +92,7 @@ def installed_at(name: str) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def stdio_streams(server: str, program: Program) -> AsyncIterator[Streams]:
+async def stdio_streams(server: str, entry: McpServer) -> AsyncIterator[Streams]:
     """Start a server, and yield the streams of its messages. At the end it is stopped.
 
     The stream of received messages ends with a ServerFailed as an item, which says why. Raises
@@ -107,10 +103,10 @@ async def stdio_streams(server: str, program: Program) -> AsyncIterator[Streams]
             tempfile.TemporaryDirectory(prefix="mcp-", ignore_cleanup_errors=True)
         )
         try:
-            process = await launch(program, home)
+            process = await launch(entry, home)
         except (OSError, ValueError, ConfinementError) as error:
-            raise ServerFailed(f"{program.command[0]} cannot be started: {error}") from error
-        child = _Child(server, process, program.max_message_bytes)
+            raise ServerFailed(f"{entry.command[0]} cannot be started: {error}") from error
+        child = _Child(server, process, entry.max_message_bytes)
         stack.push_async_callback(child.stop)
         received, receive = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         send, sent = anyio.create_memory_object_stream[SessionMessage](0)

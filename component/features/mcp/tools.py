@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from component.features.mcp.errors import reason_of
-from component.features.mcp.texts import clean, clean_schema, line
+from component.features.mcp.errors import clean, clean_schema, line, reason_of
 from component.policy.globs import pattern
 from component.skills.errors import DeclarationError
 from component.skills.model_answers import CAPABILITY as LLM
@@ -183,7 +182,7 @@ def _output_schema(name: str, tool: ToolDescription) -> dict[str, Any] | None:
     return schema
 
 
-def misfit(schema: Mapping[str, Any] | None, result: Mapping[str, Any]) -> str | None:
+def schema_mismatch(schema: Mapping[str, Any] | None, result: Mapping[str, Any]) -> str | None:
     """Return why a result does not fit the output schema of its tool, None if it does."""
     if schema is None or result.get("isError") is True:
         return None

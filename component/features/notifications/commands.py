@@ -8,8 +8,8 @@ import msgspec
 
 from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
 from component.commands.views import when
-from component.features.notifications.plan import Rules
-from component.features.notifications.quiet_hours import effective
+from component.features.notifications.plan import effective
+from component.settings import Settings
 from component.settings.notifications import quiet_hours, time_zone
 from component.storage.notifications import Notification, NotificationStore, Preferences, Priority
 from xep.jid import JID, JIDError
@@ -121,7 +121,7 @@ class NotificationCommands:
 
     Args:
         store: the notifications.
-        rules: has the quiet hours of people who have chosen none.
+        settings: have the quiet hours and the time zone of people who have chosen none.
         changed: called when a person's quiet hours have changed, so that held notifications are
             sent.
     """
@@ -129,12 +129,12 @@ class NotificationCommands:
     def __init__(
         self,
         store: NotificationStore,
-        rules: Rules,
+        settings: Settings,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._changed = changed
         self._store = store
-        self._rules = rules
+        self._settings = settings
 
     def commands(self) -> tuple[AnyCommand, ...]:
         """Return all of them."""
@@ -155,7 +155,7 @@ class NotificationCommands:
         return CommandResult(_quiet_hours_text(sheet), sheet)
 
     def _sheet(self, preferences: Preferences) -> QuietSheet:
-        found = effective(preferences, self._rules.quiet, self._rules.zone)
+        found = effective(preferences, self._settings.notifications, self._settings.agent.zone)
         hours = "" if found is None else f"{found.begin:%H:%M}-{found.end:%H:%M}"
         zone = "" if found is None else str(found.zone)
         return QuietSheet(hours=hours, zone=zone, urgent=preferences.urgent)

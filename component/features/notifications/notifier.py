@@ -1,39 +1,41 @@
 """Tells people the results of work that an agent started by itself.
 
 A result is first recorded as one notification for each recipient. When it is sent, and in which
-message, is decided later (`notification_plan`), depending on quiet hours, the presence of the
+message, is decided later (`plan`), depending on quiet hours, the presence of the
 person and the rate. So results are not lost while the process, the connection or the person is
 away.
 """
 
 import secrets
-from collections.abc import Awaitable, Callable
-from datetime import timezone
+from collections.abc import Sequence
+from datetime import UTC, datetime, timezone, tzinfo
 from hashlib import sha256
-from typing import Final, TypeAlias
+from string import Template
+from typing import Final
 
 import anyio
 import structlog
 from anyio.abc import TaskStatus
 from cachebox import LRUCache
 
-from component.features.notifications.plan import MESSAGE_PREFIX, Rules, plan
-from component.features.notifications.quiet_hours import zone_of
-from component.features.notifications.texts import message_text, notification_text
+from component.features.notifications.plan import MESSAGE_PREFIX, plan, zone_of
+from component.kernel.kernel import Kernel
+from component.kernel.triggers import Trigger, Work, title_of
 from component.messages.delivery import Delivery
 from component.messages.inbound import Account, InboundMessage, ReplyAddress
-from component.messages.messenger import Messenger
 from component.messages.outbound import OutboundMessage, Text, conversation_with
-from component.proactive.work import Trigger, Work, title_of
-from component.storage import Storage, StorageError
+from component.messages.styling import styled
+from component.storage import StorageError
 from component.storage.notifications import (
     CHANNEL,
     Batch,
     Notification,
     NotificationStore,
-    PlannedMessage,
+    Plan,
+    Recipient,
 )
 from xep.jid import JID
+from xep.stanza import Presence
 
 _log = structlog.get_logger("component.notifications")
 
@@ -45,74 +47,58 @@ _WRITTEN_S: Final = 20.0
 """Seconds in which the server has to accept a message; less than a claim lasts."""
 _AGAIN_MS: Final = 5_000
 _RETRY_S: Final = 2.0
-_MOST_SIGNS: Final = 10_000
+_MOST_NOTED: Final = 10_000
 _SEEN_S: Final = 600.0
 """Seconds for which a person counts as online after any activity. Their server reports that they
 have gone offline only if the agent is subscribed to their presence."""
-
-
-Told: TypeAlias = Callable[[Notification, Work, Trigger], Awaitable[None]]
-"""Takes a notification that a person gets, once or more often. Raises StorageError."""
+_LONGEST: Final = 20_000
+"""Characters of one notification."""
+_LONGEST_IN_DIGEST: Final = 1_000
+_LONGEST_LINE: Final = 200
 
 
 class Notifier:
-    """Implements `component.proactive.results.ResultNotifier`, and sends what it has recorded.
-
-    Args:
-        storage: the database.
-        messenger: sends messages.
-        connected: whether there is a stream.
-        may_write: whether an agent may send a contact an unrequested message.
-        address_of: the bare address of an agent by its name.
-        rules: what bounds notifications.
-        most_held: how many notifications are held for one person by one agent.
-        home: names this data directory among those that share a database.
-        probe: asks whether a person (second) shows presence to an agent (first); the answer comes
-            as a call of `online`.
+    """Records the results of work as notifications, and sends them when people want them.
 
     Attributes:
-        told: is called with each notification of work that is recorded; the root connects it.
+        store: the notifications on disk.
     """
 
-    def __init__(
-        self,
-        storage: Storage,
-        messenger: Messenger,
-        connected: Callable[[], bool],
-        may_write: Callable[[JID, JID], bool],
-        address_of: Callable[[str], JID],
-        rules: Rules,
-        most_held: int = 500,
-        home: str = "",
-        probe: Callable[[JID, JID], None] = lambda _agent, _person: None,
-    ) -> None:
-        self.store = NotificationStore(storage, home)
-        self.told: Told | None = None
-        self._storage = storage
-        self._messenger = messenger
-        self._connected = connected
-        self._may_write = may_write
-        self._address_of = address_of
-        self._rules = rules
-        self._most_held = most_held
-        self._probe = probe
+    def __init__(self, kernel: Kernel) -> None:
+        self.store = NotificationStore(kernel.storage, kernel.environment.home)
+        self._kernel = kernel
+        self._settings = kernel.settings.notifications
+        self._zone = kernel.settings.agent.zone
         self._wake = anyio.Event()
         self._waiting_online: set[tuple[JID, JID]] = set()
         self._online: set[tuple[JID, JID]] = set()
-        self._seen: LRUCache[tuple[JID, JID], float] = LRUCache(_MOST_SIGNS)
+        self._seen: LRUCache[tuple[JID, JID], float] = LRUCache(_MOST_NOTED)
         self._receipts: set[tuple[JID, str]] = set()
         self._zones: dict[JID, int] = {}
-        self._signs = anyio.Event()
+        self._active = anyio.Event()
 
-    async def ended(self, work: Work, trigger: Trigger, outcome: str, text: str) -> None:
-        """Record a notification for each person; see `component.proactive.results`."""
+    async def ended(
+        self, work: Work, trigger: Trigger, outcome: str, text: str
+    ) -> Sequence[Notification]:
+        """Record a notification of the result for each person that the work names, and return them.
+
+        After that, the result does not depend on this process. Called again with the same result,
+        after a kill or by another instance, it changes nothing. Raises StorageError; then call it
+        again later.
+
+        Args:
+            work: the work.
+            trigger: the event that started it.
+            outcome: `completed`, `failed`, `cancelled` or `rejected`.
+            text: the result for people; may be empty.
+        """
         said = notification_text(work, trigger, outcome, text)
         if work.silent or not said:
-            return
-        agent = self._address_of(work.agent)
+            return ()
+        agent = self._kernel.stream.addresses.address_of(work.agent)
         found: list[Notification] = []
         for person in dict.fromkeys(one.bare for one in work.tell or (work.principal,)):
-            if not self._may_write(agent, person):
+            if not self._kernel.contacts.may_write(agent, person):
                 _log.info(
                     "a result is withheld: its recipient wants no messages", name=trigger.name
                 )
@@ -130,14 +116,12 @@ class Notifier:
                 )
             )
         if not found:
-            return
-        await self.store.add(found, self._most_held)
-        if self.told is not None:
-            for one in found:
-                await self.told(one, work, trigger)
+            return ()
+        await self.store.add(found, self._settings.held_per_person)
         if work.deliver == "online":
             self._wait_online({(one.agent, one.person) for one in found})
         self.wake()
+        return found
 
     # Activity of people; no method waits.
 
@@ -147,7 +131,7 @@ class Notifier:
         self._seen[key] = anyio.current_time()
         if key in self._waiting_online:
             self._online.add(key)
-            self._signs.set()
+            self._active.set()
 
     def available(self, service: JID, client: JID, _caps: object) -> None:
         """Note that a client of a person has become available (RFC 6121 §4.2)."""
@@ -163,19 +147,19 @@ class Notifier:
             return
         for id_ in (message.received, message.displayed):
             if id_ is not None and id_.startswith(MESSAGE_PREFIX):
-                if len(self._receipts) < _MOST_SIGNS:
+                if len(self._receipts) < _MOST_NOTED:
                     # The first stanza of a long message has the id, the others add a number.
                     self._receipts.add((message.principal, _whole(id_)))
-                self._signs.set()
+                self._active.set()
         if not message.delayed and message.copy is None:
             self.online(message.conversation.agent, message.principal)
 
     def zone_learned(self, person: JID, zone: timezone) -> None:
         """Note the time zone that a client of a person has reported (XEP-0202)."""
         offset = zone.utcoffset(None)
-        if len(self._zones) < _MOST_SIGNS:
+        if len(self._zones) < _MOST_NOTED:
             self._zones[person.bare] = int(offset.total_seconds())
-            self._signs.set()
+            self._active.set()
 
     def connected(self) -> None:
         """Ask who is online and send waiting notifications, on a new stream."""
@@ -187,6 +171,13 @@ class Notifier:
         """Check the recipients now."""
         self._wake.set()
 
+    def _probe(self, agent: JID, person: JID) -> None:
+        """Ask the person's server whether they are online (RFC 6121 §4.3). The answer comes as a
+        call of `online`, if they show their presence to the agent.
+        """
+        self._kernel.stream.send(Presence(type="probe", from_=agent, to=person))
+        self._kernel.stream.flush()
+
     # The loops.
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -195,12 +186,12 @@ class Notifier:
         self._waiting_online = await self.store.waiting_online()
         async with anyio.create_task_group() as group:
             await group.start(self._listen)
-            group.start_soon(self._note_signs)
+            group.start_soon(self._store_activity)
             task_status.started()
             while True:
                 wait_s = _POLL_S
                 try:
-                    if self._connected():
+                    if self._kernel.stream.is_connected():
                         wait_s = await self._send_due()
                 except StorageError as error:
                     _log.warning("notifications wait for the database", reason=str(error))
@@ -211,7 +202,7 @@ class Notifier:
 
     async def _listen(self, *, task_status: TaskStatus[None]) -> None:
         """Check the recipients when another instance has recorded notifications."""
-        async with self._storage.listen(CHANNEL) as notified:
+        async with self._kernel.storage.listen(CHANNEL) as notified:
             task_status.started()
             async for _ in notified:
                 try:
@@ -227,22 +218,22 @@ class Notifier:
             seen = self._seen.get((agent, person), None)
             if seen is not None and anyio.current_time() - seen < _SEEN_S:
                 self._online.add((agent, person))
-                self._signs.set()
-            elif is_new and self._connected():
+                self._active.set()
+            elif is_new and self._kernel.stream.is_connected():
                 self._probe(agent, person)
 
-    async def _note_signs(self) -> None:
+    async def _store_activity(self) -> None:
         while True:
-            await self._signs.wait()
-            self._signs = anyio.Event()
+            await self._active.wait()
+            self._active = anyio.Event()
             try:
-                await self._write_signs()
+                await self._write_activity()
             except StorageError as error:
                 _log.warning("signs of people wait for the database", reason=str(error))
                 await anyio.sleep(_RETRY_S)
-                self._signs.set()
+                self._active.set()
 
-    async def _write_signs(self) -> None:
+    async def _write_activity(self) -> None:
         """Store who is online, which messages arrived, and time zones. Raises StorageError."""
         while self._online:
             agent, person = key = next(iter(self._online))
@@ -269,16 +260,16 @@ class Notifier:
             async with anyio.create_task_group() as group:
                 for agent, person in due:
                     group.start_soon(self._send_to, agent, person)
-            if not self._connected():
+            if not self._kernel.stream.is_connected():
                 return _POLL_S
 
     async def _send_to(self, agent: JID, person: JID) -> None:
         token = secrets.token_hex(16)
         try:
-            batch = await self.store.take(agent, person, token, lambda one: plan(one, self._rules))
+            batch = await self.store.take(agent, person, token, self._plan)
             if batch is None:
                 return
-            if not self._may_write(agent, person):
+            if not self._kernel.contacts.may_write(agent, person):
                 _log.info("notifications are dropped: their recipient wants none")
                 await self.store.forget(agent, person)
             elif await self._sent(agent, person, batch):
@@ -290,36 +281,33 @@ class Notifier:
             _log.warning("a notification is sent again later", reason=str(error))
             await anyio.sleep(_RETRY_S)
 
+    def _plan(self, recipient: Recipient) -> Plan:
+        return plan(recipient, self._settings, self._zone)
+
     async def _sent(self, agent: JID, person: JID, batch: Batch) -> bool:
         """Send the messages of a batch. Returns whether the server has accepted them all."""
         dropped = batch.recipient.dropped
+        by_id = {one.id: one for one in batch.recipient.notifications}
+        zone = zone_of(batch.recipient.preferences, self._zone)
         deliveries: list[Delivery] = []
         for number, message in enumerate(batch.plan.messages):
-            sent = _message(agent, person, batch, message, 0 if number else dropped, self._rules)
-            deliveries.append(self._messenger.send(sent))
+            text = message_text([by_id[id_] for id_ in message.ids], 0 if number else dropped, zone)
+            sent = OutboundMessage(
+                id=message.id,
+                conversation=conversation_with(agent, person),
+                to=ReplyAddress(str(person), agent),
+                parts=(Text(text),),
+                must_arrive=True,
+                asks_for_reports=True,
+            )
+            deliveries.append(self._kernel.stream.messenger.send(sent))
         with anyio.move_on_after(_WRITTEN_S):
             written = [await delivery.settled() for delivery in deliveries]
-            return all(written) and await self._messenger.handled()
+            return all(written) and await self._kernel.stream.messenger.handled()
         # Messages that were written cannot be withdrawn; they are sent again under their ids if
         # others of the batch could be.
         withdrawn = [delivery.withdraw() for delivery in deliveries]
         return not any(withdrawn)
-
-
-def _message(
-    agent: JID, person: JID, batch: Batch, planned: PlannedMessage, dropped: int, rules: Rules
-) -> OutboundMessage:
-    by_id = {one.id: one for one in batch.recipient.notifications}
-    zone = zone_of(batch.recipient.preferences, rules.zone)
-    text = message_text([by_id[id_] for id_ in planned.ids], dropped, zone)
-    return OutboundMessage(
-        id=planned.id,
-        conversation=conversation_with(agent, person),
-        to=ReplyAddress(str(person), agent),
-        parts=(Text(text),),
-        must_arrive=True,
-        asks_for_reports=True,
-    )
 
 
 def _id_of(trigger: Trigger, agent: JID, person: JID) -> str:
@@ -330,3 +318,49 @@ def _id_of(trigger: Trigger, agent: JID, person: JID) -> str:
 
 def _whole(id_: str) -> str:
     return MESSAGE_PREFIX + id_.removeprefix(MESSAGE_PREFIX).partition("-")[0]
+
+
+def notification_text(work: Work, trigger: Trigger, outcome: str, text: str) -> str:
+    """Return the text of a notification: that of the work's template, or the result. Empty if the
+    work has no template and no result. For work that was not completed it is the reason, without a
+    template.
+
+    The Markdown of a result becomes message styling (XEP-0393).
+    """
+    result = styled(text.strip())
+    if work.template and outcome == "completed":
+        values = {
+            "agent": work.agent,
+            "first_line": _cut(result.partition("\n")[0], _LONGEST_LINE),
+            "name": title_of(trigger),
+            "source": trigger.source,
+            "text": result,
+        }
+        return _cut(Template(work.template).safe_substitute(values), _LONGEST)
+    return _cut(result, _LONGEST)
+
+
+def message_text(notifications: Sequence[Notification], dropped: int, zone: tzinfo) -> str:
+    """Return the body of a message: the text of one notification, or a digest of several, with the
+    times in the person's zone. `dropped` is the number of notifications that are missing, because
+    too many were held.
+    """
+    if len(notifications) == 1:
+        text = notifications[0].text
+    else:
+        entries = (_entry(one, zone) for one in notifications)
+        text = "\n\n".join((f"{len(notifications)} notifications:", *entries))
+    if dropped:
+        what = "notification was" if dropped == 1 else "notifications were"
+        text += f"\n\n{dropped} older {what} dropped, because too many were held."
+    return text
+
+
+def _entry(one: Notification, zone: tzinfo) -> str:
+    at = datetime.fromtimestamp(one.created / 1000, UTC).astimezone(zone)
+    title = one.title.replace("*", "")
+    return f"*{title}* ({at:%Y-%m-%d %H:%M}): {_cut(one.text, _LONGEST_IN_DIGEST)}"
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -3,9 +3,9 @@
 These rules are applied in this order:
 
 1. A message that may have been sent by a process that was killed is sent again, under its id.
-2. Notifications that are held until the person is online wait. In quiet hours all wait, except
-those
-   that the person has set for that time, and those of high priority if the person allows that.
+2. Notifications that are held until the person is online wait. In quiet hours, the hours of the
+   day in the person's time zone without notifications, all wait, except those that the person has
+   set for that time, and those of high priority if the person allows that.
 3. In each window a person gets only so many messages from one agent. If all due notifications fit,
    each is a message of its own. Otherwise the last message of the window is a digest of the rest;
    after it, all wait until the window permits another message.
@@ -14,19 +14,19 @@ those
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta, timezone, tzinfo
 from hashlib import sha256
 from typing import Final
 
 import msgspec
 
-from component.features.notifications.quiet_hours import effective
-from component.settings.notifications import Notifications
+from component.settings.notifications import Notifications, quiet_hours, time_zone
 from component.storage.notifications import (
     PRIORITIES,
     Notification,
     Plan,
     PlannedMessage,
+    Preferences,
     Recipient,
 )
 
@@ -36,9 +36,7 @@ MESSAGE_PREFIX: Final = "notification-"
 MOST_IN_DIGEST: Final = 50
 
 _LOOK_AGAIN_MS: Final = 15 * 60_000
-"""Maximum interval between two checks of a recipient in quiet hours, since clocks may be
-changed.
-"""
+"""Maximum interval between two checks of a recipient in quiet hours, since clocks may change."""
 _REPEAT_WITHIN_MS: Final = 24 * 3_600_000
 """A notification that is older than this is not sent once more."""
 _ON_TIME_MS: Final = 3_600_000
@@ -46,32 +44,57 @@ _ON_TIME_MS: Final = 3_600_000
 _NEVER: Final = 2**62
 
 
-class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of notifications; times are in milliseconds. See `component.settings`."""
+class QuietHours(msgspec.Struct, frozen=True):
+    """Hours of every day, by the clock on the wall: they may pass midnight.
 
-    quiet: str = "22:00-07:00"
-    zone: str = "UTC"
-    window: int = 600_000
-    per_window: int = 5
-    repeat_high: int = 300_000
-    repeat: int = 3_600_000
+    When the clock is put forward or back (DST), the clock on the wall decides: hours that end at
+    2:30 end at 3:00 if there is no 2:30 that day, and come twice if there are two.
+    """
+
+    begin: time
+    end: time
+    zone: tzinfo
+
+    def covers(self, at: datetime) -> bool:
+        """Return whether an instant (aware) is in the quiet hours."""
+        local = at.astimezone(self.zone).time()
+        if self.begin < self.end:
+            return self.begin <= local < self.end
+        return local >= self.begin or local < self.end
+
+    def left(self, at: datetime) -> timedelta:
+        """How long quiet hours that cover `at` last, if the clock is not put forward or back."""
+        local = at.astimezone(self.zone).replace(tzinfo=None)
+        end = datetime.combine(local.date(), self.end)
+        return (end if end > local else end + timedelta(days=1)) - local
 
 
-def rules_of(settings: Notifications, zone: str) -> Rules:
-    """Return the rules of the settings, with the time zone of people whose own is not known."""
-    return Rules(
-        quiet=settings.quiet,
-        zone=zone,
-        window=int(settings.window_s * 1000),
-        per_window=settings.per_window,
-        repeat_high=int(settings.repeat_high_s * 1000),
-        repeat=int(settings.repeat_s * 1000),
-    )
+def effective(
+    preferences: Preferences, settings: Notifications, default_zone: str
+) -> QuietHours | None:
+    """Return the quiet hours of a person, or those of the settings; None if there are none.
+
+    `default_zone` is the time zone of people whose own is not known.
+    """
+    hours = quiet_hours(settings.quiet if preferences.quiet is None else preferences.quiet)
+    if hours is None:
+        return None
+    return QuietHours(*hours, zone_of(preferences, default_zone))
 
 
-def plan(recipient: Recipient, rules: Rules) -> Plan:
+def zone_of(preferences: Preferences, default_zone: str) -> tzinfo:
+    """Return the time zone that a person chose, that of their client, or the default."""
+    chosen = None if preferences.zone is None else time_zone(preferences.zone)
+    if chosen is not None:
+        return chosen
+    if preferences.utc_offset is not None:
+        return timezone(timedelta(seconds=preferences.utc_offset))
+    return time_zone(default_zone) or UTC
+
+
+def plan(recipient: Recipient, settings: Notifications, default_zone: str) -> Plan:
     """Decide what a recipient gets now. This is a pure function."""
-    decision = _Decision(recipient, rules)
+    decision = _Decision(recipient, settings, default_zone)
     messages = tuple(decision.messages())
     if messages:
         return Plan(messages)
@@ -82,13 +105,13 @@ def plan(recipient: Recipient, rules: Rules) -> Plan:
 class _Decision:
     """One decision. `looks` are the milliseconds after which to decide again."""
 
-    def __init__(self, recipient: Recipient, rules: Rules) -> None:
+    def __init__(self, recipient: Recipient, settings: Notifications, default_zone: str) -> None:
         self._recipient = recipient
-        self._rules = rules
+        self._settings = settings
         self.looks: list[int] = []
         preferences = recipient.preferences
         now = datetime.fromtimestamp(recipient.now / 1000, UTC)
-        hours = effective(preferences, rules.quiet, rules.zone)
+        hours = effective(preferences, settings, default_zone)
         self._is_quiet = hours is not None and hours.covers(now)
         if hours is not None and self._is_quiet:
             left = hours.left(now) // timedelta(milliseconds=1)
@@ -109,7 +132,7 @@ class _Decision:
         yield from self._repeats()
 
     def _may_go(self, group: Sequence[Notification]) -> bool:
-        """Whether quiet hours permit a message with these notifications."""
+        """Return whether quiet hours permit a message with these notifications."""
         if not self._is_quiet or all(map(self._passes, group)):
             return True
         self.looks.append(self._quiet_look)
@@ -139,7 +162,7 @@ class _Decision:
 
     def _room(self) -> int:
         """How many more messages the window has room for."""
-        since = self._recipient.steady - self._rules.window
+        since = self._recipient.steady - _ms(self._settings.window_s)
         times = {
             one.message: one.sent
             for one in self._recipient.notifications
@@ -147,7 +170,7 @@ class _Decision:
         }
         if times:
             self.looks.append(min(times.values()) - since)
-        return self._rules.per_window - len(times)
+        return self._settings.per_window - len(times)
 
     def _repeats(self) -> Iterator[PlannedMessage]:
         sent = [one for one in self._recipient.notifications if one.sent is not None]
@@ -166,9 +189,13 @@ class _Decision:
             return _NEVER
         priority = max(group, key=lambda one: PRIORITIES.index(one.priority)).priority
         if priority == "high":
-            return self._rules.repeat_high
+            return _ms(self._settings.repeat_high_s)
         receipts = self._recipient.preferences.sends_receipts
-        return self._rules.repeat if priority == "normal" and receipts else _NEVER
+        return _ms(self._settings.repeat_s) if priority == "normal" and receipts else _NEVER
+
+
+def _ms(seconds: float) -> int:
+    return int(seconds * 1000)
 
 
 def _by_message(notifications: Iterable[Notification]) -> list[list[Notification]]:

@@ -7,13 +7,15 @@ import msgspec
 
 from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
 from component.commands.words import split
-from component.features.schedules.rows import Origin
-from component.features.schedules.schedules import ScheduleError, Schedules, Wish
-from component.features.schedules.skills import added_text, line_of, row_of, told
+from component.features.schedules.node import row_of
+from component.features.schedules.rows import Origin, Wish
+from component.features.schedules.schedules import ScheduleError, Schedules, sentence_of
+from component.features.schedules.skills import added_text, line_of, list_text
 from component.features.schedules.timing import TimingError
 from component.features.schedules.timing_reader import EXAMPLES
 from component.features.schedules.when import split_timing
-from component.proactive.work import Work
+from component.kernel.triggers import Work
+from component.settings.model import DEFAULT_AGENT
 from xep.jid import JID, JIDError
 
 _RUN: Final = "run"
@@ -107,18 +109,15 @@ class ScheduleCommands:
 
     Args:
         schedules: the schedules.
-        default_agent: the agent that is used if none is named.
         is_agent: returns whether an agent of that name exists.
     """
 
     def __init__(
         self,
         schedules: Schedules,
-        default_agent: str,
         is_agent: Callable[[str], bool] = lambda _name: True,
     ) -> None:
         self._schedules = schedules
-        self._default_agent = default_agent
         self._is_agent = is_agent
 
     def commands(self) -> tuple[AnyCommand, ...]:
@@ -132,7 +131,7 @@ class ScheduleCommands:
             match params.action:
                 case "" | "list":
                     found = await self._schedules.list(owner)
-                    return CommandResult(told(found), [row_of(one) for one in found])
+                    return CommandResult(list_text(found), [row_of(one) for one in found])
                 case "add":
                     return await self._add(asking, owner, params)
                 case "pause":
@@ -155,7 +154,7 @@ class ScheduleCommands:
     ) -> CommandResult:
         if owner is None:
             raise CommandError("Say for whom: give the address of a person.", "for")
-        agent = params.agent or asking.agent or self._default_agent
+        agent = params.agent or asking.agent or DEFAULT_AGENT
         if not self._is_agent(agent):
             raise CommandError(f"There is no agent called {agent!r}.", "agent")
         when, goal, skill, given = _what(params)
@@ -217,8 +216,7 @@ def _what(params: ScheduleParams) -> tuple[str, str, str, msgspec.Raw]:
     try:
         when, what = split_timing(params.text)
     except TimingError as error:
-        text = str(error)
-        raise CommandError(f"{text[:1].upper()}{text[1:]}.", "text") from None
+        raise CommandError(sentence_of(error), "text") from None
     first, _, rest = what.partition(" ")
     if first != _RUN or not rest.strip():
         return when, what, "", msgspec.Raw(b"{}")

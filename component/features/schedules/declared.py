@@ -9,16 +9,15 @@ import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
+from component.features.schedules.rows import Wish
 from component.features.schedules.schedules import (
     ScheduleError,
     Schedules,
-    Wish,
     check_params,
-    defined,
+    definition_of,
 )
 from component.features.schedules.settings import ENTRIES, ScheduleEntry
-from component.proactive.configured import work_of
-from component.proactive.work import Work
+from component.kernel.triggers import Work, work_of
 from component.settings import Settings
 from component.settings.skills import SkillScheduleEntry
 from component.skills import Registry
@@ -36,14 +35,14 @@ def of_settings(settings: Settings) -> Sequence[Wish]:
     wishes = [_wish(entry) for entry in settings[ENTRIES]]
     for wish in wishes:
         try:
-            defined(wish, settings.agent.zone, datetime.now(UTC), declared=True)
+            definition_of(wish, settings.agent.zone, datetime.now(UTC), declared=True)
         except ScheduleError as error:
             raise ScheduleError(f"[[schedule]] {wish.name}: {error}", error.param) from None
     return wishes
 
 
 def of_skills(settings: Settings, registry: Registry) -> Sequence[Wish]:
-    """The schedules of skills that the settings enable.
+    """Return the schedules of skills that the settings enable.
 
     An unknown skill may be one of a directory, which is offered later: then it is left out.
 
@@ -58,10 +57,10 @@ def of_skills(settings: Settings, registry: Registry) -> Sequence[Wish]:
 
 
 def of_skill(entry: SkillScheduleEntry, settings: Settings, registry: Registry) -> Wish:
-    """The schedule of a skill that the settings enable. Raises ScheduleError."""
+    """Return the schedule of a skill that the settings enable. Raises ScheduleError."""
     try:
         wish = _skill_wish(entry, registry)
-        defined(wish, settings.agent.zone, datetime.now(UTC), declared=True)
+        definition_of(wish, settings.agent.zone, datetime.now(UTC), declared=True)
     except ScheduleError as error:
         raise ScheduleError(f"[[skills.schedule]] {entry.skill}: {error}", error.param) from None
     return wish
@@ -108,20 +107,12 @@ def _wish(entry: ScheduleEntry) -> Wish:
         zone=entry.zone,
         missed=entry.missed,
         missed_most=entry.missed_most,
-        work=msgspec.structs.replace(
-            work_of(entry), params=msgspec.Raw(msgspec.json.encode(entry.params))
-        ),
+        work=work_of(entry),
     )
 
 
 class DeclaredSchedules:
-    """Keeps the schedules of the settings, and of the skills that are offered now, in the database.
-
-    Args:
-        schedules: all schedules.
-        settings: declare them.
-        registry: the skills.
-    """
+    """Keeps the schedules of the settings, and of skills that are offered now, in the database."""
 
     def __init__(self, schedules: Schedules, settings: Settings, registry: Registry) -> None:
         self._schedules = schedules

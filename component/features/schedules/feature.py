@@ -1,7 +1,7 @@
 """Schedules: work that starts at certain times."""
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from functools import partial
 
 from anyio.lowlevel import checkpoint
 
@@ -10,22 +10,20 @@ from component.features.feature import Feature, FeatureError, Opened
 from component.features.schedules import rows
 from component.features.schedules.commands import ScheduleCommands
 from component.features.schedules.declared import DeclaredSchedules, of_settings, of_skills
-from component.features.schedules.node import ScheduleNews, ScheduleNode
+from component.features.schedules.node import ScheduleNode
 from component.features.schedules.runner import ScheduleRunner
 from component.features.schedules.schedules import ScheduleError, Schedules
 from component.features.schedules.settings import LIMITS
 from component.features.schedules.skills import schedule_skills
 from component.kernel.check import Check
+from component.kernel.contacts import PersonZones
 from component.kernel.kernel import Kernel
-from component.proactive.person_zones import PersonZones
 from component.settings import Settings
-from component.settings.model import DEFAULT_AGENT
 from component.skills import Registry, Skill
 from component.storage import Storage
 from component.storage.database import Database
 from component.storage.forgetting import Forgotten
 from component.storage.notifications import NotificationStore
-from xep.jid import JID
 
 
 class ScheduleFeature(Feature):
@@ -53,17 +51,13 @@ class ScheduleFeature(Feature):
 
     def open(self, kernel: Kernel) -> Opened:
         """Make the schedules, and what fires them."""
-        address_of = kernel.stream.addresses.address_of
-        agents = self.settings.agent_names
-        homes = frozenset(address_of(name) for name in agents)
-        news = ScheduleNews(kernel.pubsub.service, address_of)
-        runner = ScheduleRunner(kernel.storage, kernel.work.starter, news)
+        node = ScheduleNode(kernel)
+        runner = ScheduleRunner(kernel.storage, kernel.starter, node)
         self._schedules = Schedules(
             kernel.storage,
             self.settings[LIMITS],
             kernel.environment.catalog.view,
-            runner.wake,
-            news,
+            runner,
             goals=self.settings.llm is not None,
             zones=kernel.zones,
         )
@@ -71,10 +65,10 @@ class ScheduleFeature(Feature):
 
         def forget(database: Database, who: Forgotten) -> Callable[[], None]:
             removed = rows.forget(database, who.person, who.agent)
-            return lambda: news.forgotten(removed)
+            return partial(node.removed, *removed)
 
         return Opened(
-            nodes=(ScheduleNode(kernel.storage, address_of, homes.__contains__),),
+            nodes=(node,),
             commands=self._commands(self._schedules),
             loops=(DeclaredSchedules(self._schedules, self.settings, registry).run, runner.run),
             forget=forget,
@@ -95,23 +89,13 @@ class ScheduleFeature(Feature):
 
     def offline_commands(self, storage: Storage) -> Sequence[AnyCommand]:
         """Return the command about schedules."""
-        zones = PersonZones(
-            NotificationStore(storage).preferences,
-            lambda _person: None,  # only the running service asks clients
-            _ask_nobody,
-            self.settings.agent.zone,
-            lambda: datetime.now(UTC),
-        )
+        zones = PersonZones(NotificationStore(storage), self.settings.agent.zone)
         goals = self.settings.llm is not None
         return self._commands(Schedules(storage, self.settings[LIMITS], goals=goals, zones=zones))
 
     def _commands(self, schedules: Schedules) -> Sequence[AnyCommand]:
         is_agent = self.settings.agent_names.__contains__
-        return ScheduleCommands(schedules, DEFAULT_AGENT, is_agent).commands()
-
-
-async def _ask_nobody(_client: JID, _at: JID) -> None:
-    pass
+        return ScheduleCommands(schedules, is_agent).commands()
 
 
 FEATURE = ScheduleFeature

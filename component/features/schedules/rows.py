@@ -1,6 +1,6 @@
 """Schedules, and how they are kept in the database."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias
 
@@ -8,7 +8,7 @@ import msgspec
 import structlog
 
 from component.features.schedules.timing import Timing
-from component.proactive.work import Work
+from component.kernel.triggers import Work
 from component.storage.database import Database
 from component.storage.schema import Table
 from xep.jid import JID, JIDError
@@ -36,12 +36,11 @@ TABLES: Final = (
 )
 
 
-_log = structlog.get_logger("component.proactive")
+_log = structlog.get_logger("component.schedules")
 
 Missed: TypeAlias = Literal["skip", "once", "all"]
 """The policy for firings that were missed while no instance ran: none of them takes place, the
-latest
-one does, or all of them do, up to a maximum."""
+latest one does, or all of them do, up to a maximum."""
 Origin: TypeAlias = Literal["settings", "person", "agent", "admin", "skill"]
 """Who made a schedule: the settings, its owner by a command, an agent with its owner's consent, an
 administrator by a command for its owner, or a skill that brings it, which the settings enable."""
@@ -55,24 +54,35 @@ MOST_MISSED: Final = 100
 """The largest maximum of missed firings that a schedule can have."""
 
 
-class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The work and the times of a schedule.
+class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The work and the times of a schedule, as they were written.
 
     Attributes:
-        when: when it fires, as it was written.
-        zone: the time zone of local times; see `component.zones.zone_named`.
-        timing: the same, as it is calculated.
+        when: when it fires; see `component.features.schedules.when`.
+        zone: the time zone of local times (`component.zones.zone_named`). Of a wish it is empty for
+            that of the person, or of the settings for what they declare.
         work: the work of each firing.
         missed: the policy for missed firings.
         missed_most: the maximum number of missed firings that `all` makes up for.
     """
 
     when: str
-    zone: str
-    timing: Timing
+    zone: str = ""
     work: Work
     missed: Missed = "once"
     missed_most: int = 10
+
+
+class Wish(Terms, frozen=True, kw_only=True):
+    """A schedule that somebody wants. `name` is empty for a generated one."""
+
+    name: str = ""
+
+
+class Definition(Terms, frozen=True, kw_only=True, omit_defaults=True):
+    """The terms of a schedule that was added. `timing` is `when`, as it is calculated."""
+
+    timing: Timing
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +120,7 @@ _decode = msgspec.json.Decoder(Definition).decode
 
 
 def insert(database: Database, schedule: Schedule) -> bool:
-    """Add a schedule. False if there is one with its id, or with its owner and name."""
+    """Add a schedule; return False if there is one with its id, or with its owner and name."""
     made = database.execute(
         "INSERT INTO schedules (id, owner, name, origin, state, definition, due, fired, created)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, NULL, ?) ON CONFLICT DO NOTHING",
@@ -137,51 +147,35 @@ def redefine(database: Database, id_: str, definition: Definition, due: datetime
 
 
 def get(database: Database, id_: str) -> Schedule | None:
-    """A schedule by its id."""
-    found = database.execute(f"SELECT {_COLUMNS} FROM schedules WHERE id = ?", (id_,)).fetchone()  # noqa: S608
-    return None if found is None else _schedule(*found)
+    """Return a schedule by its id."""
+    return next(iter(_select(database, "WHERE id = ?", id_)), None)
 
 
 def named(database: Database, owner: JID, name: str) -> Schedule | None:
-    """A schedule by its owner and name, or id."""
-    found = database.execute(
-        f"SELECT {_COLUMNS} FROM schedules WHERE owner = ? AND (name = ? OR id = ?)"  # noqa: S608
-        " ORDER BY name = ? DESC",
-        (str(owner), name, name, name),
-    ).fetchone()
-    return None if found is None else _schedule(*found)
+    """Return a schedule by its owner and name, or id."""
+    where = "WHERE owner = ? AND (name = ? OR id = ?) ORDER BY name = ? DESC"
+    return next(iter(_select(database, where, str(owner), name, name, name)), None)
 
 
 def listed(database: Database, owner: JID | None, agent: str | None = None) -> list[Schedule]:
-    """The schedules of an owner, or all; the next one to fire first."""
-    where, values = ("WHERE owner = ?", (str(owner),)) if owner is not None else ("", ())
-    found = database.execute(
-        f"SELECT {_COLUMNS} FROM schedules {where} ORDER BY state, due, name",  # noqa: S608
-        values,
-    )
-    every = _readable(found.fetchall())
+    """Return the schedules of an owner, or all; the next one to fire first."""
+    where, values = ("", ()) if owner is None else ("WHERE owner = ? ", (str(owner),))
+    every = _select(database, f"{where}ORDER BY state, due, name", *values)
     return [one for one in every if agent is None or one.agent == agent]
 
 
 def of_origin(database: Database, origin: Origin) -> list[Schedule]:
-    """The schedules that were made in one way."""
-    found = database.execute(
-        f"SELECT {_COLUMNS} FROM schedules WHERE origin = ?",  # noqa: S608
-        (origin,),
-    )
-    return _readable(found.fetchall())
+    """Return the schedules that were made in one way."""
+    return _select(database, "WHERE origin = ?", origin)
 
 
 def active(database: Database) -> list[Schedule]:
-    """All schedules that are not paused."""
-    found = database.execute(
-        f"SELECT {_COLUMNS} FROM schedules WHERE state = 'active'"  # noqa: S608
-    )
-    return _readable(found.fetchall())
+    """Return all schedules that are not paused."""
+    return _select(database, "WHERE state = 'active'")
 
 
 def count(database: Database, owner: JID) -> int:
-    """The number of schedules of an owner, those of the settings not counted."""
+    """Return the number of schedules of an owner, those of the settings not counted."""
     (found,) = database.execute(
         "SELECT count(*) FROM schedules WHERE owner = ? AND origin NOT IN ('settings', 'skill')",
         (str(owner),),
@@ -190,26 +184,27 @@ def count(database: Database, owner: JID) -> int:
 
 
 def due_now(database: Database, but: Sequence[str], most: int) -> list[Schedule]:
-    """The active schedules that are due, except those with the ids `but`.
+    """Return the active schedules that are due, except those with the ids `but`.
 
     A clock that was set forward counts when it has had its new time for a minute.
     """
-    marks = ", ".join("?" * len(but)) or "''"
-    found = database.execute(
-        f"SELECT {_COLUMNS} FROM schedules WHERE state = 'active' AND due <= ?"  # noqa: S608 - marks
-        f" AND id NOT IN ({marks}) ORDER BY due, id LIMIT ?",
-        (database.settled, *but, most),
+    return _select(
+        database,
+        f"WHERE state = 'active' AND due <= ? AND id NOT IN ({_marks(but)})"
+        " ORDER BY due, id LIMIT ?",
+        database.settled,
+        *but,
+        most,
     )
-    return _readable(found.fetchall())
 
 
 def next_due(database: Database, but: Sequence[str]) -> int | None:
-    """In how many milliseconds the next schedule is due, without those of the ids `but`; None if
-    there is none.
+    """Return in how many milliseconds the next schedule is due, without those of the ids `but`;
+    None if there is none.
     """
-    marks = ", ".join("?" * len(but)) or "''"
     (found,) = database.execute(
-        f"SELECT min(due) FROM schedules WHERE state = 'active' AND id NOT IN ({marks})",  # noqa: S608
+        "SELECT min(due) FROM schedules WHERE state = 'active'"  # noqa: S608 - marks
+        f" AND id NOT IN ({_marks(but)})",
         tuple(but),
     ).fetchone() or (None,)
     return None if found is None else int(found) - database.settled
@@ -233,8 +228,8 @@ def move(
     return made.rowcount == 1
 
 
-def turn(database: Database, id_: str, state: State, due: datetime) -> bool:
-    """Pause or resume a schedule. False if it is in that state already, or gone."""
+def set_state(database: Database, id_: str, state: State, due: datetime) -> bool:
+    """Pause or resume a schedule; return False if it is in that state already, or gone."""
     made = database.execute(
         "UPDATE schedules SET state = ?, due = ? WHERE id = ? AND state <> ?",
         (state, milliseconds(due), id_, state),
@@ -243,7 +238,7 @@ def turn(database: Database, id_: str, state: State, due: datetime) -> bool:
 
 
 def remove(database: Database, id_: str) -> bool:
-    """Remove a schedule. False if it is gone already."""
+    """Remove a schedule; return False if it is gone already."""
     return database.execute("DELETE FROM schedules WHERE id = ?", (id_,)).rowcount == 1
 
 
@@ -258,39 +253,36 @@ def forget(database: Database, person: JID, agent: str) -> list[Schedule]:
 
 
 def milliseconds(instant: datetime) -> int:
-    """Milliseconds since 1970, UTC."""
+    """Return the milliseconds since 1970, UTC."""
     return int((instant - _EPOCH) / timedelta(milliseconds=1))
 
 
 def instant_of(time: int) -> datetime:
-    """The instant that many milliseconds after 1970 began, UTC."""
+    """Return the instant that many milliseconds after 1970 began, UTC."""
     return _EPOCH + timedelta(milliseconds=time)
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _readable(found: Iterable[tuple[Any, ...]]) -> list[Schedule]:
-    """The schedules of rows. One that this release cannot read keeps back no others."""
+def _marks(values: Sequence[str]) -> str:
+    return ", ".join("?" * len(values)) or "''"
+
+
+def _select(database: Database, rest: str, *values: str | int | None) -> list[Schedule]:
+    """Return the schedules of a query. One that this release cannot read keeps back no others."""
+    found = database.execute(f"SELECT {_COLUMNS} FROM schedules {rest}", values)  # noqa: S608
     schedules = []
-    for row in found:
+    for row in found.fetchall():
         try:
-            schedules.append(_schedule(*row))
+            schedules.append(_schedule(row))
         except (msgspec.DecodeError, JIDError) as error:
             _log.error("a schedule cannot be read", schedule=row[0], reason=str(error))
     return schedules
 
 
-def _schedule(
-    id_: str,
-    owner: str,
-    name: str,
-    origin: Origin,
-    state: State,
-    definition: str,
-    due: int,
-    fired: int | None,
-) -> Schedule:
+def _schedule(row: Sequence[Any]) -> Schedule:
+    id_, owner, name, origin, state, definition, due, fired = row
     return Schedule(
         id=id_,
         owner=JID.parse(owner),

@@ -12,7 +12,7 @@ due at the times that follow; firings that took place already are recognised by 
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 import msgspec
@@ -20,17 +20,18 @@ import structlog
 from anyio.abc import TaskStatus
 
 from component.features.schedules import rows
+from component.features.schedules.node import ScheduleNode
 from component.features.schedules.rows import LATE, Schedule, instant_of
 from component.features.schedules.timing import due, names_a_time, next_after
-from component.proactive.starter import Starter
-from component.proactive.work import Trigger, Work
+from component.kernel.task_starter import TaskStarter
+from component.kernel.triggers import Trigger, Work
 from component.storage.clock import seconds_since_boot
 from component.storage.database import Database
 from component.storage.errors import StorageError
 from component.storage.storage import Storage
 from xep.stanza_error import StanzaError
 
-_log = structlog.get_logger("component.proactive")
+_log = structlog.get_logger("component.schedules")
 
 _AT_ONCE: Final = 100
 _LONGEST_S: Final = 15.0
@@ -38,24 +39,6 @@ _LONGEST_S: Final = 15.0
 a clock that was set."""
 _FIRST_WAIT_S: Final = 1.0
 _LONGEST_WAIT_S: Final = 300.0
-
-
-class Firing(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule that has fired: its nominal instant, and the task that does the work.
-
-    `task` is None if the work was refused.
-    """
-
-    schedule: Schedule
-    instant: datetime
-    task: str | None
-
-
-class FiringListener(Protocol):
-    """Receives each firing, for example to publish it."""
-
-    async def fired(self, firing: Firing, /) -> None:
-        """Handle the firing of a schedule."""
 
 
 class _Postponed(msgspec.Struct):
@@ -71,20 +54,23 @@ class ScheduleRunner:
     Args:
         storage: has the table `schedules`.
         starter: starts the work.
-        listener: takes firings, if anything does.
+        node: notifies the owners of schedules.
         clock: seconds that do not jump.
+
+    Attributes:
+        node: as given.
     """
 
     def __init__(
         self,
         storage: Storage,
-        starter: Starter,
-        listener: FiringListener | None = None,
+        starter: TaskStarter,
+        node: ScheduleNode,
         clock: Callable[[], float] = seconds_since_boot,
     ) -> None:
         self._storage = storage
         self._starter = starter
-        self._listener = listener
+        self.node = node
         self._clock = clock
         self._woken = anyio.Event()
         self._postponed: dict[str, _Postponed] = {}
@@ -181,11 +167,7 @@ class ScheduleRunner:
             if task is None:
                 return True  # another instance was first
         _log.info("a schedule has fired", schedule=schedule.id, instant=trigger.key, task=task)
-        if self._listener is not None:
-            try:
-                await self._listener.fired(Firing(schedule=schedule, instant=instant, task=task))
-            except (StanzaError, StorageError) as error:
-                _log.warning("a firing is not published", schedule=schedule.id, reason=str(error))
+        self.node.fired(schedule, instant, task)
         return True
 
     def _postpone(self, schedule: Schedule, error: Exception) -> None:
@@ -230,7 +212,7 @@ def work_of(schedule: Schedule, instant: datetime, now: datetime) -> Work:
 
 
 def trigger_of(schedule: Schedule, instant: datetime) -> Trigger:
-    """The trigger of a schedule at an instant."""
+    """Return the trigger of a schedule at an instant."""
     text = f"{instant:%Y-%m-%dT%H:%M:%SZ}"
     data = {"title": schedule.name, "instant": text, "when": schedule.definition.when}
     return Trigger(

@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import structlog
@@ -15,9 +15,9 @@ from component.features.schedules.rows import (
     DECLARED,
     MOST_MISSED,
     Definition,
-    Missed,
     Origin,
     Schedule,
+    Wish,
     instant_of,
 )
 from component.features.schedules.settings import ScheduleLimits
@@ -29,14 +29,17 @@ from component.features.schedules.timing import (
     zone_of,
 )
 from component.features.schedules.when import plain_text, read_timing, split_zone
-from component.proactive.person_zones import PersonZones
-from component.proactive.work import Work
+from component.kernel.triggers import Work
 from component.skills import InvalidParam, Skill, View, prepare
 from component.storage.database import Database
 from component.storage.storage import Storage
 from xep.jid import JID
 
-_log = structlog.get_logger("component.proactive")
+if TYPE_CHECKING:
+    from component.features.schedules.runner import ScheduleRunner
+    from component.kernel.contacts import PersonZones
+
+_log = structlog.get_logger("component.schedules")
 
 _NAME: Final = re.compile(r"[^\W_][\w.-]{0,63}")
 _LONGEST_GOAL: Final = 20_000
@@ -56,45 +59,6 @@ class ScheduleError(Exception):
         self.param = param
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule that somebody wants.
-
-    Attributes:
-        when: when it fires; see `component.features.schedules.when`.
-        work: the work.
-        name: its name; empty for a generated one.
-        zone: the time zone of local times, if `when` names none; empty for that of the person, or
-            of the settings for what they declare.
-        missed: what becomes of missed firings.
-        missed_most: the maximum number of missed firings that `all` makes up for.
-    """
-
-    when: str
-    work: Work
-    name: str = ""
-    zone: str = ""
-    missed: Missed = "once"
-    missed_most: int = 10
-
-
-class ScheduleListener(Protocol):
-    """Receives the changes of schedules, other than their firings."""
-
-    def changed(self, schedule: Schedule, /) -> None:
-        """A schedule was added, paused or resumed. Never waits."""
-
-    def removed(self, schedule: Schedule, /) -> None:
-        """A schedule was removed. Never waits."""
-
-
-class _Nobody:
-    def changed(self, schedule: Schedule) -> None:
-        pass
-
-    def removed(self, schedule: Schedule) -> None:
-        pass
-
-
 class Schedules:
     """The schedules.
 
@@ -102,8 +66,7 @@ class Schedules:
         storage: has the table `schedules`.
         limits: bounds of the schedules that people make.
         view: gives the skills that a principal may use; None where skills cannot be looked at.
-        changed: is called when a schedule may be due sooner than was known.
-        listener: takes the changes, if anything does.
+        runner: fires the schedules; None while no service runs.
         goals: whether goals can be done: there is a language model.
         zones: finds the time zone of a person; without it all times are in UTC.
     """
@@ -113,19 +76,17 @@ class Schedules:
         storage: Storage,
         limits: ScheduleLimits,
         view: Callable[[JID], View] | None = None,
-        changed: Callable[[], None] = lambda: None,
-        listener: ScheduleListener | None = None,
+        runner: "ScheduleRunner | None" = None,
         *,
         goals: bool = True,
-        zones: PersonZones | None = None,
+        zones: "PersonZones | None" = None,
     ) -> None:
         self._zones = zones
         self._default_zone = "UTC" if zones is None else zones.default
         self._storage = storage
         self._limits = limits
         self._view = view
-        self.changed = changed
-        self._listener: ScheduleListener = listener or _Nobody()
+        self._runner = runner
         self._goals = goals
 
     async def add(self, wish: Wish, origin: Origin) -> Schedule:
@@ -148,8 +109,7 @@ class Schedules:
         refusal = await self._storage.write(partial(self._insert, schedule=schedule))
         if refusal is not None:
             raise refusal
-        self.changed()
-        self._listener.changed(schedule)
+        self._changed(schedule)
         return schedule
 
     async def zone(
@@ -169,7 +129,7 @@ class Schedules:
         try:
             named = split_zone(plain_text(when), given)[1]
         except TimingError as error:
-            raise ScheduleError(_sentence(error), "when") from None
+            raise ScheduleError(sentence_of(error), "when") from None
         if named or self._zones is None:
             return named or self._default_zone
         return await self._zones.of(person, at)
@@ -183,7 +143,7 @@ class Schedules:
 
     def _checked(self, wish: Wish, now: datetime) -> Definition:
         self._check_work(wish.work)
-        definition = defined(wish, self._default_zone, now)
+        definition = definition_of(wish, self._default_zone, now)
         self._check_interval(definition.timing, now)
         return definition
 
@@ -226,7 +186,7 @@ class Schedules:
         return None
 
     async def list(self, owner: JID | None, agent: str | None = None) -> Sequence[Schedule]:
-        """The schedules of an owner, or of all, that an agent works for; the next one first.
+        """Return the schedules of an owner, or of all, that an agent works for; the next one first.
 
         Raises StorageError.
         """
@@ -235,10 +195,12 @@ class Schedules:
     async def pause(self, owner: JID | None, name: str) -> Schedule:
         """Keep a schedule from firing. Raises ScheduleError and StorageError."""
         found = await self._named(owner, name)
-        if not await self._storage.write(lambda db: rows.turn(db, found.id, "paused", found.due)):
+        if not await self._storage.write(
+            lambda db: rows.set_state(db, found.id, "paused", found.due)
+        ):
             raise ScheduleError(f"The schedule {found.name} is paused already.", "name")
         paused = msgspec.structs.replace(found, state="paused")
-        self._listener.changed(paused)
+        self._changed(paused)
         return paused
 
     async def resume(self, owner: JID | None, name: str) -> Schedule:
@@ -253,11 +215,10 @@ class Schedules:
                 f"The time of the schedule {found.name} has passed: remove it and add another one.",
                 "name",
             )
-        if not await self._storage.write(lambda db: rows.turn(db, found.id, "active", due)):
+        if not await self._storage.write(lambda db: rows.set_state(db, found.id, "active", due)):
             raise ScheduleError(f"The schedule {found.name} is not paused.", "name")
-        self.changed()
         resumed = msgspec.structs.replace(found, state="active", due=due)
-        self._listener.changed(resumed)
+        self._changed(resumed)
         return resumed
 
     async def remove(self, owner: JID | None, name: str) -> Schedule:
@@ -273,7 +234,8 @@ class Schedules:
                 "name",
             )
         await self._storage.write(partial(rows.remove, id_=found.id))
-        self._listener.removed(found)
+        if self._runner is not None:
+            self._runner.node.removed(found)
         return found
 
     async def configure(self, wishes: Sequence[Wish], origin: Origin = "settings") -> None:
@@ -281,13 +243,13 @@ class Schedules:
 
         One that has not changed keeps when it is due, and whether it is paused. `origin` says
         whether the settings define them, or enable those that skills bring. Raises StorageError,
-        and ScheduleError for one that `defined` refuses.
+        and ScheduleError for one that `definition_of` refuses.
         """
         now = await self._now()
         wanted = {
             _declared_id(wish, origin): (
                 wish.name,
-                defined(wish, self._default_zone, now, declared=True),
+                definition_of(wish, self._default_zone, now, declared=True),
             )
             for wish in wishes
         }
@@ -322,10 +284,17 @@ class Schedules:
                 name=each.name,
                 principal=str(each.owner),
             )
-        self.changed()
+        if self._runner is not None:
+            self._runner.wake()
+
+    def _changed(self, schedule: Schedule) -> None:
+        """Note that a schedule was added, paused or resumed."""
+        if self._runner is not None:
+            self._runner.wake()
+            self._runner.node.changed(schedule)
 
     async def _named(self, owner: JID | None, name: str) -> Schedule:
-        """A schedule by its name or id; without an owner by its id alone."""
+        """Return a schedule by its name or id; without an owner by its id alone."""
         if owner is not None:
             found = await self._storage.read(partial(rows.named, owner=owner, name=name))
         else:
@@ -343,8 +312,8 @@ def _declared_id(wish: Wish, origin: Origin) -> str:
     return f"{origin}.{wish.name}" + (f".{wish.work.principal}" if origin == "skill" else "")
 
 
-def defined(wish: Wish, zone: str, now: datetime, *, declared: bool = False) -> Definition:
-    """The definition of a wish. `zone` is the default; `declared` wishes are those of the settings.
+def definition_of(wish: Wish, zone: str, now: datetime, *, declared: bool = False) -> Definition:
+    """Return the definition of a wish. `zone` is the default; `declared` ones are of the settings.
 
     Raises ScheduleError.
     """
@@ -368,11 +337,11 @@ def _timing(when: str, zone: str, now: datetime, *, declared: bool = False) -> T
     try:
         zone_of(zone)
     except TimingError as error:
-        raise ScheduleError(_sentence(error), "zone") from None
+        raise ScheduleError(sentence_of(error), "zone") from None
     try:
         return read_timing(when, zone, now, declared=declared)
     except TimingError as error:
-        raise ScheduleError(_sentence(error), "when") from None
+        raise ScheduleError(sentence_of(error), "when") from None
 
 
 def _redefine(database: Database, before: Schedule, now: Definition, at: datetime) -> None:
@@ -413,6 +382,7 @@ def check_params(skill: Skill, params: msgspec.Raw) -> None:
         raise ScheduleError(f"The parameters do not fit {skill.name}: {error}.", "params") from None
 
 
-def _sentence(error: TimingError) -> str:
+def sentence_of(error: TimingError) -> str:
+    """Return the message of an error as a sentence."""
     text = str(error)
     return f"{text[:1].upper()}{text[1:]}."

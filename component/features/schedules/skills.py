@@ -11,11 +11,12 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 import msgspec
 from msgspec import Meta
 
-from component.features.schedules.rows import Missed, Schedule
-from component.features.schedules.schedules import ScheduleError, Schedules, Wish
+from component.features.schedules.node import row_of
+from component.features.schedules.rows import Missed, Schedule, Wish
+from component.features.schedules.schedules import ScheduleError, Schedules
 from component.features.schedules.timing import Cron
 from component.features.schedules.when import described, local_time
-from component.proactive.work import Work
+from component.kernel.triggers import Work
 from component.skills.context import Context
 from component.skills.declare import FunctionSkill, skill
 from component.skills.errors import InvalidParam, SkillError
@@ -33,49 +34,8 @@ R = TypeVar("R")
 Name = Annotated[str, Meta(description="Name or id of the schedule.", max_length=64)]
 
 
-class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A schedule, as programs get it. Instants are in UTC, in the format of RFC 3339. `task` is the
-    id of the task of the last firing, if known.
-    """
-
-    id: str
-    name: str
-    state: str
-    when: str
-    zone: str
-    next: str
-    last: str = ""
-    agent: str
-    owner: str
-    goal: str = ""
-    skill: str = ""
-    missed: str
-    origin: str
-    task: str = ""
-
-
-def row_of(schedule: Schedule) -> ScheduleRow:
-    """A schedule for programs."""
-    definition, work = schedule.definition, schedule.definition.work
-    return ScheduleRow(
-        id=schedule.id,
-        name=schedule.name,
-        state=schedule.state,
-        when=definition.when,
-        zone=definition.zone,
-        next=f"{schedule.due:%Y-%m-%dT%H:%M:%SZ}" if schedule.state == "active" else "",
-        last="" if schedule.fired is None else f"{schedule.fired:%Y-%m-%dT%H:%M:%SZ}",
-        agent=work.agent,
-        owner=str(schedule.owner),
-        goal=work.goal or "",
-        skill=work.skill or "",
-        missed=definition.missed,
-        origin=schedule.origin,
-    )
-
-
 def line_of(schedule: Schedule) -> str:
-    """A schedule in one line, for people."""
+    """Return a schedule in one line, for people."""
     work = schedule.definition.work
     what = " ".join((work.goal or f"run {work.skill}").split())
     if len(what) > 100:
@@ -90,7 +50,7 @@ def line_of(schedule: Schedule) -> str:
 
 
 def _zone(schedule: Schedule) -> str:
-    """The time zone of a schedule; UTC if this system no longer has it."""
+    """Return the time zone of a schedule; UTC if this system no longer has it."""
     zone = schedule.definition.zone
     return zone if zone_named(zone) is not None else "UTC"
 
@@ -109,7 +69,7 @@ def added_text(schedule: Schedule) -> str:
 
 
 def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
-    """The skills `schedule_add`, `schedule_list`, `schedule_pause`, `schedule_resume` and
+    """Return the skills `schedule_add`, `schedule_list`, `schedule_pause`, `schedule_resume` and
     `schedule_remove`.
 
     `schedules` gives the schedules when one of them is called: skills are declared before the
@@ -180,7 +140,7 @@ def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
             limits=context.limits,
         )
         wish = Wish(when=when, work=work, name=name, zone=zone, missed=missed)
-        with _explained():
+        with _as_skill_error():
             added = await schedules().add(wish, "agent")
         return f"Added the schedule:\n{added_text(added)}"
 
@@ -210,27 +170,27 @@ def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
     )
     async def schedule_list(context: Context) -> SkillResult:
         """List the schedules and reminders of the person."""
-        with _explained():
+        with _as_skill_error():
             found = await schedules().list(JID.parse(context.principal))
         data = msgspec.json.encode([row_of(one) for one in found]).decode()
         return SkillResult(
             outputs=(
-                Output(name="list", text=told(found)),
+                Output(name="list", text=list_text(found)),
                 Output(name="data", text=data, media_type=JSON),
             )
         )
 
-    @_turns("Pause a schedule")
+    @_state_skill("Pause a schedule")
     async def schedule_pause(context: Context, name: Name) -> str:
         """Keep a schedule of the person from firing until it is resumed."""
-        with _explained():
+        with _as_skill_error():
             paused = await schedules().pause(JID.parse(context.principal), name)
         return f"Paused {paused.name}."
 
-    @_turns("Resume a schedule")
+    @_state_skill("Resume a schedule")
     async def schedule_resume(context: Context, name: Name) -> str:
         """Let a paused schedule of the person fire again."""
-        with _explained():
+        with _as_skill_error():
             resumed = await schedules().resume(JID.parse(context.principal), name)
         return f"Resumed:\n{line_of(resumed)}"
 
@@ -244,7 +204,7 @@ def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
     )
     async def schedule_remove(context: Context, name: Name) -> str:
         """Remove a schedule or reminder of the person. The person is asked to confirm it."""
-        with _explained():
+        with _as_skill_error():
             removed = await schedules().remove(JID.parse(context.principal), name)
         return f"Removed {removed.name}."
 
@@ -252,7 +212,7 @@ def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
     return (add, schedule_list, schedule_pause, schedule_resume, schedule_remove)
 
 
-def _turns(title: str) -> Callable[[Callable[P, R]], FunctionSkill[P, R]]:
+def _state_skill(title: str) -> Callable[[Callable[P, R]], FunctionSkill[P, R]]:
     """Declare a skill that pauses or resumes a schedule; nobody has to confirm it."""
     return skill(
         title=title,
@@ -266,7 +226,7 @@ def _turns(title: str) -> Callable[[Callable[P, R]], FunctionSkill[P, R]]:
     )
 
 
-def told(found: Sequence[Schedule]) -> str:
+def list_text(found: Sequence[Schedule]) -> str:
     """Schedules as a list, for people."""
     return "\n".join(map(line_of, found)) or "There are no schedules."
 
@@ -277,7 +237,7 @@ def _agent(context: Context) -> str:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def _as_skill_error() -> Iterator[None]:
     """Turn a ScheduleError into the error of a skill."""
     try:
         yield

@@ -112,7 +112,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def number_of(text: str) -> int:
-    """The value of a number in digits or English words."""
+    """Return the value of a number in digits or English words."""
     if text.isdigit():
         return int(text)
     tens, _, ones = text.lower().replace("-", " ").partition(" ")
@@ -128,7 +128,7 @@ def take_number(phrase: Phrase) -> int | None:
 
 
 def unit_of(text: str) -> int:
-    """The seconds of a unit of time, by its first letter."""
+    """Return the seconds of a unit of time, by its first letter."""
     return _UNITS[text[0].lower()]
 
 
@@ -307,7 +307,7 @@ _HOURS_OF: Final[dict[Part, range]] = {
 
 
 def _in_part(hour: int, minute: int, part: Part, *, is_24: bool) -> int:
-    """The hour of a time that is said to be in a part of the day."""
+    """Return the hour of a time that is said to be in a part of the day."""
     hours = (hour,) if is_24 or hour >= 12 else (hour, hour + 12)
     fitting = [one for one in hours if one in _HOURS_OF[part]]
     if len(fitting) != 1:
@@ -466,7 +466,7 @@ def _with_part(phrase: Phrase, spoken: SpokenDate) -> SpokenDate:
 
 
 def days_later(day: date, days: int) -> date:
-    """The date so many days later. Raises TimingError if it is out of range."""
+    """Return the date so many days later. Raises TimingError if it is out of range."""
     try:
         return day + timedelta(days)
     except OverflowError:

@@ -15,7 +15,7 @@ import heapq
 from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta, tzinfo
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
@@ -68,7 +68,7 @@ class Cron(msgspec.Struct, frozen=True, tag="cron", omit_defaults=True):
     before: datetime | None = None
 
     def fires_on(self, day: date) -> bool:
-        """Whether a local day is one of those of `weeks`, `days` and `since`."""
+        """Return whether a local day is one of those of `weeks`, `days` and `since`."""
         if self.since is None:
             return True
         monday, first = day - timedelta(day.weekday()), self.since - timedelta(self.since.weekday())
@@ -99,7 +99,7 @@ Timing: TypeAlias = Cron | Once | Every
 
 
 def zone_of(name: str) -> tzinfo:
-    """The time zone of an IANA name, or of a fixed offset such as `UTC+09:00`. Raises
+    """Return the time zone of an IANA name, or of a fixed offset such as `UTC+09:00`. Raises
     TimingError.
     """
     found = zone_named(name)
@@ -109,7 +109,7 @@ def zone_of(name: str) -> tzinfo:
 
 
 def checked(timing: Timing) -> Timing:
-    """The timing itself. Raises TimingError if it can never fire or is not valid."""
+    """Return the timing itself. Raises TimingError if it can never fire or is not valid."""
     if isinstance(timing, Every):
         if timing.seconds < 1:
             raise TimingError("an interval is at least one second")
@@ -121,7 +121,7 @@ def checked(timing: Timing) -> Timing:
 
 
 def next_after(timing: Timing, instant: datetime) -> datetime | None:
-    """The first instant at which a timing fires after another instant, in UTC.
+    """Return the first instant at which a timing fires after another instant, in UTC.
 
     Returns None if it does not fire any more.
     """
@@ -166,7 +166,7 @@ def due(
 
 
 def _between(timing: Timing, begin: datetime, end: datetime) -> Iterator[datetime]:
-    """The instants of a timing from `begin` to `end`, both included."""
+    """Return the instants of a timing from `begin` to `end`, both included."""
     for instant in instants_after(timing, begin - timedelta(microseconds=1)):
         if instant > end:
             return
@@ -202,7 +202,7 @@ def names_a_time(timing: Timing) -> bool:
 
 
 def local_instant(moment: datetime, zone: tzinfo) -> datetime:
-    """A local time without an offset as an instant, by the rules for fixed times above."""
+    """Return a local time without an offset as an instant, by the rules for fixed times above."""
     found = moment.replace(tzinfo=zone, fold=0)
     while found.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != moment:
         moment += timedelta(minutes=1)  # in the gap: go on to its end
@@ -211,7 +211,7 @@ def local_instant(moment: datetime, zone: tzinfo) -> datetime:
 
 
 def _fires(timing: Cron, instant: datetime) -> Iterator[datetime]:
-    """The instants after another one, each later than the one before."""
+    """Return the instants after another one, each later than the one before."""
     last = instant.astimezone(UTC)
     if last >= _END:
         return
@@ -226,7 +226,7 @@ def _fires(timing: Cron, instant: datetime) -> Iterator[datetime]:
 
 
 def _merged(timing: Cron, instant: datetime) -> Iterator[tuple[datetime, date]]:
-    """The instants of all expressions in their order, each with its local day."""
+    """Return the instants of all expressions in their order, each with its local day."""
 
     def of(expression: str) -> Iterator[tuple[datetime, date]]:
         for local in _simulated(expression, timing.zone, instant):
@@ -235,17 +235,41 @@ def _merged(timing: Cron, instant: datetime) -> Iterator[tuple[datetime, date]]:
     return heapq.merge(*[of(each) for each in (timing.expression, *timing.others)])
 
 
-def _simulated(expression: str, zone: str, instant: datetime) -> "CronSim":
-    # Imported where there is a cron expression: a service without one starts faster.
-    from component.features.schedules.cron_simulation import (  # noqa: PLC0415
-        CronSimError,
-        CronSimulation,
-    )
+@cache
+def _simulation() -> "tuple[type[CronSim], type[Exception]]":
+    """Return cronsim's simulation, corrected, and its error.
 
+    It is imported where there is a cron expression: a service without one starts faster.
+    """
+    from cronsim import CronSim, CronSimError  # noqa: PLC0415
+
+    class CronSimulation(CronSim):
+        """Is correct where a clock is set forward or back by half an hour, as at Lord Howe Island.
+
+        cronsim 2.8 looks for the next hour in steps of 60 minutes. After such a change it arrives
+        at half past, and the first half of that hour is lost.
+        """
+
+        def advance_hour(self) -> bool:
+            """Go on to the beginning of an hour that fits; return False if the present one does."""
+            if self.dt.hour in self.hours:
+                return False
+            self.dt = self.dt.replace(minute=0, second=0)
+            while self.dt.hour not in self.hours:
+                self.tick(seconds=(60 - self.dt.minute) * 60)
+                if self.dt.hour == 0:
+                    break  # the day and the month have to fit as well
+            return True
+
+    return CronSimulation, CronSimError
+
+
+def _simulated(expression: str, zone: str, instant: datetime) -> "CronSim":
     fields = _fields(expression)
+    simulation, cron_error = _simulation()
     try:
-        return CronSimulation(fields, instant.astimezone(zone_of(zone)))
-    except CronSimError as error:
+        return simulation(fields, instant.astimezone(zone_of(zone)))
+    except cron_error as error:
         raise TimingError(f"the cron expression {expression!r} is not valid: {error}") from None
 
 

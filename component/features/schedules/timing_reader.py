@@ -533,7 +533,7 @@ class TimingReader:
 
 
 def _nth_of_month(days: DaysOfWeek, said: str) -> _Recurrence | None:
-    """The first, or the last, of a day of the week in each month; of one day only."""
+    """Return the first, or the last, of a day of the week in each month; of one day only."""
     if len(days.numbers) != 1 or (said != "last" and ORDINALS[said] > 5):
         return None
     nth = "L" if said == "last" else f"#{ORDINALS[said]}"
@@ -547,7 +547,7 @@ def _bounded(seconds: int) -> int:
 
 
 def _again(spoken: SpokenDate) -> date:
-    """The same day of the week, or of the year, the next time."""
+    """Return the same day of the week, or of the year, the next time."""
     if spoken.again == "week":
         return days_later(spoken.day, 7)
     try:
@@ -557,7 +557,7 @@ def _again(spoken: SpokenDate) -> date:
 
 
 def future(instant: datetime, now: datetime) -> datetime:
-    """The instant. Raises TimingError if it is not after `now`, or too far ahead."""
+    """Return the instant. Raises TimingError if it is not after `now`, or too far ahead."""
     if instant <= now:
         raise PassedError(f"{instant:%Y-%m-%d %H:%M} UTC has passed")
     if instant.year > _LAST_YEAR:

@@ -80,7 +80,7 @@ def read_timing(text: str, zone: str, now: datetime, *, declared: bool = False) 
 
 
 def plain_text(text: str) -> str:
-    """A time without surplus spaces and a period at the end."""
+    """Return a time without surplus spaces and a period at the end."""
     return " ".join(text.split()).rstrip(".")
 
 
@@ -114,7 +114,7 @@ def described(timing: Timing, zone: str = "UTC", when: str = "") -> str:
 
 
 def local_time(instant: datetime, zone: str) -> str:
-    """An instant in a time zone, with its name: `2026-12-24 18:00 Europe/Paris`."""
+    """Return an instant in a time zone, with its name: `2026-12-24 18:00 Europe/Paris`."""
     return f"{instant.astimezone(zone_of(zone)):%Y-%m-%d %H:%M} {zone}"
 
 

@@ -1,13 +1,13 @@
 """The command about watches: one's own, and for admins everybody's and those in the settings."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Literal
 
 import msgspec
 
 from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
-from component.features.watches.service import WatchService
-from component.features.watches.sheet import WatchSheet
+from component.features.watches.service import WatchService, WatchSheet
 
 Action = Literal["list", "show", "pause", "resume", "remove"]
 
@@ -33,50 +33,40 @@ WATCH = Outline(
 )
 
 
-class WatchCommands:
-    """The command about watches.
+def watch_commands(watches: WatchService) -> tuple[AnyCommand, ...]:
+    """Return the command about watches."""
+    return (WATCH.done_by(partial(_watch, watches)),)
 
-    Args:
-        watches: the watches.
-    """
 
-    def __init__(self, watches: WatchService) -> None:
-        self._watches = watches
-
-    def commands(self) -> tuple[AnyCommand, ...]:
-        """Return the command."""
-        return (WATCH.done_by(self._watch),)
-
-    async def _watch(self, asking: Asking, params: WatchParams) -> CommandResult:
-        sheets = await self._visible(asking)
-        if params.action == "list" and not params.name:
-            lines = [_line(sheet) for sheet in sheets]
-            none = "I watch nothing for you. Ask me, for example: tell me whenever …"
-            return CommandResult("\n".join(lines) or none, sheets)
-        sheet = _found(sheets, params.name, asking)
-        if params.action in ("list", "show"):
-            return CommandResult(_described(sheet), sheet)
-        if params.action == "remove" and not sheet.owner:
-            raise CommandError(
-                f"{sheet.name} is in the settings: remove its [[watch]] there, or pause it.", "name"
-            )
-        change = {"pause": self._watches.pause, "resume": self._watches.resume}.get(
-            params.action, self._watches.remove
+async def _watch(watches: WatchService, asking: Asking, params: WatchParams) -> CommandResult:
+    sheets = await _visible(watches, asking)
+    if params.action == "list" and not params.name:
+        lines = [_line(sheet) for sheet in sheets]
+        none = "I watch nothing for you. Ask me, for example: tell me whenever …"
+        return CommandResult("\n".join(lines) or none, sheets)
+    sheet = _found(sheets, params.name, asking)
+    if params.action in ("list", "show"):
+        return CommandResult(_described(sheet), sheet)
+    if params.action == "remove" and not sheet.owner:
+        raise CommandError(
+            f"{sheet.name} is in the settings: remove its [[watch]] there, or pause it.", "name"
         )
-        if not await change(sheet.id):
-            raise CommandError(f"There is no watch {params.name[:80]!r} any more.", "name")
-        done = {"pause": "is paused", "resume": "is active again"}.get(params.action, "is removed")
-        state = {"pause": "paused", "resume": "active"}.get(params.action, "removed")
-        return CommandResult(
-            f"The watch {sheet.name} {done}.", msgspec.structs.replace(sheet, state=state)
-        )
+    change = {"pause": watches.pause, "resume": watches.resume}.get(params.action, watches.remove)
+    if not await change(sheet.id):
+        raise CommandError(f"There is no watch {params.name[:80]!r} any more.", "name")
+    done = {"pause": "is paused", "resume": "is active again"}.get(params.action, "is removed")
+    state = {"pause": "paused", "resume": "active"}.get(params.action, "removed")
+    return CommandResult(
+        f"The watch {sheet.name} {done}.", msgspec.structs.replace(sheet, state=state)
+    )
 
-    async def _visible(self, asking: Asking) -> Sequence[WatchSheet]:
-        if asking.admin:
-            return await self._watches.list(None)
-        if asking.principal is None:
-            raise CommandError("This works only over XMPP.")
-        return await self._watches.list(str(asking.principal))
+
+async def _visible(watches: WatchService, asking: Asking) -> Sequence[WatchSheet]:
+    if asking.admin:
+        return await watches.list(None)
+    if asking.principal is None:
+        raise CommandError("This works only over XMPP.")
+    return await watches.list(str(asking.principal))
 
 
 def _found(sheets: Sequence[WatchSheet], name: str, asking: Asking) -> WatchSheet:

@@ -2,16 +2,21 @@
 
 An event is recorded in the same transaction as the item it comes from, so that a kill at any moment
 neither loses nor doubles it. Its work is started afterwards, by a key that is the same however
-often that is tried (`component.proactive.starter`). Functions take the `Database` of one operation.
+often that is tried. Functions take the `Database` of one operation.
+
+A rate counts starts in windows. The first event opens a window. When a window is full, an event
+above the rate makes one start that is due when the window ends, which is the first start of the
+next window; until then further events join it (`digest`), replace what it has (`latest`), or, by
+the policy `drop`, there is no such start. A watch that starts work too often in an hour is stopped
+by the breaker, because two programs that trigger each other would never stop.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from component.features.watches.rate_limit import Bounds, Counters, decide
-from component.features.watches.rows import item_key, see
+from component.features.watches.rows import item_key, mark_seen
 from component.features.watches.watch import Observed, Watch
 from component.storage.database import Database
 
@@ -19,6 +24,11 @@ MOST_PENDING: Final = 5_000
 """Events of one watch that wait to be started; the policy for thinning applies to more."""
 MOST_IN_DIGEST: Final = 50
 """Events whose content a digest has, the latest ones; it counts all."""
+
+HOUR_MS: Final = 3_600_000
+
+Verdict: TypeAlias = Literal["start", "join", "drop", "trip"]
+"""Start work (at `Counters.due`), join the start `Counters.waiting`, drop, or stop the watch."""
 
 
 class Offered(msgspec.Struct, frozen=True):
@@ -58,8 +68,75 @@ class Pending(msgspec.Struct, frozen=True):
     key: str
     due: int
     data: bytes
-    hops: int
     chain: tuple[str, ...]
+
+
+class Counters(msgspec.Struct):
+    """The counters on which the decisions for one watch depend; stored in its row.
+
+    Attributes:
+        last_number: the number of its newest start.
+        waiting: the number of the start that events above the rate join; 0 if there is none.
+        window_at: when the current window begins, in milliseconds; in the future while a start
+            waits for it.
+        window_starts: starts in the current window.
+        hour_at: when the hour of the breaker began, in milliseconds.
+        hour_starts: starts in it.
+    """
+
+    last_number: int = 0
+    waiting: int = 0
+    window_at: int = 0
+    window_starts: int = 0
+    hour_at: int = 0
+    hour_starts: int = 0
+
+
+def decide(counters: Counters, watch: Watch, now: int, *, has_room: bool) -> tuple[Verdict, int]:
+    """Decide on one event and change the counters.
+
+    Args:
+        counters: those of the watch.
+        watch: has the rate, and what happens to events above it.
+        now: milliseconds on a clock that does not jump.
+        has_room: whether another start may wait now; if not, the event is above the rate.
+
+    Returns:
+        The verdict, and for a start when it is due.
+    """
+    window_ms = int(watch.rate.seconds * 1000)
+    if now < counters.window_at:  # a start waits for the window
+        return _above(counters, watch, counters.window_at)
+    if now >= counters.window_at + window_ms:
+        counters.window_at, counters.window_starts, counters.waiting = now, 0, 0
+    if counters.window_starts < watch.rate.events and has_room:
+        counters.waiting = 0
+        return _start(counters, watch, now, now)
+    if watch.thinning == "drop":
+        return "drop", 0
+    due = counters.window_at + window_ms
+    verdict = _start(counters, watch, now, due)
+    if verdict[0] == "start":
+        counters.window_at, counters.window_starts = due, 1
+        counters.waiting = counters.last_number
+    return verdict
+
+
+def _above(counters: Counters, watch: Watch, due: int) -> tuple[Verdict, int]:
+    if watch.thinning == "drop" or not counters.waiting:
+        return "drop", 0
+    return "join", due
+
+
+def _start(counters: Counters, watch: Watch, now: int, due: int) -> tuple[Verdict, int]:
+    if now >= counters.hour_at + HOUR_MS:
+        counters.hour_at, counters.hour_starts = now, 0
+    if counters.hour_starts >= watch.starts_per_hour:
+        return "trip", 0
+    counters.hour_starts += 1
+    counters.window_starts += 1
+    counters.last_number += 1
+    return "start", due
 
 
 def accept(
@@ -77,7 +154,7 @@ def accept(
     accepted = Accepted()
     of_watch: dict[str, list[Offered]] = {}
     for each in offered:
-        if each.observed.item and not see(database, source, each.observed):
+        if each.observed.item and not mark_seen(database, source, each.observed):
             continue
         accepted.new += 1
         for watch in each.watches:
@@ -95,7 +172,7 @@ def _accept_for(
     max_hops: int,
     accepted: Accepted,
 ) -> None:
-    within = [each for each in events if each.observed.hops < max_hops]
+    within = [each for each in events if len(each.observed.chain) < max_hops]
     cut = len(events) - len(within)
     # The update locks the row, so that instances take numbers and shares of the rate in turn.
     found = database.execute(
@@ -113,14 +190,26 @@ def _accept_for(
         "SELECT count(*) FROM watch_events WHERE watch = ?", (watch.id,)
     ).fetchone() or (0,)
     room = MOST_PENDING - int(pending)
-    bounds = Bounds(watch.rate, watch.thinning, watch.starts_per_hour)
     joined: list[Offered] = []
     thinned = 0
     tripped = ""
     for each in within:
-        verdict, due = decide(counters, bounds, database.steady, has_room=room > 0)
+        verdict, due = decide(counters, watch, database.steady, has_room=room > 0)
         if verdict == "start":
-            _insert(database, watch, created, counters.last_number, due, each)
+            observed = each.observed
+            database.execute(
+                "INSERT INTO watch_events (watch, number, key, due, events, data, hops, chain)"
+                " VALUES (?, ?, ?, ?, 1, ?, ?, ?)",
+                (
+                    watch.id,
+                    counters.last_number,
+                    f"{created}.{counters.last_number} {item_key(observed.item)}",
+                    due,
+                    f"[{each.data.decode()}]",
+                    len(observed.chain),
+                    " ".join(observed.chain),
+                ),
+            )
             room -= 1
             accepted.starts += 1
         elif verdict == "join":
@@ -151,39 +240,18 @@ def _accept_for(
     )
 
 
-def _insert(
-    database: Database, watch: Watch, created: int, number: int, due: int, event: Offered
-) -> None:
-    observed = event.observed
-    database.execute(
-        "INSERT INTO watch_events (watch, number, key, due, events, data, hops, chain)"
-        " VALUES (?, ?, ?, ?, 1, ?, ?, ?)",
-        (
-            watch.id,
-            number,
-            f"{created}.{number} {item_key(observed.item)}",
-            due,
-            f"[{event.data.decode()}]",
-            observed.hops,
-            " ".join(observed.chain),
-        ),
-    )
-
-
 def _join(database: Database, watch: Watch, number: int, events: Sequence[Offered]) -> None:
     """Let events join the start with this number, or with `latest` the last one replace it."""
     if not events:
         return
     found = database.execute(
-        "SELECT data, hops, chain FROM watch_events WHERE watch = ? AND number = ?",
+        "SELECT data, chain FROM watch_events WHERE watch = ? AND number = ?",
         (watch.id, number),
     ).fetchone()
     if found is None:  # the watch was emptied in between
         return
-    data, hops, chain = found
-    for each in events:
-        if each.observed.hops > hops:
-            hops, chain = each.observed.hops, " ".join(each.observed.chain)
+    data, chain = found
+    longest = max((chain.split(), *(each.observed.chain for each in events)), key=len)
     if watch.thinning == "latest":
         raws = [msgspec.Raw(events[-1].data)]
     else:
@@ -192,30 +260,37 @@ def _join(database: Database, watch: Watch, number: int, events: Sequence[Offere
     database.execute(
         "UPDATE watch_events SET data = ?, events = events + ?, hops = ?, chain = ?"
         " WHERE watch = ? AND number = ?",
-        (msgspec.json.encode(raws).decode(), len(events), hops, chain, watch.id, number),
+        (
+            msgspec.json.encode(raws).decode(),
+            len(events),
+            len(longest),
+            " ".join(longest),
+            watch.id,
+            number,
+        ),
     )
 
 
-def heads(database: Database) -> list[Pending]:
-    """The first event of each watch that waits to be started, due or not."""
+def first_pending(database: Database) -> list[Pending]:
+    """Return the first event of each watch that waits to be started, due or not."""
     found = database.execute(
-        "SELECT watch, number, key, due, events, data, hops, chain FROM watch_events"
+        "SELECT watch, number, key, due, events, data, chain FROM watch_events"
         " WHERE (watch, number) IN (SELECT watch, min(number) FROM watch_events GROUP BY watch)"
     ).fetchall()
     return [_pending(database, row) for row in found]
 
 
-def head(database: Database, watch: str) -> Pending | None:
-    """The first event of a watch that waits to be started, if there is one."""
+def next_pending(database: Database, watch: str) -> Pending | None:
+    """Return the first event of a watch that waits to be started, if there is one."""
     found = database.execute(
-        "SELECT watch, number, key, due, events, data, hops, chain FROM watch_events"
+        "SELECT watch, number, key, due, events, data, chain FROM watch_events"
         " WHERE watch = ? ORDER BY number LIMIT 1",
         (watch,),
     ).fetchone()
     return None if found is None else _pending(database, found)
 
 
-def done(database: Database, event: Pending, *, started: bool) -> Pending | None:
+def finish(database: Database, event: Pending, *, started: bool) -> Pending | None:
     """An event has been handled, or its work was refused. Returns the next one of its watch."""
     deleted = database.execute(
         "DELETE FROM watch_events WHERE watch = ? AND number = ?", (event.watch, event.number)
@@ -226,17 +301,17 @@ def done(database: Database, event: Pending, *, started: bool) -> Pending | None
             f"UPDATE watches SET {column} = {column} + 1 WHERE id = ?",  # noqa: S608 - one of two
             (event.watch,),
         )
-    return head(database, event.watch)
+    return next_pending(database, event.watch)
 
 
 def task_state(database: Database, task: str) -> str | None:
-    """The state of a task; None if it is not stored any more."""
+    """Return the state of a task; None if it is not stored any more."""
     found = database.execute("SELECT state FROM tasks WHERE id = ?", (task,)).fetchone()
     return None if found is None else str(found[0])
 
 
 def _pending(database: Database, row: tuple[Any, ...]) -> Pending:
-    watch, number, key, due, events, data, hops, chain = row
+    watch, number, key, due, events, data, chain = row
     raws = msgspec.json.decode(data, type=list[msgspec.Raw])
     text = bytes(raws[-1])
     if events > 1:
@@ -244,4 +319,4 @@ def _pending(database: Database, row: tuple[Any, ...]) -> Pending:
         more = msgspec.json.encode({"events": raws, "total": events})
         text = text[:-1] + b"," + more[1:]
     wait = max(0, int(due) - database.steady)
-    return Pending(watch, number, key, wait, text, hops, tuple(str(chain).split()))
+    return Pending(watch, number, key, wait, text, tuple(str(chain).split()))

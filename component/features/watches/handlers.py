@@ -20,11 +20,7 @@ class _Error(Payload, frozen=True, kw_only=True):
 
 
 class RoomPresenceHandler:
-    """Passes the presence of rooms to the watcher.
-
-    Args:
-        watcher: observes rooms.
-    """
+    """Passes the presence of rooms to the watcher."""
 
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher

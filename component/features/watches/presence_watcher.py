@@ -5,18 +5,21 @@ state that differs from the last one that was recorded is an event. A state that
 left while there was no session is not noticed.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Final, Literal, TypeAlias
 
 import anyio
 import structlog
 
 from component.features.watches import rows as watch_rows
-from component.features.watches.events import Accepted, accept
-from component.features.watches.interests import Interests
-from component.features.watches.source_watcher import SourcePorts, SourceStatus
-from component.features.watches.waiting import is_set_within
-from component.features.watches.watch import Observed, Source, Watch
+from component.features.watches.events import Offered
+from component.features.watches.sources import (
+    SourcePorts,
+    SourceStatus,
+    SourceWatcher,
+    is_set_within,
+)
+from component.features.watches.watch import Observed, Source
 from component.storage.database import Database
 from xep.binding import RawXML
 from xep.binding.escaping import escape_attribute, escape_text
@@ -36,7 +39,7 @@ _GATHER_S: Final = 0.5
 account is known only then."""
 
 
-class PresenceWatcher:
+class PresenceWatcher(SourceWatcher):
     """Observes the presence of an account.
 
     Args:
@@ -46,13 +49,9 @@ class PresenceWatcher:
     """
 
     def __init__(self, source: Source, ports: SourcePorts, probe: Callable[[Source], None]) -> None:
-        self.source = source
-        self._ports = ports
+        super().__init__(source, ports)
         self._probe = probe
-        self._key = source.key
-        self._interests = Interests(source, {})
         self._clients: dict[JID, tuple[Availability, str]] = {}
-        self._wake = anyio.Event()
         self._is_connected = False
         self._has_answered = False
         self._session = object()
@@ -64,10 +63,6 @@ class PresenceWatcher:
         if not self._is_connected:
             return SourceStatus("offline")
         return SourceStatus("refused", self._reason) if self._reason else SourceStatus("live")
-
-    def set_watches(self, watches: Mapping[str, Watch]) -> None:
-        """Offer events to these watches from now on. Raises FilterError."""
-        self._interests = Interests(self.source, watches)
 
     def connected(self) -> None:
         """Observe the account in a new session."""
@@ -81,7 +76,7 @@ class PresenceWatcher:
         self._is_connected = False
         self._wake.set()
 
-    def look_again(self) -> None:
+    def retry(self) -> None:
         """Ask again, because the account has granted permission to see its presence."""
         self.connected()
 
@@ -110,12 +105,9 @@ class PresenceWatcher:
             elif not self._has_answered:
                 await self._ask()
             else:
-                await self._record()
+                await self._record_state()
                 if not await is_set_within(self._wake, self._ports.check_s) and self._reason:
                     self._has_answered = False
-
-    async def unsubscribe(self) -> None:
-        """Do nothing: a service stores no subscription."""
 
     async def _ask(self) -> None:
         session = self._session
@@ -130,7 +122,7 @@ class PresenceWatcher:
         if self._session is session:  # otherwise the account has to be asked again
             self._has_answered = True
 
-    async def _record(self) -> None:
+    async def _record_state(self) -> None:
         """Record the state of the account if it is not the last one that was recorded."""
         availability, status = min(
             self._clients.values(), key=lambda each: _ORDER.index(each[0]), default=("offline", "")
@@ -141,22 +133,18 @@ class PresenceWatcher:
             f" show='{availability}'>{escape_text(status)}</presence>"
         )
         observed = Observed(
-            kind="presence",
             item=item,
             version=availability,
             payload=payload,
             tree=tree_of(RawXML(payload)),
         )
         offered = [self._interests.offer(observed)]
-        watches, max_hops = self._interests.watches, self._ports.max_hops
 
-        def op(database: Database) -> Accepted | None:
-            if not watch_rows.is_known(database, self._key):
-                watch_rows.mark_known(database, self._key, [observed])
-                return None
-            return accept(database, self._key, offered, watches, max_hops)
+        def changed(database: Database) -> Sequence[Offered] | None:
+            if watch_rows.is_known(database, self._key):
+                return offered
+            watch_rows.mark_known(database, self._key, [observed])
+            return None
 
-        accepted = await self._ports.storage.write(op)
+        await self._record(changed)
         _log.debug("a person's presence is known", person=item, show=availability)
-        if accepted is not None:
-            self._ports.recorded(accepted)

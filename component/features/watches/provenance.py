@@ -30,13 +30,13 @@ def note_chain(database: Database, trace: str, chain: Sequence[str]) -> None:
 
 
 def noted_chain(database: Database, trace: str) -> tuple[str, ...]:
-    """The bare JIDs of the agents whose work has led to the work with this trace."""
+    """Return the bare JIDs of the agents whose work has led to the work with this trace."""
     found = database.execute("SELECT chain FROM watch_chains WHERE trace = ?", (trace,)).fetchone()
     return () if found is None else tuple(str(found[0]).split())
 
 
 def chain_of(payload: Tree | None) -> tuple[str, ...]:
-    """The chain that a payload carries; empty if it carries none. Never raises."""
+    """Return the chain that a payload carries; empty if it carries none. Never raises."""
     found = None if payload is None else payload.find(NAMESPACE, "provenance")
     if found is None:
         return ()
@@ -46,7 +46,7 @@ def chain_of(payload: Tree | None) -> tuple[str, ...]:
 
 
 def with_chain(payload: RawXML, agent: JID, chain: Sequence[str]) -> RawXML:
-    """A payload that carries a chain and the agent that publishes it.
+    """Return a payload that carries a chain and the agent that publishes it.
 
     Invalid addresses in the chain are left out; others can have written them.
     """

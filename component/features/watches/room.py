@@ -180,12 +180,11 @@ class Room:
 
 
 def observed(what: What, occupant: Occupant, room: str) -> Observed:
-    """An event of a room as a watch handles it: its item is the nickname."""
+    """Return an event of a room as a watch handles it: its item is the nickname."""
     members = {"event": what, **msgspec.structs.asdict(occupant)}
     shown = {name: value for name, value in members.items() if value and name != "status"}
     attributes = "".join(f" {name}='{escape_attribute(value)}'" for name, value in shown.items())
     return Observed(
-        kind="occupant",
         item=occupant.nick,
         version=LEFT if what == "left" else occupant.version,
         payload=(

@@ -7,14 +7,13 @@ both.
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, Literal
 
 import anyio
 import structlog
 
 from component.features.watches import rows as watch_rows
-from component.features.watches.events import Accepted, Offered, accept
-from component.features.watches.interests import Interests
+from component.features.watches.events import Offered
 from component.features.watches.room import (
     LEFT,
     Change,
@@ -26,12 +25,23 @@ from component.features.watches.room import (
     RoomPresence,
     observed,
 )
-from component.features.watches.room_client import RoomClient
-from component.features.watches.source_watcher import SourcePorts, SourceStatus
-from component.features.watches.subscription import SubscriptionState
-from component.features.watches.waiting import is_set_within
+from component.features.watches.sources import (
+    SourcePorts,
+    SourceState,
+    SourceStatus,
+    SourceWatcher,
+    backoff_s,
+    is_set_within,
+)
 from component.features.watches.watch import Source, Watch
+from component.pubsub.client import Call
 from component.storage.database import Database
+from xep.binding import Payload
+from xep.disco import InfoQuery
+from xep.jid import JID
+from xep.muc import NAMESPACE, History, Join
+from xep.ping import Ping
+from xep.stanza import Presence
 from xep.stanza_error import StanzaError
 
 _log = structlog.get_logger("component.watches")
@@ -41,13 +51,70 @@ JOIN_S: Final = 30.0
 MOST_WAITING: Final = 20_000
 """Changes that wait in memory; with more, the room is joined again instead."""
 _BATCH: Final = 500
-_FIRST_S: Final = 1.0
 _IN_THE_ROOM: Final = frozenset(("service-unavailable", "feature-not-implemented"))
 _UNKNOWN: Final = frozenset(("remote-server-timeout", "remote-server-not-found"))
 """Answers to a ping to oneself (XEP-0410 §3.3): the agent is still there, or nobody can tell."""
 
 
-class RoomWatcher:
+class RoomClient:
+    """Enters rooms, and checks whether an agent is still in them.
+
+    Args:
+        call: makes requests.
+        send: sends a presence.
+        occupant: the address by which one of our addresses enters rooms. It is a full JID, as
+            XEP-0045 §7.2 demands, where we choose our resources ourselves.
+    """
+
+    def __init__(
+        self, call: Call, send: Callable[[Presence], object], occupant: Callable[[JID], JID]
+    ) -> None:
+        self._call = call
+        self._send = send
+        self._occupant = occupant
+
+    async def find(self, source: Source) -> None:
+        """Check that there is such a room. Raises StanzaError.
+
+        Entering a room that does not exist creates it, which the agent must not do.
+        """
+        info = await self._call(
+            "get", source.service, InfoQuery(), InfoQuery, from_=self._occupant(source.subscriber)
+        )
+        if info is None or all(feature.var != NAMESPACE for feature in info.features):
+            raise StanzaError("feature-not-implemented", "the address is not that of a room")
+
+    def join(self, source: Source, nick: str) -> None:
+        """Ask to enter the room, without its history (XEP-0045 §7.2.14)."""
+        self._presence(source, nick, None, (Join(history=History(max_stanzas=0)),))
+
+    def leave(self, source: Source, nick: str) -> None:
+        """Leave the room (XEP-0045 §7.14)."""
+        self._presence(source, nick, "unavailable", ())
+
+    async def ping(self, source: Source, nick: str) -> None:
+        """Ping oneself through the room (XEP-0410 §3.2). Raises StanzaError."""
+        at = source.service.with_resource(nick)
+        await self._call("get", at, Ping(), Ping, from_=self._occupant(source.subscriber))
+
+    def _presence(
+        self,
+        source: Source,
+        nick: str,
+        type_: Literal["unavailable"] | None,
+        payloads: tuple[Payload, ...],
+    ) -> None:
+        self._send(
+            Presence(
+                type=type_,
+                from_=self._occupant(source.subscriber),
+                to=source.service.with_resource(nick),
+                payloads=payloads,
+            )
+        )
+
+
+class RoomWatcher(SourceWatcher):
     """Observes the occupants of a room.
 
     Args:
@@ -57,20 +124,16 @@ class RoomWatcher:
     """
 
     def __init__(self, source: Source, ports: SourcePorts, client: RoomClient) -> None:
-        self.source = source
-        self._ports = ports
+        super().__init__(source, ports)
         self._client = client
-        self._key = source.key
-        self._interests = Interests(source, {})
         self._room = Room()
         self._nick = ""
-        self._state: SubscriptionState = "offline"
+        self._state: SourceState = "offline"
         self._reason = ""
         self._said = ""
         self._failures = 0
         self._stays_out = False
         self._waiting: deque[Moved | Joined] = deque()
-        self._wake = anyio.Event()
         self._log = _log.bind(room=str(source.service))
 
     @property
@@ -83,7 +146,7 @@ class RoomWatcher:
 
         All watches of a room share one occupant, with the nickname of the first of them by id.
         """
-        self._interests = Interests(self.source, watches)
+        super().set_watches(watches)
         named = [watch.nick for _, watch in sorted(watches.items()) if watch.nick]
         nick = named[0] if named else next((one.agent for one in watches.values()), "")
         if len(set(named)) > 1:
@@ -102,10 +165,7 @@ class RoomWatcher:
         """Stop observing: the session has ended."""
         self._go("offline")
 
-    def look_again(self) -> None:
-        """Do nothing: rooms do not depend on the permission of a person."""
-
-    def taken(self, presence: RoomPresence) -> None:
+    def received(self, presence: RoomPresence) -> None:
         """Handle a presence that the room has sent. Never waits."""
         if self._state == "offline":
             return
@@ -165,10 +225,10 @@ class RoomWatcher:
         if self._said != out.reason:  # said once, not at each attempt
             self._log.warning("not in a room", reason=out.reason, joins_again=out.again)
         self._said = out.reason
-        state: SubscriptionState = "failed" if out.again == "soon" else "missing"
+        state: SourceState = "failed" if out.again == "soon" else "missing"
         self._go("refused" if out.refused else state)
 
-    def _go(self, state: SubscriptionState) -> None:
+    def _go(self, state: SourceState) -> None:
         if state != self._state:
             self._log.debug("source changed", state=state, node=self.source.node)
         self._state = state
@@ -205,8 +265,7 @@ class RoomWatcher:
         if self._stays_out:
             return None
         if self._state in ("missing", "failed"):
-            backoff = _FIRST_S * float(1 << min(max(self._failures, 1) - 1, 16))
-            return min(self._ports.check_s, backoff)
+            return backoff_s(self._failures, self._ports.check_s)
         return self._ports.check_s
 
     async def _is_still_in(self) -> bool:
@@ -232,18 +291,7 @@ class RoomWatcher:
             if move.occupant.previous:
                 offered.append(self._forgotten(move.occupant.previous))
             offered.append(self._offer(move))
-        await self._record(lambda _: offered)
-
-    async def _record(self, offered: Callable[[Database], Sequence[Offered] | None]) -> None:
-        watches, max_hops = self._interests.watches, self._ports.max_hops
-
-        def op(database: Database) -> Accepted | None:
-            found = offered(database)
-            return None if found is None else accept(database, self._key, found, watches, max_hops)
-
-        accepted = await self._ports.storage.write(op)
-        if accepted is not None:
-            self._ports.recorded(accepted)
+        await self._record(offered)
 
     def _compared(
         self, occupants: Sequence[Occupant]
@@ -275,5 +323,5 @@ class RoomWatcher:
         return self._interests.offer(observed(move.what, move.occupant, str(self.source.service)))
 
     def _forgotten(self, nick: str) -> Offered:
-        """The mark that a nickname is not in use any more, which is no event."""
+        """Return the mark that a nickname is not in use any more, which is no event."""
         return Offered(observed("left", Occupant(nick=nick), str(self.source.service)), (), b"")

@@ -3,16 +3,20 @@
 Functions take the `Database` of one operation.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from hashlib import sha256
-from typing import Final
+from typing import Final, TypeVar
 
+import anyio
 import msgspec
+import structlog
 
 from component.features.watches.watch import Observed, Watch, WatchState
 from component.storage.database import Database
+from component.storage.errors import StorageError
 from component.storage.forgetting import Forgotten
 from component.storage.schema import Table
+from component.storage.storage import Storage
 
 TABLES: Final = (
     Table(
@@ -86,6 +90,10 @@ TABLES: Final = (
 )
 
 
+_log = structlog.get_logger("component.watches")
+
+T = TypeVar("T")
+
 CHANNEL: Final = "watches"
 """Notified when a watch was added, changed or removed."""
 _LONGEST_ITEM: Final = 200
@@ -94,9 +102,11 @@ _STALE_MS: Final = 3_600_000
 """Milliseconds for which an item counts as seen that a listing of its node lacks."""
 _UNLISTED_MS: Final = 86_400_000
 """Milliseconds for which an item counts as seen if its node cannot be listed."""
+_FIRST_WAIT_S: Final = 0.2
+_LONGEST_WAIT_S: Final = 5.0
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class Row(msgspec.Struct, frozen=True):
     """A watch as the database has it. `pending` is the number of events that wait."""
 
     watch: Watch
@@ -107,7 +117,6 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     thinned: int
     refused: int
     cut: int
-    last_at: int | None
     pending: int = 0
 
 
@@ -121,15 +130,23 @@ def put(database: Database, watch: Watch) -> None:
     )
 
 
+def add(database: Database, watch: Watch, most: int) -> bool:
+    """Add a watch of a person, or change the one with its id; return False if they have `most`
+    others already.
+    """
+    owned = rows(database, watch.owner)
+    if len(owned) >= most and watch.id not in {row.watch.id for row in owned}:
+        return False
+    put(database, watch)
+    database.notify(CHANNEL)
+    return True
+
+
 def remove(database: Database, watch: str) -> bool:
-    """Remove a watch with the events that were not started; whether there was one."""
+    """Remove a watch with the events that were not started; return whether there was one."""
+    database.notify(CHANNEL)
     database.execute("DELETE FROM watch_events WHERE watch = ?", (watch,))
     return database.execute("DELETE FROM watches WHERE id = ?", (watch,)).rowcount > 0
-
-
-def notify(database: Database) -> None:
-    """Tell other instances that watches were added, changed or removed."""
-    database.notify(CHANNEL)
 
 
 def set_state(database: Database, watch: str, state: WatchState, reason: str = "") -> bool:
@@ -142,44 +159,21 @@ def set_state(database: Database, watch: str, state: WatchState, reason: str = "
 
 
 def rows(database: Database, owner: str | None = None) -> list[Row]:
-    """All watches, or those of one owner, by id."""
+    """Return all watches, or those of one owner, by id."""
     where, parameters = ("", ()) if owner is None else (" WHERE owner = ?", (owner,))
     found = database.execute(
-        "SELECT definition, state, reason, received, started, thinned, refused, cut, last_at,"  # noqa: S608 - where is one of two constants
+        "SELECT definition, state, reason, received, started, thinned, refused, cut,"  # noqa: S608 - where is one of two constants
         " (SELECT count(*) FROM watch_events WHERE watch = watches.id)"
         f" FROM watches{where} ORDER BY id",
         parameters,
     ).fetchall()
     return [
-        Row(
-            watch=msgspec.json.decode(definition, type=Watch),
-            state=state,
-            reason=reason,
-            received=received,
-            started=started,
-            thinned=thinned,
-            refused=refused,
-            cut=cut,
-            last_at=last_at,
-            pending=pending,
-        )
-        for (
-            definition,
-            state,
-            reason,
-            received,
-            started,
-            thinned,
-            refused,
-            cut,
-            last_at,
-            pending,
-        ) in found
+        Row(msgspec.json.decode(definition, type=Watch), *values) for definition, *values in found
     ]
 
 
 def is_known(database: Database, source: str) -> bool:
-    """Whether the items of a source were ever listed, so that other items are new."""
+    """Return whether the items of a source were ever listed, so that other items are new."""
     found = database.execute("SELECT 1 FROM watch_sources WHERE source = ?", (source,))
     return found.fetchone() is not None
 
@@ -187,7 +181,7 @@ def is_known(database: Database, source: str) -> bool:
 def mark_known(database: Database, source: str, items: Sequence[Observed]) -> None:
     """Mark the items that a source has when it is watched for the first time as seen."""
     for item in items:
-        see(database, source, item)
+        mark_seen(database, source, item)
     database.execute(
         "INSERT INTO watch_sources (source, since) VALUES (?, ?) ON CONFLICT (source) DO NOTHING",
         (source, database.now),
@@ -236,7 +230,7 @@ def prune(database: Database, source: str, listed: Collection[str] | None) -> No
             )
 
 
-def see(database: Database, source: str, item: Observed) -> bool:
+def mark_seen(database: Database, source: str, item: Observed) -> bool:
     """Mark an item as seen; whether it is new."""
     done = database.execute(
         "INSERT INTO watch_items (source, item, version, seen) VALUES (?, ?, ?, ?)"
@@ -255,7 +249,7 @@ def versions(database: Database, source: str) -> dict[str, str]:
 
 
 def item_key(item: str) -> str:
-    """An item's id as it is stored: a digest of one that is too long for an index."""
+    """Return an item's id as it is stored: a digest of one that is too long for an index."""
     return item if len(item) <= _LONGEST_ITEM else sha256(item.encode()).hexdigest()
 
 
@@ -264,4 +258,27 @@ def forget(database: Database, who: Forgotten) -> None:
     for row in rows(database, str(who.person.bare)):
         if row.watch.agent == who.agent:
             remove(database, row.watch.id)
-    notify(database)
+
+
+class RetryingStorage:
+    """Reads and writes that are tried again until they succeed or are cancelled, for work that has
+    nobody to report an error to.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    async def read(self, op: Callable[[Database], T]) -> T:
+        """Return what an operation reads."""
+        wait = _FIRST_WAIT_S
+        while True:
+            try:
+                return await self._storage.read(op)
+            except StorageError as error:
+                _log.warning("the database cannot be read; trying again", reason=str(error))
+            await anyio.sleep(wait)
+            wait = min(wait * 2, _LONGEST_WAIT_S)
+
+    async def write(self, op: Callable[[Database], T]) -> T:
+        """Return what an operation gives, once all it changed is on disk."""
+        return await self._storage.write(op, keep_trying=True)

@@ -2,22 +2,24 @@
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from component.features.watches import rows as watch_rows
-from component.features.watches.conditions import Condition, Filter, FilterError
+from component.features.watches.filters import Condition, Filter, FilterError
 from component.features.watches.rows import Row
 from component.features.watches.settings import read_rate
-from component.features.watches.sheet import WatchSheet
 from component.features.watches.watch import PRESENCE, Rate, Watch
-from component.features.watches.watcher import Watcher
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
-from component.storage.database import Database
+from component.skills.context import Context
 from component.storage.storage import Storage
+from xep.binding import RawXML
 from xep.jid import JID, JIDError
+
+if TYPE_CHECKING:
+    from component.features.watches.watcher import Watcher
 
 _SHORTEST_S: Final = 1.0
 """A person's watch has a rate that counts in windows of at least so many seconds, and starts at
@@ -54,6 +56,50 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     limits: AgentLimits = AgentLimits()
 
 
+class WatchSheet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The description of a watch.
+
+    Attributes:
+        id: what identifies it among those of everybody.
+        name: its name among those of its owner.
+        owner: the bare JID of the person who asked for it; empty if it is in the settings.
+        agent: the agent that does the work.
+        service: the address whose events it observes.
+        node: the node there.
+        filter: the conditions on items, in words; may be empty.
+        work: what each event starts, in words.
+        rate: the maximum number of starts in a time, and the policy for other events.
+        state: `active`, `paused`, or `tripped` by the breaker against loops.
+        subscription: the state of the subscription; empty while the service is not running.
+        reason: why it is not active or not subscribed.
+        received: events that met the conditions.
+        started: how many of them started work.
+        thinned: how many were joined, replaced or dropped because of the rate.
+        refused: how many could not start work, for example because a right was lost.
+        cut: how many were ignored, because too many agents' work had led to them.
+        pending: starts that wait.
+    """
+
+    id: str
+    name: str
+    owner: str = ""
+    agent: str
+    service: str
+    node: str
+    filter: str = ""
+    work: str
+    rate: str
+    state: str
+    subscription: str = ""
+    reason: str = ""
+    received: int = 0
+    started: int = 0
+    thinned: int = 0
+    refused: int = 0
+    cut: int = 0
+    pending: int = 0
+
+
 class WatchService:
     """The watches.
 
@@ -67,7 +113,7 @@ class WatchService:
     def __init__(
         self,
         storage: Storage,
-        watcher: Watcher | None = None,
+        watcher: "Watcher | None" = None,
         services: Sequence[str] = (),
         per_person: int = 0,
     ) -> None:
@@ -77,7 +123,7 @@ class WatchService:
         self._per_person = per_person
 
     async def list(self, owner: str | None) -> Sequence[WatchSheet]:
-        """The watches of one owner, or of everybody, by id. Raises StorageError."""
+        """Return the watches of one owner, or of everybody, by id. Raises StorageError."""
         rows = await self._storage.read(lambda database: watch_rows.rows(database, owner))
         return [self._sheet(row) for row in rows]
 
@@ -87,16 +133,16 @@ class WatchService:
         Raises WatchError, StorageError.
         """
         watch = self.checked(agent, person, wish)
-        assert self._watcher is not None, "the service is running"
-        if not await self._watcher.add(watch, self._per_person):
+        if not await self._storage.write(lambda db: watch_rows.add(db, watch, self._per_person)):
             raise WatchError(
                 f"You have {self._per_person} watches, which is the maximum. Remove one with /watch"
                 " remove NAME first."
             )
+        await self._reload()
         return watch
 
     def checked(self, agent: str, person: JID, wish: Wish) -> Watch:
-        """The definition of a wish. Raises WatchError."""
+        """Return the definition of a wish. Raises WatchError."""
         service = self._service(person, wish.service)
         if wish.node == PRESENCE and service.local is None:
             raise WatchError("Only an account has presence: give its address as the service.")
@@ -136,18 +182,26 @@ class WatchService:
         return await self._storage.write(lambda db: watch_rows.set_state(db, id_, "active"))
 
     async def remove(self, id_: str) -> bool:
-        """Remove a watch; whether there was one."""
+        """Remove a watch; return whether there was one."""
+        removed = await self._storage.write(lambda db: watch_rows.remove(db, id_))
+        await self._reload()
+        return removed
+
+    async def _reload(self) -> None:
         if self._watcher is not None:
-            return await self._watcher.remove(id_)
+            await self._watcher.reload()
 
-        def op(database: Database) -> bool:
-            watch_rows.notify(database)
-            return watch_rows.remove(database, id_)
-
-        return await self._storage.write(op)
+    async def publish(
+        self, context: Context, to: tuple[JID, str], payload: RawXML, item: str
+    ) -> str | None:
+        """Publish an item at a node of a service for a skill; return its id. `item` is empty for a
+        new one. Raises StanzaError, StorageError.
+        """
+        assert self._watcher is not None, "skills are called while the service runs"
+        return await self._watcher.publish(context, to, payload, item or None)
 
     def may_use(self, person: JID, service: JID) -> bool:
-        """Whether a person may watch or publish at a service by means of an agent."""
+        """Return whether a person may watch or publish at a service by means of an agent."""
         if service == person.bare:
             return True
         return any(fnmatchcase(str(service), pattern) for pattern in self._services)

@@ -7,17 +7,14 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from component.features.watches.conditions import LONGEST_EXPRESSION, Condition
-from component.features.watches.provenance import noted_chain, with_chain
+from component.features.watches.filters import LONGEST_EXPRESSION, Condition
 from component.features.watches.service import WatchError, WatchService, Wish
-from component.pubsub.client import PubSubClient
 from component.skills.context import Context
 from component.skills.declare import skill
 from component.skills.errors import InvalidParam, SkillError
 from component.skills.skill import Skill
 from component.skills.spec import OPTIONAL
 from component.storage.errors import StorageError
-from component.storage.storage import Storage
 from xep.atom import Entry
 from xep.binding import RawXML, keep
 from xep.jid import JID, JIDError
@@ -38,24 +35,8 @@ Address = Annotated[str, Meta(description="Address of the PubSub service.", max_
 Node = Annotated[str, Meta(description="Name of the node.", min_length=1, max_length=1024)]
 
 
-class WatchSkillPorts(msgspec.Struct, frozen=True):
-    """The objects that the skills use while the service runs.
-
-    Attributes:
-        desk: the watches.
-        publisher: publishes items.
-        storage: the database, which has the provenance of running work.
-        address_of: gives the bare address at which an agent speaks.
-    """
-
-    desk: WatchService
-    publisher: PubSubClient
-    storage: Storage
-    address_of: Callable[[str], JID]
-
-
-def watch_skills(ports: Callable[[], WatchSkillPorts]) -> tuple[Skill, ...]:
-    """The skills about watches. `ports` is called only while one of them runs."""
+def watch_skills(watches: Callable[[], WatchService]) -> tuple[Skill, ...]:
+    """Return the skills about watches. `watches` is called only while one of them runs."""
 
     @skill(
         title="Watch",
@@ -135,7 +116,7 @@ def watch_skills(ports: Callable[[], WatchSkillPorts]) -> tuple[Skill, ...]:
         try:
             # For a sub-agent, the agent that people know.
             agent = context.agent.partition("/")[0]
-            made = await ports().desk.create(agent, JID.parse(context.principal), wish)
+            made = await watches().create(agent, JID.parse(context.principal), wish)
         except WatchError as error:
             raise SkillError(str(error)) from None
         except StorageError as error:
@@ -158,7 +139,7 @@ def watch_skills(ports: Callable[[], WatchSkillPorts]) -> tuple[Skill, ...]:
     async def watch_list(context: Context) -> str:
         """List the watches of the person, with what each is about and whether it is active."""
         try:
-            found = await ports().desk.list(context.principal)
+            found = await watches().list(context.principal)
         except StorageError as error:
             raise SkillError("Watches cannot be read at the moment.") from error
         return msgspec.json.encode(found).decode()
@@ -191,18 +172,14 @@ def watch_skills(ports: Callable[[], WatchSkillPorts]) -> tuple[Skill, ...]:
         ] = "",
     ) -> str:
         """Publish an item at a node of a PubSub service, for all who are subscribed to it."""
-        used = ports()
         try:
             to = JID.parse(service).bare
         except JIDError as error:
             raise InvalidParam("service", f"it is not an address: {error}") from None
-        if not used.desk.may_use(JID.parse(context.principal), to):
+        if not watches().may_use(JID.parse(context.principal), to):
             raise SkillError(f"Nothing may be published at {to} from here.")
-        agent = used.address_of(context.agent)
         try:
-            chain = await used.storage.read(lambda db: noted_chain(db, context.trace))
-            payload = with_chain(_payload(text, json), agent, chain)
-            published = await used.publisher.publish(to, node, payload, agent, item_id=item or None)
+            published = await watches().publish(context, (to, node), _payload(text, json), item)
         except StanzaError as error:
             raise SkillError(f"The service refused it: {error.text or error.condition}") from None
         except StorageError as error:

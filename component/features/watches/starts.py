@@ -14,16 +14,16 @@ import structlog
 from anyio.abc import TaskGroup
 
 from component.features.watches import events as watch_events
-from component.features.watches.conditions import FilterError
 from component.features.watches.events import Pending
-from component.features.watches.patient_storage import PatientStorage
+from component.features.watches.filters import FilterError
 from component.features.watches.provenance import note_chain, noted_chain
-from component.features.watches.templates import fill_params
+from component.features.watches.rows import RetryingStorage
 from component.features.watches.watch import Watch
+from component.kernel.goals import turn_of
+from component.kernel.started_work import task_of
+from component.kernel.task_starter import TaskStarter
+from component.kernel.triggers import Trigger
 from component.policy.taint import Taint
-from component.proactive.goals import turn_of
-from component.proactive.starter import Starter
-from component.proactive.work import Trigger, Work
 from component.storage.database import Database
 from component.storage.errors import StorageError
 from xep.stanza_error import StanzaError
@@ -40,16 +40,10 @@ _BUSY: Final = frozenset(("accepted", "running", "cancelling"))
 
 
 class WatchStarts:
-    """Starts the work of events.
-
-    Args:
-        starter: starts work.
-        storage: the database.
-        find: gives a watch by its id, or None.
-    """
+    """Starts the work of events."""
 
     def __init__(
-        self, starter: Starter, storage: PatientStorage, find: Callable[[str], Watch | None]
+        self, starter: TaskStarter, storage: RetryingStorage, find: Callable[[str], Watch | None]
     ) -> None:
         self._starter = starter
         self._storage = storage
@@ -77,7 +71,7 @@ class WatchStarts:
                     await self._wake.wait()
 
     async def _look(self, group: TaskGroup) -> None:
-        for event in await self._storage.read(watch_events.heads):
+        for event in await self._storage.read(watch_events.first_pending):
             if event.watch not in self._handled:
                 self._handled.add(event.watch)
                 group.start_soon(self._handle_all, event)
@@ -90,7 +84,7 @@ class WatchStarts:
             while event is not None:
                 if event.due:
                     await anyio.sleep(event.due / 1000)
-                    event = await self._storage.read(lambda db: watch_events.head(db, id_))
+                    event = await self._storage.read(lambda db: watch_events.next_pending(db, id_))
                     if event is None or event.due:
                         continue
                 event = await self._handle(event)
@@ -121,27 +115,8 @@ class WatchStarts:
             key=event.key,
             data=msgspec.Raw(event.data),
             taint=taint_of(watch),
-            hops=event.hops,
-            chain=event.chain,
         )
-        params = fill_params(bytes(watch.params), event.data)
-        work = Work(
-            agent=watch.agent,
-            principal=watch.principal,
-            skill=watch.skill or None,
-            params=msgspec.Raw(params),
-            filled=params != bytes(watch.params),
-            goal=watch.goal or None,
-            tell=watch.tell,
-            silent=watch.silent,
-            payer=watch.payer,
-            budget_usd=watch.budget_usd,
-            priority=watch.priority,
-            template=watch.template,
-            deliver=watch.deliver,
-            taints=watch.taints,
-            limits=watch.limits,
-        )
+        work = watch.work_for(event.data)
         # A skill of this watch has the one trace, the calls of a model in its turn have the other.
         traces = (f"{trigger.source} {trigger.name}", turn_of(trigger))
         await self._note_chain(traces, event.chain)
@@ -158,12 +133,12 @@ class WatchStarts:
             else:
                 if task is not None:
                     return task
-                return await self._storage.read(lambda db: _task_of(db, trigger))
+                return await self._storage.read(lambda db: task_of(db, trigger))
             await anyio.sleep(wait)
             wait = min(wait * 2, _LONGEST_RETRY_S)
 
     async def _done(self, event: Pending, *, started: bool) -> Pending | None:
-        return await self._storage.write(lambda db: watch_events.done(db, event, started=started))
+        return await self._storage.write(lambda db: watch_events.finish(db, event, started=started))
 
     async def _note_chain(self, traces: Sequence[str], chain: Sequence[str]) -> None:
         """Store the chain for the items that the work publishes; usually it is empty."""
@@ -191,15 +166,6 @@ class WatchStarts:
                     await ended.wait()
             finally:
                 del self._awaited[task]
-
-
-def _task_of(database: Database, trigger: Trigger) -> str | None:
-    """The task of a trigger that was recorded before."""
-    found = database.execute(
-        "SELECT task FROM started_work WHERE source = ? AND name = ? AND key = ?",
-        (trigger.source, trigger.name, trigger.key),
-    ).fetchone()
-    return None if found is None or found[0] is None else str(found[0])
 
 
 def taint_of(watch: Watch) -> Taint:

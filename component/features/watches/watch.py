@@ -1,16 +1,13 @@
 """Watches: the events that an agent observes, and the work that they start."""
 
-from decimal import Decimal
 from hashlib import sha256
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from component.budget.protocol import Payer
-from component.features.watches.conditions import Condition
-from component.policy.flows import AgentLimits
-from component.policy.taint import Taint
-from component.proactive.work import Priority
+from component.features.watches.filters import Condition, fill_params
+from component.features.watches.settings import WatchEntry, read_rate
+from component.kernel.triggers import Work, work_of
 from xep.jid import JID
 from xep.tree import Tree
 
@@ -26,8 +23,6 @@ together, or none of them."""
 
 WatchState: TypeAlias = Literal["active", "paused", "tripped"]
 """Whether events are handled: `paused` by a person, `tripped` by the breaker against loops."""
-
-EventKind: TypeAlias = Literal["item", "presence", "occupant"]
 
 
 class Rate(msgspec.Struct, frozen=True):
@@ -65,7 +60,7 @@ class Source(NamedTuple):
     @property
     def is_room(self) -> bool:
         """Whether it is the occupants of a room."""
-        return is_room(self.service, self.node)
+        return self.node == ROOM and self.service.local is not None
 
     @property
     def is_of_account(self) -> bool:
@@ -73,98 +68,70 @@ class Source(NamedTuple):
         return self.service.local is not None and not self.is_presence and not self.is_room
 
 
-class Watch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A watch as a person or an administrator has defined it.
+class Watch(Work, frozen=True, kw_only=True, omit_defaults=True):
+    """A watch as a person or an administrator has defined it: the events, and their work.
+
+    `params` can have expressions; see `component.features.watches.filters`. `filled` is not used.
 
     Attributes:
         name: its name, unique among the watches of its owner.
         owner: the bare JID of the person who asked for it; empty if it is in the settings.
-        agent: the name of the agent that observes the events and does the work.
-        principal: the bare JID whose rights the work has.
         service: the address of the PubSub service, or of the account.
         node: the node; `presence` for the presence of the account, `room` for the occupants of the
             room.
         nick: the nickname of the agent in the room; empty for its name.
         where: conditions that the payload of an item must meet, all of them.
         json: a JMESPath expression that must hold for a JSON payload (XEP-0335); empty for none.
-        skill: the skill to run, or
-        goal: the goal of the agent, in words.
-        params: the parameters of the skill, a JSON object; see `templates.py`.
-        tell: the bare JIDs that get the result; the principal if empty.
-        silent: nobody gets the result.
-        payer: the budget that pays for a goal; None for those of the principal and the agent.
-        budget_usd: the maximum cost of each start of a goal, in US dollars.
         rate: the maximum rate of starts.
         thinning: the policy for events above the rate.
         starts_per_hour: number of starts in an hour at which the watch is stopped as a loop.
-        priority: how urgent the work is.
-        template: the template of the notification.
-        deliver: when people get the result: now, or when they are online.
-        taints: the sources of the texts that the model had read which asked for the watch.
-        limits: those of the agent whose model asked for it.
     """
 
     name: str
     owner: str = ""
-    agent: str
-    principal: JID
     service: JID
     node: str
     nick: str = ""
     where: tuple[Condition, ...] = ()
     json: str = ""
-    skill: str = ""
-    goal: str = ""
-    params: msgspec.Raw = msgspec.Raw(b"{}")
-    tell: tuple[JID, ...] = ()
-    silent: bool = False
-    payer: Payer | None = None
-    budget_usd: Decimal | None = None
     rate: Rate = Rate(60, 60.0)
     thinning: Thinning = "digest"
     starts_per_hour: int = 1000
-    priority: Priority = "normal"
-    template: str = ""
-    deliver: Literal["now", "online"] = "now"
-    taints: tuple[Taint, ...] = ()
-    limits: AgentLimits = AgentLimits()
 
     @property
     def id(self) -> str:
         """Its id in the database and as the name of its triggers."""
         return f"{self.owner}/{self.name}" if self.owner else self.name
 
+    def work_for(self, event: bytes) -> Work:
+        """Return the work for an event, the JSON of its `EventData`. Raises FilterError."""
+        params = fill_params(bytes(self.params), event)
+        values = {name: getattr(self, name) for name in Work.__struct_fields__}
+        filled = params != bytes(self.params)
+        return Work(**values | {"params": msgspec.Raw(params), "filled": filled})
+
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
     """One event of a source, as it was read from the wire.
 
     Attributes:
-        kind: the kind of event.
         item: the id of the item; the bare JID for presence, the nickname for an occupant. Empty for
             an item without an id.
         version: a digest of the payload. The same id with another digest is a new event.
         payload: the payload as XML text; may be empty.
         tree: the payload, parsed; None if it is empty or not XML.
         publisher: the publisher according to the service; empty if it does not report one.
-        hops: how many agents' work has led to it.
-        chain: the bare JIDs of those agents.
+        chain: the bare JIDs of the agents whose work has led to it.
         json: the JSON of the event for parameters and models, if it is not that of the payload.
     """
 
-    kind: EventKind = "item"
     item: str
     version: str
     payload: str = ""
     tree: Tree | None = None
     publisher: str = ""
-    hops: int = 0
     chain: tuple[str, ...] = ()
     json: msgspec.Raw | None = None
-
-
-def is_room(service: JID, node: str) -> bool:
-    """Whether a node at an address means the occupants of a room."""
-    return node == ROOM and service.local is not None
 
 
 class EventData(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,3 +154,19 @@ class EventData(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     payload: str = ""
     json: msgspec.Raw = msgspec.Raw(b"null")
+
+
+def watch_of(entry: WatchEntry) -> Watch:
+    """Return the watch of an entry of the settings."""
+    return Watch(
+        **msgspec.structs.asdict(work_of(entry)),
+        name=entry.name,
+        service=JID.parse(entry.service),
+        node=entry.node,
+        nick=entry.nick,
+        where=tuple(Condition(**each.model_dump()) for each in entry.where),
+        json=entry.json_filter,
+        rate=Rate(*read_rate(entry.rate)),
+        thinning=entry.thinning,
+        starts_per_hour=entry.starts_per_hour,
+    )

@@ -1,80 +1,72 @@
 """All watches of a service: observes the sources that they need, and starts their work."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import anyio
 import structlog
 from anyio.abc import TaskGroup, TaskStatus
 
 from component.features.watches import rows as watch_rows
-from component.features.watches.conditions import FilterError
 from component.features.watches.events import Accepted
-from component.features.watches.patient_storage import PatientStorage
+from component.features.watches.filters import FilterError
+from component.features.watches.node_watcher import NodeWatcher
 from component.features.watches.presence_watcher import Availability, PresenceWatcher
+from component.features.watches.provenance import noted_chain, with_chain
 from component.features.watches.room import RoomPresence
-from component.features.watches.room_client import RoomClient
-from component.features.watches.room_watcher import RoomWatcher
-from component.features.watches.rows import Row
-from component.features.watches.source_watcher import SourcePorts, SourceStatus, SourceWatcher
+from component.features.watches.room_watcher import RoomClient, RoomWatcher
+from component.features.watches.rows import RetryingStorage
+from component.features.watches.settings import LIMITS
+from component.features.watches.sources import Consent, SourcePorts, SourceStatus, SourceWatcher
 from component.features.watches.starts import WatchStarts
-from component.features.watches.watch import PRESENCE, ROOM, Source, Watch, WatchState
-from component.proactive.starter import Starter
+from component.features.watches.watch import PRESENCE, ROOM, Source, Watch
+from component.kernel.kernel import Kernel
+from component.pubsub.client import PubSubClient
+from component.skills.context import Context
 from component.storage.database import Database
 from component.storage.errors import StorageError
-from component.storage.storage import Storage
+from xep.binding import RawXML
 from xep.jid import JID
 from xep.pubsub_event import Event
+from xep.stanza import Presence
 
 _log = structlog.get_logger("component.watches")
 
-AnySource: TypeAlias = SourceWatcher | PresenceWatcher | RoomWatcher
-
 _CLOSE_S: Final = 5.0
+_RESOURCE: Final = "rooms"
+"""The resource with which agents enter rooms."""
 
 
 class Watcher:
     """Observes the sources of all watches, and starts the work of their events.
 
     Args:
-        storage: the database, with the watches of people.
-        configured: the watches in the settings.
-        ports: makes the ports of source watchers, given the callback for recorded events.
-        probe: asks the server for the presence of an account.
-        rooms: enters rooms.
-        starter: starts work.
-        address_of: gives the bare address at which an agent speaks.
-        alert: sends a sentence to the owner of a watch, or to the admins if it is in the settings.
-        changed: called when the set of watched nodes of accounts has changed.
+        kernel: the stream, the contacts, the database, and what starts work.
+        configured: the watches in the settings; those of people are in the database.
     """
 
-    def __init__(
-        self,
-        storage: Storage,
-        configured: Sequence[Watch],
-        ports: Callable[[Callable[[Accepted], None]], SourcePorts],
-        probe: Callable[[Source], None],
-        rooms: RoomClient,
-        starter: Starter,
-        address_of: Callable[[str], JID],
-        alert: Callable[[Watch, str], None],
-        changed: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._storage = storage
-        self._patient = PatientStorage(storage)
+    def __init__(self, kernel: Kernel, configured: Sequence[Watch]) -> None:
+        self._kernel = kernel
+        self._storage = kernel.storage
+        self._retrying = RetryingStorage(kernel.storage)
         self._configured = tuple(configured)
-        self._ports = ports(self._recorded)
-        self._probe = probe
-        self._room_client = rooms
-        self._address_of = address_of
-        self._alert = alert
-        self._changed = changed
+        limits, stream = kernel.settings[LIMITS], kernel.stream
+        self._client = PubSubClient(stream.call_optional)
+        self._ports = SourcePorts(
+            client=self._client,
+            storage=self._retrying,
+            recorded=self._recorded,
+            consent=Consent(kernel),
+            max_hops=limits.max_hops,
+            check_s=limits.check_s,
+        )
+        self._room_client = RoomClient(stream.call_optional, self._send, self._occupant)
         self._watches: dict[str, Watch] = {}
-        self._sources: dict[Source, AnySource] = {}
+        self._sources: dict[Source, SourceWatcher] = {}
         self._scopes: dict[Source, anyio.CancelScope] = {}
         self._services: frozenset[JID] = frozenset()
         self._rooms: frozenset[JID] = frozenset()
-        self._starts = WatchStarts(starter, self._patient, self._watches.get)
+        self._starts = WatchStarts(kernel.starter, self._retrying, self._watches.get)
         self._group: TaskGroup | None = None
         self._is_connected = False
 
@@ -125,13 +117,13 @@ class Watcher:
     # Events and presence, from the handlers.
 
     def is_service(self, address: JID) -> bool:
-        """Whether a source at this address is watched."""
+        """Return whether a source at this address is watched."""
         return address.bare in self._services
 
     def notified(self, subscriber: JID, service: JID, event: Event) -> None:
         """Handle a notification that `service` has sent to `subscriber`."""
         found = self._sources.get(Source(subscriber, service, _node_of(event)))
-        if isinstance(found, SourceWatcher):
+        if isinstance(found, NodeWatcher):
             found.observed(event)
 
     def shown(self, subscriber: JID, client: JID, availability: Availability, status: str) -> None:
@@ -140,80 +132,54 @@ class Watcher:
         if isinstance(found, PresenceWatcher):
             found.shown(client, availability, status)
 
+    async def publish(
+        self, context: Context, to: tuple[JID, str], payload: RawXML, item: str | None
+    ) -> str | None:
+        """Publish an item at a node of a service for a skill, with the agents whose work has led to
+        it; return its id. Raises StanzaError, StorageError.
+        """
+        agent = self._kernel.stream.addresses.address_of(context.agent)
+        chain = await self._storage.read(lambda db: noted_chain(db, context.trace))
+        return await self._client.publish(
+            *to, with_chain(payload, agent, chain), agent, item_id=item
+        )
+
     def is_room(self, address: JID) -> bool:
-        """Whether the occupants of a room are watched."""
+        """Return whether the occupants of a room are watched."""
         return address.bare in self._rooms
 
     def occupant(self, subscriber: JID, room: JID, presence: RoomPresence) -> None:
         """A room has sent a presence."""
         found = self._sources.get(Source(subscriber, room, ROOM))
         if isinstance(found, RoomWatcher):
-            found.taken(presence)
+            found.received(presence)
 
     def granted(self, agent: JID, person: JID) -> None:
         """Note that a person has let an agent see their presence."""
         for source, watcher in self._sources.items():
             if (source.subscriber, source.service) == (agent, person):
-                watcher.look_again()
+                watcher.retry()
 
     def features(self) -> tuple[str, ...]:
-        """The features that ask accounts to send their events (XEP-0163 §6)."""
+        """Return the features that ask accounts to send their events (XEP-0163 §6)."""
         return tuple(sorted(f"{node}+notify" for node in self._account_nodes()))
 
     # Definitions.
 
-    async def list(self, owner: str | None = None) -> list[Row]:
-        """All watches, or those of one owner. Raises StorageError."""
-        return await self._storage.read(lambda database: watch_rows.rows(database, owner))
-
     def status(self, watch: Watch) -> SourceStatus:
-        """The state of the source of a watch."""
+        """Return the state of the source of a watch."""
         found = self._sources.get(self.source_of(watch))
         return SourceStatus("offline") if found is None else found.status
 
     def source_of(self, watch: Watch) -> Source:
-        """The source that a watch observes."""
-        return Source(self._address_of(watch.agent), watch.service, watch.node)
-
-    async def add(self, watch: Watch, most: int) -> bool:
-        """Add a watch of a person; False if they have `most` watches already.
-
-        Raises StorageError.
-        """
-
-        def op(database: Database) -> bool:
-            owned = watch_rows.rows(database, watch.owner)
-            if len(owned) >= most and watch.id not in {row.watch.id for row in owned}:
-                return False
-            watch_rows.put(database, watch)
-            watch_rows.notify(database)
-            return True
-
-        added = await self._storage.write(op)
-        if added:
-            await self.reload()
-        return added
-
-    async def remove(self, watch: str) -> bool:
-        """Remove a watch; whether there was one. Raises StorageError."""
-
-        def op(database: Database) -> bool:
-            watch_rows.notify(database)
-            return watch_rows.remove(database, watch)
-
-        removed = await self._storage.write(op)
-        await self.reload()
-        return removed
-
-    async def set_state(self, watch: str, state: WatchState) -> bool:
-        """Pause or resume a watch; whether there is one. Raises StorageError."""
-        return await self._storage.write(
-            lambda database: watch_rows.set_state(database, watch, state)
+        """Return the source that a watch observes."""
+        return Source(
+            self._kernel.stream.addresses.address_of(watch.agent), watch.service, watch.node
         )
 
     async def reload(self) -> None:
         """Observe what the watches in the database need. Raises StorageError."""
-        rows = await self.list()
+        rows = await self._storage.read(watch_rows.rows)
         self._watches.clear()
         self._watches.update({row.watch.id: row.watch for row in rows})
         wanted: dict[Source, dict[str, Watch]] = {}
@@ -227,7 +193,7 @@ class Watcher:
         self._services = frozenset(source.service.bare for source in self._sources)
         self._rooms = frozenset(source.service for source in self._sources if source.is_room)
         if self._account_nodes() != before:
-            self._changed()
+            self._kernel.stream.features_changed()
 
     def _put_configured(self, database: Database) -> None:
         names = {watch.id for watch in self._configured}
@@ -252,12 +218,12 @@ class Watcher:
         if is_new and self._is_connected:
             found.connected()
 
-    def _made(self, source: Source) -> AnySource:
+    def _made(self, source: Source) -> SourceWatcher:
         if source.is_presence:
             return PresenceWatcher(source, self._ports, self._probe)
         if source.is_room:
             return RoomWatcher(source, self._ports, self._room_client)
-        return SourceWatcher(source, self._ports)
+        return NodeWatcher(source, self._ports)
 
     def _drop(self, source: Source) -> None:
         watcher = self._sources.pop(source)
@@ -265,13 +231,35 @@ class Watcher:
         assert self._group is not None, "it runs"
         self._group.start_soon(self._forget, source, watcher)
 
-    async def _forget(self, source: Source, watcher: AnySource) -> None:
+    async def _forget(self, source: Source, watcher: SourceWatcher) -> None:
         with anyio.move_on_after(_CLOSE_S):
             await watcher.unsubscribe()
-        await self._patient.write(lambda database: watch_rows.forget_source(database, source.key))
+        await self._retrying.write(lambda database: watch_rows.forget_source(database, source.key))
+
+    def _send(self, presence: Presence) -> None:
+        self._kernel.stream.send(presence)
+        self._kernel.stream.flush()
+
+    def _probe(self, source: Source) -> None:
+        self._send(Presence(type="probe", from_=source.subscriber, to=source.service))
+
+    def _occupant(self, address: JID) -> JID:
+        """Return the address by which one of our addresses enters rooms."""
+        # In client mode the server has chosen the resource, and adds it.
+        is_client = self._kernel.settings.server.mode == "client"
+        return address if is_client else address.with_resource(_RESOURCE)
 
     def _account_nodes(self) -> frozenset[str]:
         return frozenset(source.node for source in self._sources if source.is_of_account)
+
+    def _alert(self, watch: Watch, sentence: str) -> None:
+        """Send a sentence to the owner of a watch, or to the admins if it is in the settings."""
+        contacts = self._kernel.contacts
+        if watch.owner:
+            agent = self._kernel.stream.addresses.address_of(watch.agent)
+            contacts.tell(agent, watch.principal, sentence)
+        else:
+            contacts.tell_admins(sentence)
 
     def _recorded(self, accepted: Accepted) -> None:
         if accepted.starts:
@@ -290,7 +278,7 @@ class Watcher:
                 )
 
 
-async def _run_in(scope: anyio.CancelScope, watcher: AnySource) -> None:
+async def _run_in(scope: anyio.CancelScope, watcher: SourceWatcher) -> None:
     with scope:
         await watcher.run()
 

@@ -14,13 +14,12 @@ import anyio
 import msgspec
 import structlog
 
-from component.features.webhooks.errors import WebhookError
-from component.features.webhooks.payload import is_readable, read_json
+from component.features.webhooks.delivery import Signed, WebhookError, is_readable, read_json
 from component.features.webhooks.rows import DeliveryStore
-from component.features.webhooks.signatures import Signed
+from component.features.webhooks.settings import Listener
 from component.features.webhooks.webhook import Webhook
-from component.proactive.starter import Starter
-from component.proactive.work import Trigger, Work
+from component.kernel.task_starter import TaskStarter
+from component.kernel.triggers import Trigger, Work
 from component.router.rare_log import RareLog
 from component.storage import StorageError
 from xep.stanza_error import StanzaError
@@ -47,23 +46,6 @@ _LONGEST_SHOWN: Final = 100
 _MOST_DIGITS: Final = 20
 
 
-class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """What bounds requests.
-
-    Attributes:
-        body_bytes: the largest body.
-        depth: how deep its JSON may be nested.
-        body_s: seconds in which it has to be complete.
-        requests: how many requests are received at the same time. If there are more, the one that
-            has been received for the longest time is refused, if it has had a second.
-    """
-
-    body_bytes: int = 1_048_576
-    depth: int = 32
-    body_s: float = 10.0
-    requests: int = 32
-
-
 class _Answer(msgspec.Struct, omit_defaults=True):
     """The body of an answer, as JSON.
 
@@ -87,23 +69,21 @@ class WebhookApp:
         webhooks: the webhooks; no two have one path.
         starter: starts the work.
         deliveries: remembers deliveries.
-        bounds: what bounds requests.
-        clock: the time in seconds since 1970, with which signed times are compared.
+        limits: the limits of requests. If more than `requests_total` are received at the same time,
+            the one that has been received for the longest time is refused, if it has had a second.
     """
 
     def __init__(
         self,
         webhooks: Iterable[Webhook],
-        starter: Starter,
+        starter: TaskStarter,
         deliveries: DeliveryStore,
-        bounds: Bounds = Bounds(),  # noqa: B008 - immutable
-        clock: Callable[[], float] = time.time,
+        limits: Listener,
     ) -> None:
-        self._by_path = {webhook.path: webhook for webhook in webhooks}
+        self._by_path = {webhook.entry.url_path: webhook for webhook in webhooks}
         self._starter = starter
         self._deliveries = deliveries
-        self._bounds = bounds
-        self._clock = clock
+        self._limits = limits
         self._receiving: dict[anyio.CancelScope, float] = {}
         """The bodies that are being received, and since when; the oldest first."""
         self._rare = RareLog(_log)
@@ -115,16 +95,16 @@ class WebhookApp:
             with contextlib.suppress(_GoneError):
                 await self._http(scope, receive, send)
         elif kind == "lifespan":
-            await _live(receive, send)
+            await _lifespan(receive, send)
         elif kind == "websocket":
             await receive()
             await send({"type": "websocket.close", "code": 1000})
 
     async def _http(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
-        body = _Body(receive, self._bounds)
+        body = _Body(receive, self._limits)
         headers: tuple[tuple[bytes, bytes], ...] = ()
         try:
-            answer = await self._judged(scope, body)
+            answer = await self._answer_to(scope, body)
             status = 200 if answer.status == "ignored" else 202
         except WebhookError as fault:
             self._refused(scope, fault)
@@ -163,8 +143,8 @@ class WebhookApp:
             hint=fault.hint,
         )
 
-    async def _judged(self, scope: Mapping[str, Any], body: "_Body") -> _Answer:
-        """The answer to a request. Raises WebhookError, _GoneError."""
+    async def _answer_to(self, scope: Mapping[str, Any], body: "_Body") -> _Answer:
+        """Return the answer to a request. Raises WebhookError, _GoneError."""
         webhook = self._by_path.get(scope["path"])
         if webhook is None:
             raise WebhookError(
@@ -182,22 +162,22 @@ class WebhookApp:
         body.check_length(headers.get("content-length"))
         webhook.verifier.check(headers)
         content = await self._received(body)
-        signed = webhook.verifier.verify(headers, content, self._clock())
-        value = read_json(headers.get("content-type", ""), content, self._bounds.depth)
-        reason = webhook.why_ignored(signed, value)
+        signed = webhook.verifier.verify(headers, content, time.time())
+        value = read_json(headers.get("content-type", ""), content, self._limits.max_depth)
+        reason = webhook.reason_to_ignore(signed, value)
         if reason is not None:
             _log.info("a delivery was ignored", webhook=webhook.name, id=signed.id, reason=reason)
             # Sent again after other settings, it must not start work.
-            await self._ask(self._deliveries.remember(webhook.name, signed.key, ""))
+            await self._within_time(self._deliveries.remember(webhook.name, signed.key, ""))
             return _Answer("ignored", signed.id, reason=reason)
         return await self._accepted(webhook, signed, value)
 
     async def _received(self, body: "_Body") -> bytes:
         """All of the body. Raises WebhookError: others need the place, or it is out of bounds."""
-        if len(self._receiving) >= self._bounds.requests:
+        if len(self._receiving) >= self._limits.requests_total:
             oldest, since = next(iter(self._receiving.items()))
             if anyio.current_time() - since < _HELD_S:
-                raise _crowded()
+                raise _too_many_requests()
             del self._receiving[oldest]
             oldest.cancel()
         with anyio.CancelScope() as place:
@@ -206,36 +186,36 @@ class WebhookApp:
                 return await body.read()
             finally:
                 self._receiving.pop(place, None)
-        raise _crowded()
+        raise _too_many_requests()
 
     async def _accepted(self, webhook: Webhook, signed: Signed, value: Any) -> _Answer:
         """Record the work of a delivery, unless that was done before. Raises WebhookError."""
-        trigger, work = webhook.started_by(signed, value)
+        trigger, work = webhook.work_for(signed, value)
 
-        async def start() -> str | _Answer | None:
+        async def start() -> _Answer:
             known = await self._deliveries.find(webhook.name, signed.key)
             if known is not None:
                 return _Answer("duplicate", signed.id, known or None)
-            return await self._start(webhook, trigger, work)
+            task = await self._start(webhook, trigger, work)
+            return _Answer("duplicate" if task is None else "accepted", signed.id, task)
 
-        task = await self._ask(start())
-        if isinstance(task, _Answer):
-            return task
-        if task is None:
-            return _Answer("duplicate", signed.id)
-        _log.info("a delivery has started work", webhook=webhook.name, id=signed.id, task=task)
-        return _Answer("accepted", signed.id, task)
+        answer = await self._within_time(start())
+        if answer.status == "accepted":
+            _log.info(
+                "a delivery has started work", webhook=webhook.name, id=signed.id, task=answer.task
+            )
+        return answer
 
     @staticmethod
-    async def _ask(work: Awaitable[T]) -> T:
+    async def _within_time(work: Awaitable[T]) -> T:
         """Wait for the database. Raises WebhookError: it takes too long, or refuses."""
         try:
             with anyio.fail_after(ANSWER_S):
                 return await work
         except TimeoutError:
-            raise _away("the database takes long to answer") from None
+            raise _unavailable("the database takes long to answer") from None
         except StorageError as error:
-            raise _away(f"the database refuses: {error}") from None
+            raise _unavailable(f"the database refuses: {error}") from None
 
     async def _start(self, webhook: Webhook, trigger: Trigger, work: Work) -> str | None:
         wait_s = webhook.rate.take(anyio.current_time())
@@ -271,9 +251,9 @@ class _Body:
         complete: whether all of it was received.
     """
 
-    def __init__(self, receive: Receive, bounds: Bounds) -> None:
+    def __init__(self, receive: Receive, limits: Listener) -> None:
         self._receive = receive
-        self._bounds = bounds
+        self._limits = limits
         self.complete = False
         self._gone = False
 
@@ -283,15 +263,15 @@ class _Body:
             return
         if not (content_length.isascii() and content_length.isdecimal()):
             raise WebhookError(400, "The Content-Length is no number.", "correct the sender")
-        if len(content_length) > _MOST_DIGITS or int(content_length) > self._bounds.body_bytes:
+        if len(content_length) > _MOST_DIGITS or int(content_length) > self._limits.max_body_bytes:
             raise self._too_large()
 
     async def read(self) -> bytes:
-        """All of it. Raises WebhookError (408, 413), _GoneError."""
-        most = self._bounds.body_bytes
+        """Return all of it. Raises WebhookError (408, 413), _GoneError."""
+        most = self._limits.max_body_bytes
         content = bytearray()
         try:
-            with anyio.fail_after(self._bounds.body_s):
+            with anyio.fail_after(self._limits.body_timeout_s):
                 while not self.complete:
                     content += await self._part()
                     if len(content) > most:
@@ -299,14 +279,14 @@ class _Body:
         except TimeoutError:
             raise WebhookError(
                 408,
-                f"The request was not complete after {self._bounds.body_s:g} s.",
+                f"The request was not complete after {self._limits.body_timeout_s:g} s.",
                 "increase webhooks.body_timeout_s if the network to the sender is slow",
             ) from None
         return bytes(content)
 
     async def drain(self) -> None:
         """Receive some of what is still being sent, and forget it."""
-        left = _DRAINED_BODIES * self._bounds.body_bytes
+        left = _DRAINED_BODIES * self._limits.max_body_bytes
         with anyio.move_on_after(_DRAIN_S):
             try:
                 while left > 0 and not self.complete:
@@ -325,7 +305,7 @@ class _Body:
     def _too_large(self) -> WebhookError:
         return WebhookError(
             413,
-            f"The body has more than {self._bounds.body_bytes} bytes.",
+            f"The body has more than {self._limits.max_body_bytes} bytes.",
             "increase webhooks.max_body_bytes, or send less",
         )
 
@@ -353,7 +333,7 @@ def _check_type(webhook: Webhook, headers: Mapping[str, str]) -> None:
             "turn compression off at the sender",
             headers=((b"accept-encoding", b"identity"),),
         )
-    if not is_readable(headers.get("content-type", ""), forms=webhook.forms):
+    if not is_readable(headers.get("content-type", ""), forms=webhook.entry.kind == "github"):
         raise WebhookError(
             415,
             "The Content-Type must be application/json.",
@@ -362,7 +342,7 @@ def _check_type(webhook: Webhook, headers: Mapping[str, str]) -> None:
         )
 
 
-def _crowded() -> WebhookError:
+def _too_many_requests() -> WebhookError:
     return WebhookError(
         503,
         "Too many requests are being received.",
@@ -371,13 +351,13 @@ def _crowded() -> WebhookError:
     )
 
 
-def _away(hint: str) -> WebhookError:
+def _unavailable(hint: str) -> WebhookError:
     return WebhookError(
         503, "The delivery cannot be recorded at the moment.", hint, retry_after_s=_RETRY_S
     )
 
 
-async def _live(receive: Receive, send: Send) -> None:
+async def _lifespan(receive: Receive, send: Send) -> None:
     """Answer the events of the server's start and end (ASGI lifespan)."""
     while True:
         message = await receive()

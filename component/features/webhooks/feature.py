@@ -1,7 +1,8 @@
 """Webhooks: the listener, and the webhooks of the settings."""
 
+import ipaddress
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import anyio
 import structlog
@@ -9,19 +10,23 @@ from anyio import to_thread
 from anyio.abc import TaskStatus
 
 from component.features.feature import Feature, Opened
-from component.features.webhooks.app import ANSWER_S, Bounds, WebhookApp
-from component.features.webhooks.checks import check_webhooks
-from component.features.webhooks.listener import ListenError, WebhookListener
+from component.features.webhooks.app import ANSWER_S, WebhookApp
+from component.features.webhooks.listener import (
+    ListenError,
+    WebhookListener,
+    check_extra,
+    listening_socket,
+)
 from component.features.webhooks.rows import DeliveryStore
 from component.features.webhooks.settings import ENTRIES, LISTENER, Listener, WebhookEntry
-from component.features.webhooks.signatures import GitHubVerifier, StandardVerifier, Verifier
 from component.features.webhooks.webhook import Webhook
 from component.kernel.check import Check
 from component.kernel.kernel import Kernel
-from component.proactive.configured import work_of
+from component.kernel.options import make_policy
+from component.policy import PolicyError
 from component.settings import Settings
-from component.settings.standard_webhooks import standard_key
 from component.skills import Registry
+from xep.jid import JID
 
 _log = structlog.get_logger("component.features.webhooks")
 
@@ -34,14 +39,9 @@ class WebhookFeature(Feature):
         limits = self.settings[LISTENER]
         app = WebhookApp(
             webhooks_of(self.settings),
-            kernel.work.starter,
+            kernel.starter,
             DeliveryStore(kernel.storage, limits.remember_s),
-            Bounds(
-                body_bytes=limits.max_body_bytes,
-                depth=limits.max_depth,
-                body_s=limits.body_timeout_s,
-                requests=limits.requests_total,
-            ),
+            limits,
         )
 
         async def listen(*, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -72,31 +72,56 @@ async def _listen(app: WebhookApp, limits: Listener, task_status: TaskStatus[Non
 
 def webhooks_of(settings: Settings) -> Sequence[Webhook]:
     """Return the webhooks that the settings declare."""
-    return [_webhook(entry, settings[LISTENER].replay_window_s) for entry in settings[ENTRIES]]
+    window_s = settings[LISTENER].replay_window_s
+    return [Webhook(entry, window_s) for entry in settings[ENTRIES]]
 
 
-def _webhook(entry: WebhookEntry, window_s: float) -> Webhook:
-    return Webhook(
-        entry.name,
-        entry.url_path,
-        _verifier(entry, window_s),
-        work_of(entry),
-        events=entry.events,
-        filter=entry.filter,
-        select=entry.select,
-        params=entry.params,
-        per_minute=entry.per_minute,
-        forms=entry.kind == "github",
-    )
+def check_webhooks(settings: Settings, registry: Registry) -> Iterator[Check]:
+    """Check whether webhooks can be received, and what each of them starts."""
+    limits = settings[LISTENER]
+    if limits.port is None:
+        return
+    try:
+        check_extra()
+        listening_socket(limits.host, limits.port).close()
+    except ListenError as error:
+        yield Check("webhooks", "failed", str(error))
+    else:
+        where = f"{limits.host} port {limits.port}"
+        if not settings[ENTRIES]:
+            text = f"nothing is done with requests to {where}: add a [[webhook]]"
+            yield Check("webhooks", "warning", text)
+        elif not ipaddress.ip_address(limits.host).is_loopback:
+            text = (
+                f"{where} can be reached by other machines, and there is no TLS: set webhooks.host"
+                " to 127.0.0.1 behind a reverse proxy, or let only the proxy reach it"
+            )
+            yield Check("webhooks", "warning", text)
+        else:
+            yield Check("webhooks", "ok", f"{len(settings[ENTRIES])} can be received on {where}")
+    yield from _entries(settings, registry)
 
 
-def _verifier(entry: WebhookEntry, window_s: float) -> Verifier:
-    given = [entry.secret.get_secret_value(), entry.previous_secret.get_secret_value()]
-    secrets = [secret for secret in given if secret]
-    if entry.kind == "github":
-        return GitHubVerifier([secret.encode() for secret in secrets])
-    keys = [standard_key(secret) for secret in secrets]
-    return StandardVerifier([key for key in keys if key is not None], window_s)
+def _entries(settings: Settings, registry: Registry) -> Iterator[Check]:
+    try:
+        policy = make_policy(settings)
+    except PolicyError:
+        return  # told already
+    view = registry.viewer(policy.view_key, policy.may_use)
+    for entry in settings[ENTRIES]:
+        principal = JID.parse(entry.principal)
+        if not policy.admits(principal):
+            text = f"{principal} is not admitted: see [agent]"
+            yield _wrong(entry, text)
+        elif entry.skill and registry.get(entry.skill) is None:
+            text = f"there is no skill {entry.skill}: `xmpp-agent skills list` shows them"
+            yield _wrong(entry, text)
+        elif entry.skill and view(principal).get(entry.skill) is None:
+            yield _wrong(entry, f"{principal} may not use {entry.skill}: see [policy]")
+
+
+def _wrong(entry: WebhookEntry, text: str) -> Check:
+    return Check(f"webhook {entry.name}", "failed", f"its deliveries start nothing: {text}")
 
 
 FEATURE = WebhookFeature

@@ -108,7 +108,7 @@ def check_extra() -> None:
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens on an IP address. Raises ListenError."""
+    """Return a socket that listens on an IP address. Raises ListenError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)
     try:

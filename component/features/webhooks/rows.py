@@ -41,7 +41,7 @@ class DeliveryStore:
         self._remember_ms = int(remember_s * 1000)
 
     async def find(self, webhook: str, key: str) -> str | None:
-        """The id of the task that a delivery has started; None if it is not remembered."""
+        """Return the id of the task that a delivery has started; None if it is not remembered."""
 
         def op(database: Database) -> str | None:
             row = database.execute(

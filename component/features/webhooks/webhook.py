@@ -1,26 +1,21 @@
 """A webhook: which of its deliveries start work, and the work that they start."""
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Final
 
 import jmespath
 import msgspec
 from jmespath.exceptions import JMESPathError
 
-from component.features.webhooks.errors import WebhookError
-from component.features.webhooks.signatures import Signed, Verifier
-from component.proactive.work import Trigger, Work
+from component.features.webhooks.delivery import Signed, WebhookError, verifier_of
+from component.features.webhooks.settings import WebhookEntry
+from component.kernel.triggers import Trigger, Work, work_of
 
-_PING = "ping"
+_PING: Final = "ping"
 """GitHub sends this event when a webhook is made, to see whether it is answered."""
 
 
 class Rate:
-    """Bounds how often something happens: a token bucket that holds one minute's worth.
-
-    Args:
-        per_minute: how often it may happen in a minute.
-    """
+    """Bounds how often something happens: a token bucket that holds one minute's worth."""
 
     def __init__(self, per_minute: int) -> None:
         self._per_minute = per_minute
@@ -42,7 +37,7 @@ class Rate:
         return (1 - self._tokens) * 60 / self._per_minute
 
     def give_back(self) -> None:
-        """What a token was taken for has not happened."""
+        """Return a token: what it was taken for has not happened."""
         self._tokens = min(self._per_minute, self._tokens + 1)
 
 
@@ -50,51 +45,32 @@ class Webhook:
     """One webhook.
 
     Args:
-        name: its name.
-        path: the path of its URL.
-        verifier: verifies who sent a delivery.
-        work: what each delivery starts; the parameters of a skill are filled in from it.
-        events: the kinds of events that start work; empty for all.
-        filter: a JMESPath expression that is true of deliveries that start work; empty for all.
-        select: a JMESPath expression that selects what the work is shown; empty for everything.
-        params: a JMESPath expression for each parameter of the skill.
-        per_minute: how many deliveries may start work in a minute.
-        forms: whether a delivery may be a form with the field `payload`, as GitHub's can.
+        entry: its settings.
+        window_s: seconds by which the signed time of a delivery may differ from the clock.
 
     Attributes:
+        entry: as given.
+        name: its name.
+        verifier: verifies who sent a delivery.
         rate: counts the deliveries that start work.
     """
 
-    def __init__(
-        self,
-        name: str,
-        path: str,
-        verifier: Verifier,
-        work: Work,
-        *,
-        events: Collection[str] = (),
-        filter: str = "",  # noqa: A002 - named as in the settings
-        select: str = "",
-        params: Mapping[str, str] | None = None,
-        per_minute: int = 60,
-        forms: bool = False,
-    ) -> None:
-        self.name = name
-        self.path = path
-        self.verifier = verifier
-        self.forms = forms
-        self.rate = Rate(per_minute)
-        self._work = work
-        self._events = frozenset(events)
-        self._filter = jmespath.compile(filter) if filter else None
-        self._select = jmespath.compile(select) if select else None
-        self._params = {name: jmespath.compile(text) for name, text in (params or {}).items()}
+    def __init__(self, entry: WebhookEntry, window_s: float) -> None:
+        self.entry = entry
+        self.name = entry.name
+        self.verifier = verifier_of(entry, window_s)
+        self.rate = Rate(entry.per_minute)
+        self._work = work_of(entry)
+        self._filter = jmespath.compile(entry.filter) if entry.filter else None
+        self._select = jmespath.compile(entry.select) if entry.select else None
+        self._params = {name: jmespath.compile(text) for name, text in entry.params.items()}
 
-    def why_ignored(self, signed: Signed, value: Any) -> str | None:
-        """Why a delivery starts no work, as a sentence; None if it does."""
-        if signed.event == _PING and _PING not in self._events:
+    def reason_to_ignore(self, signed: Signed, value: Any) -> str | None:
+        """Return why a delivery starts no work, as a sentence; None if it does."""
+        events = self.entry.events
+        if signed.event == _PING and _PING not in events:
             return "It is a ping."
-        if self._events and signed.event not in self._events:
+        if events and signed.event not in events:
             return f"The event {signed.event} is not among the events of this webhook."
         if self._filter is None:
             return None
@@ -104,8 +80,8 @@ class Webhook:
             return f"The filter cannot be applied to it: {error}"
         return None if matches else "The filter does not match."
 
-    def started_by(self, signed: Signed, value: Any) -> tuple[Trigger, Work]:
-        """What a delivery triggers.
+    def work_for(self, signed: Signed, value: Any) -> tuple[Trigger, Work]:
+        """Return what a delivery triggers.
 
         Raises WebhookError (503): `select` or `params` cannot be applied to it.
         """

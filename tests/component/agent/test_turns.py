@@ -14,7 +14,7 @@ from component.budget.protocol import Payer
 from component.messages.inbound import Conversation, ReplyAddress
 from component.storage import waiters
 from component.storage.database import Database
-from tests.component.proactive.direct import DirectDatabase
+from tests.direct_database import DirectDatabase
 from xep.jid import JID
 
 TEXT = st.text(max_size=20)

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -11,7 +12,7 @@ from click.testing import Result
 from component.app.schema import SCHEMA
 from component.cli.exit_codes import ExitCode
 from component.features.notifications.commands import NotificationCommands
-from component.features.notifications.plan import Rules
+from component.settings.notifications import Notifications
 from component.storage import Storage
 from component.storage.notifications import Notification, NotificationStore, Preferences
 from tests.component.cli.conftest import RunCommand
@@ -21,6 +22,7 @@ from xep.jid import JID
 AGENT = JID.parse("assistant@agent.localhost")
 JULIET = JID.parse("juliet@localhost")
 ROMEO = JID.parse("romeo@localhost")
+SETTINGS: Any = SimpleNamespace(notifications=Notifications(), agent=SimpleNamespace(zone="UTC"))
 
 
 async def hold(data: Path) -> None:
@@ -49,7 +51,7 @@ def test_held_notifications_are_listed_and_dropped_and_quiet_hours_set(
 ) -> None:
     anyio.run(hold, DATA)
     if is_running:
-        with service(lambda storage: NotificationCommands(NotificationStore(storage), Rules())):
+        with service(lambda storage: NotificationCommands(NotificationStore(storage), SETTINGS)):
             _list_drop_and_quiet(command)
     else:
         _list_drop_and_quiet(command)

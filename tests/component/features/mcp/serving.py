@@ -11,8 +11,8 @@ from typing import Any
 import anyio
 import pytest
 
+from component.features.mcp.feature import McpSource
 from component.features.mcp.settings import McpServer
-from component.features.mcp.source import McpSource
 from component.skills import (
     Context,
     Denied,

@@ -16,8 +16,8 @@ import pytest
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
+from component.features.mcp.feature import McpSource
 from component.features.mcp.settings import McpOAuth, McpServer
-from component.features.mcp.source import McpSource
 from component.skills import Registry, SkillUnavailable
 from component.skills.sources import SkillSources
 from tests.component.features.mcp.serving import serving

@@ -15,8 +15,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from component.features.mcp import pool
+from component.features.mcp.feature import McpSource
 from component.features.mcp.settings import McpServer
-from component.features.mcp.source import McpSource
 from component.skills import Denied, SkillUnavailable, UsageError
 from component.skills.outputs import JSON, File, Output
 from component.skills.spec import Annotations

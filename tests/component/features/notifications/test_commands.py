@@ -1,13 +1,15 @@
 """The commands about notifications, by words and as the operator gives them."""
 
 from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult
 from component.commands.words import read_words
 from component.features.notifications.commands import NotificationCommands
-from component.features.notifications.plan import Rules
+from component.settings.notifications import Notifications
 from component.storage import Storage
 from component.storage.notifications import Notification, NotificationStore
 from xep.jid import JID
@@ -20,12 +22,17 @@ ROMEO = JID.parse("romeo@example.com")
 ASKING = Asking(principal=JULIET, at=AGENT)
 ADMIN = Asking(principal=ROMEO, at=AGENT, admin=True)
 
+OPEN = Notifications(quiet="")
+SETTINGS: Any = SimpleNamespace(
+    notifications=Notifications(), agent=SimpleNamespace(zone="Europe/Paris")
+)
+
 
 class World:
     def __init__(self, storage: Storage) -> None:
         self.store = NotificationStore(storage)
         self.changes = 0
-        made = NotificationCommands(self.store, Rules(zone="Europe/Paris"), self.changed)
+        made = NotificationCommands(self.store, SETTINGS, self.changed)
         self.commands = {command.name: command for command in made.commands()}
 
     def changed(self) -> None:
@@ -108,10 +115,10 @@ async def test_operators_see_and_drop_those_of_everybody(world: World) -> None:
 
 @pytest.mark.ports
 async def test_what_is_being_sent_is_not_dropped(world: World) -> None:
-    from component.features.notifications.plan import Rules, plan
+    from component.features.notifications.plan import plan
 
     await world.holds("a1")
-    batch = await world.store.take(AGENT, JULIET, "t", lambda one: plan(one, Rules(quiet="")))
+    batch = await world.store.take(AGENT, JULIET, "t", lambda one: plan(one, OPEN, "UTC"))
     assert batch is not None
     assert (await world.says("/drop-notification all")).text == "0 notifications dropped."
     assert datetime.fromtimestamp(batch.recipient.now / 1000, UTC).year > 2000

@@ -8,10 +8,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from component.features.notifications.plan import MOST_IN_DIGEST, Rules, plan
-from component.features.notifications.quiet_hours import effective
-from component.storage.notifications import Batch, Notification, NotificationStore, Priority
-from tests.component.proactive.direct import DirectDatabase, done
+from component.features.notifications.plan import MOST_IN_DIGEST, effective, plan
+from component.settings.notifications import Notifications
+from component.storage.notifications import (
+    Batch,
+    Notification,
+    NotificationStore,
+    Plan,
+    Priority,
+    Recipient,
+)
+from tests.direct_database import DirectDatabase, done
 from tests.profiles import examples
 from xep.jid import JID
 
@@ -21,7 +28,14 @@ MINUTE = 60_000
 HOUR = 60 * MINUTE
 # The evening before the clocks in Europe are put back; in Adelaide and New York it is DST.
 START = int(datetime(2026, 10, 24, 19, tzinfo=UTC).timestamp() * 1000)
-RULES = Rules(zone="Europe/Paris", per_window=3)
+SETTINGS = Notifications(per_window=3)
+ZONE = "Europe/Paris"
+
+
+def decide(recipient: Recipient) -> Plan:
+    return plan(recipient, SETTINGS, ZONE)
+
+
 MOST_HELD = 20
 ZONES = ("Europe/Paris", "Australia/Adelaide", "America/New_York")
 people = st.sampled_from(PEOPLE)
@@ -125,9 +139,9 @@ class Notifications(RuleBasedStateMachine):
         due, _ = done(self.store.due(50))
         for agent, person in due:
             token = f"{instance}{self.database.steady}{person}"
-            batch = done(self.store.take(agent, person, token, lambda one: plan(one, RULES)))
+            batch = done(self.store.take(agent, person, token, decide))
             # Another instance finds it claimed.
-            other = done(self.store.take(agent, person, "other", lambda one: plan(one, RULES)))
+            other = done(self.store.take(agent, person, "other", decide))
             assert batch is None or other is None
             if batch is not None:
                 self.goes_out(batch, person)
@@ -156,19 +170,19 @@ class Notifications(RuleBasedStateMachine):
                 assert not one.waits_online or id_ in self.online_since
             self.is_allowed_now(person, message.ids)
             if not again:
-                since = self.database.steady - RULES.window
+                since = self.database.steady - 600_000
                 mine = {
                     self.messages[id_]
                     for id_, each in self.added.items()
                     if each.person == person and id_ in self.messages
                 }
                 lately = [id_ for id_ in mine if self.recorded.get(id_, -1) > since]
-                assert len(lately) + new < RULES.per_window
+                assert len(lately) + new < SETTINGS.per_window
                 new += 1
 
     def is_allowed_now(self, person: JID, ids: tuple[str, ...]) -> None:
         preferences = done(self.store.preferences(person))
-        hours = effective(preferences, RULES.quiet, RULES.zone)
+        hours = effective(preferences, SETTINGS, ZONE)
         now = datetime.fromtimestamp(self.database.settled / 1000, UTC)
         urgent = preferences.urgent and all(self.added[id_].priority == "high" for id_ in ids)
         assert hours is None or not hours.covers(now) or urgent

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -12,23 +13,25 @@ import pytest
 
 from component.app.schema import SCHEMA
 from component.features.notifications.notifier import Notifier
-from component.features.notifications.plan import MESSAGE_PREFIX, Rules
+from component.features.notifications.plan import MESSAGE_PREFIX
+from component.kernel.triggers import Trigger, Work
 from component.messages.inbound import Account, InboundMessage, ReplyAddress
 from component.messages.messenger import Messenger
 from component.messages.outbound import conversation_with
-from component.proactive.work import Trigger, Work
+from component.settings.notifications import Notifications
 from component.storage import Storage
-from component.storage.notifications import Notification, NotificationStore
+from component.storage.notifications import NotificationStore
 from tests.component.router.wire import ListOutput
 from tests.waiting import eventually
 from xep.jid import JID
+from xep.stanza import Presence
 
 pytestmark = pytest.mark.anyio
 
 AGENT = JID.parse("assistant@agent.example.com")
 JULIET = JID.parse("juliet@example.com")
 ROMEO = JID.parse("romeo@example.com")
-OPEN = Rules(quiet="")
+OPEN = Notifications(quiet="")
 Open = Callable[..., AbstractAsyncContextManager[Storage]]
 
 
@@ -42,20 +45,31 @@ class Stream:
         self.unwilling: set[JID] = set()
         self.probed: list[tuple[JID, JID]] = []
 
-    def notifier(self, storage: Storage, rules: Rules = OPEN, most: int = 500) -> Notifier:
-        made = Notifier(
-            storage,
-            self.messenger,
-            lambda: self.is_connected,
-            lambda _agent, person: person not in self.unwilling,
-            lambda name: JID.parse(f"{name}@agent.example.com"),
-            rules,
-            most,
-            str(storage.directory),
-            lambda agent, person: self.probed.append((agent, person)),
+    def notifier(self, storage: Storage, limits: Notifications = OPEN) -> Notifier:
+        kernel: Any = SimpleNamespace(
+            storage=storage,
+            environment=SimpleNamespace(home=str(storage.directory)),
+            settings=SimpleNamespace(notifications=limits, agent=SimpleNamespace(zone="UTC")),
+            stream=SimpleNamespace(
+                addresses=SimpleNamespace(
+                    address_of=lambda name: JID.parse(f"{name}@agent.example.com")
+                ),
+                messenger=self.messenger,
+                is_connected=lambda: self.is_connected,
+                send=self._probe,
+                flush=lambda: None,
+            ),
+            contacts=SimpleNamespace(may_write=lambda _agent, person: person not in self.unwilling),
         )
+        made = Notifier(kernel)
         self.messenger.listen(made.message_received)
         return made
+
+    def _probe(self, presence: Presence) -> None:
+        assert presence.type == "probe"
+        assert presence.from_ is not None
+        assert presence.to is not None
+        self.probed.append((presence.from_, presence.to))
 
     async def sends(self, count: int) -> list[str]:
         """Wait until so many stanzas were sent in all."""
@@ -172,7 +186,7 @@ async def test_a_person_who_stopped_messages_gets_no_notification(storage: Stora
 async def test_too_many_become_a_digest(storage: Storage) -> None:
     stream = Stream()
     stream.is_connected = False
-    notifier = stream.notifier(storage, Rules(quiet="", per_window=3))
+    notifier = stream.notifier(storage, Notifications(quiet="", per_window=3))
     async with running(notifier):
         for number in range(10):
             priority = "high" if number == 7 else "normal"
@@ -190,7 +204,7 @@ async def test_too_many_become_a_digest(storage: Storage) -> None:
 @pytest.mark.ports
 async def test_what_is_held_for_quiet_hours_survives_a_restart(open_storage: Open) -> None:
     begin = datetime.now(UTC) - timedelta(hours=1)
-    night = Rules(quiet=f"{begin:%H:%M}-{begin + timedelta(hours=3):%H:%M}")
+    night = Notifications(quiet=f"{begin:%H:%M}-{begin + timedelta(hours=3):%H:%M}")
     stream = Stream()
     async with open_storage() as storage:
         notifier = stream.notifier(storage, night)
@@ -311,7 +325,7 @@ async def test_a_receipt_is_recorded_and_an_urgent_one_without_it_comes_again(
     storage: Storage,
 ) -> None:
     stream = Stream()
-    notifier = stream.notifier(storage, Rules(quiet="", repeat_high=50, repeat=50))
+    notifier = stream.notifier(storage, Notifications(quiet="", repeat_high_s=0.05, repeat_s=0.05))
     async with running(notifier):
         urgent = work(priority="high")
         await notifier.ended(urgent, trigger("1"), "completed", "fire")
@@ -344,7 +358,8 @@ async def test_only_one_of_several_instances_sends_a_notification(
         Storage.open(SCHEMA, tmp_path / "three", postgres=migrated_url) as three,
     ):
         notifiers = [
-            stream.notifier(each, Rules(quiet="", per_window=100)) for each in (one, two, three)
+            stream.notifier(each, Notifications(quiet="", per_window=100))
+            for each in (one, two, three)
         ]
         async with running(*notifiers):
             for number in range(30):
@@ -364,7 +379,7 @@ async def test_only_one_of_several_instances_sends_a_notification(
 async def test_more_than_is_held_drops_the_least_urgent(storage: Storage) -> None:
     stream = Stream()
     stream.is_connected = False
-    notifier = stream.notifier(storage, most=3)
+    notifier = stream.notifier(storage, Notifications(quiet="", held_per_person=3))
     async with running(notifier):
         for number, priority in enumerate(["high", "low", "normal", "normal", "normal"]):
             one = work(priority=priority)
@@ -377,19 +392,13 @@ async def test_more_than_is_held_drops_the_least_urgent(storage: Storage) -> Non
     assert "2 older notifications were dropped" in sent[0]
 
 
-async def test_each_notification_that_is_recorded_is_reported_with_its_work(
+async def test_each_notification_that_is_recorded_is_returned(
     storage: Storage,
 ) -> None:
     stream = Stream()
     stream.unwilling.add(ROMEO)
     notifier = stream.notifier(storage)
-    heard: list[tuple[JID, str, str | None]] = []
-
-    async def told(one: Notification, what: Work, _trigger: Trigger) -> None:
-        heard.append((one.person, one.text, what.skill))
-
-    notifier.told = told
-    await notifier.ended(work(tell=(JULIET, ROMEO)), trigger(), "completed", "All is well.")
-    await notifier.ended(work(silent=True), trigger("2"), "completed", "All is well.")
-    await notifier.ended(work(), trigger("3"), "completed", "")
-    assert heard == [(JULIET, "All is well.", "report")]
+    told = await notifier.ended(work(tell=(JULIET, ROMEO)), trigger(), "completed", "All is well.")
+    assert [(one.person, one.text) for one in told] == [(JULIET, "All is well.")]
+    assert not await notifier.ended(work(silent=True), trigger("2"), "completed", "All is well.")
+    assert not await notifier.ended(work(), trigger("3"), "completed", "")

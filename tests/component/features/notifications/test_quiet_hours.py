@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.features.notifications.plan import Rules, plan
-from component.features.notifications.quiet_hours import QuietHours, effective
-from component.settings.notifications import quiet_hours, time_zone
+from component.features.notifications.plan import QuietHours, effective, plan
+from component.settings.notifications import Notifications, quiet_hours, time_zone
 from component.storage.notifications import Notification, Preferences, Recipient
 from tests.profiles import examples
 from xep.jid import JID
@@ -79,10 +78,9 @@ def test_a_held_notification_is_sent_soon_after_they_end(naive: datetime, zone: 
     one = Notification(id="1", agent=person, person=person, title="", text="x")
     now = int(naive.replace(tzinfo=UTC).timestamp() * 1000)
     for _ in range(60):
-        found = plan(
-            Recipient(now=now, steady=now, preferences=preferences, notifications=(one,)), Rules()
-        )
-        hours = effective(preferences, "", "UTC")
+        recipient = Recipient(now=now, steady=now, preferences=preferences, notifications=(one,))
+        found = plan(recipient, Notifications(), "UTC")
+        hours = effective(preferences, Notifications(quiet=""), "UTC")
         assert hours is not None
         assert bool(found.messages) != hours.covers(datetime.fromtimestamp(now / 1000, UTC))
         if found.messages:
@@ -118,13 +116,13 @@ def test_only_what_a_person_has_set_for_a_time_comes_in_quiet_hours(
         preferences=Preferences(sends_receipts=True),
         notifications=(found,),
     )
-    assert bool(plan(recipient, Rules()).messages) == is_sent
+    assert bool(plan(recipient, Notifications(), "UTC").messages) == is_sent
 
 
 def test_the_zone_that_a_client_tells_counts() -> None:
     night = at("2026-01-10T23:30")
     for hours, is_quiet in ((0, True), (9, False)):  # in Tokyo it is 8:30
-        found = effective(Preferences(utc_offset=hours * 3600), "22:00-07:00", "UTC")
+        found = effective(Preferences(utc_offset=hours * 3600), Notifications(), "UTC")
         assert found is not None
         assert found.covers(night) == is_quiet
 

@@ -7,9 +7,9 @@ from component.commands.words import read_words
 from component.features.schedules.commands import SCHEDULE, ScheduleCommands, ScheduleParams
 from component.features.schedules.schedules import Schedules
 from component.features.schedules.settings import ScheduleLimits
-from component.proactive.person_zones import PersonZones
+from component.kernel.contacts import PersonZones
 from component.storage import Storage
-from tests.component.proactive.year import JULIET, ROMEO
+from tests.component.features.schedules.year import JULIET, ROMEO
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio
@@ -26,9 +26,7 @@ class Client:
 
     def __init__(self, storage: Storage) -> None:
         self.schedules = Schedules(storage, ScheduleLimits())
-        (found,) = ScheduleCommands(
-            self.schedules, "assistant", {"assistant", "other"}.__contains__
-        ).commands()
+        (found,) = ScheduleCommands(self.schedules, {"assistant", "other"}.__contains__).commands()
         self.command: Command[ScheduleParams] = found
 
     async def says(self, words: str, who: Asking | None = None) -> str:
@@ -137,7 +135,7 @@ async def test_a_time_is_in_the_zone_of_the_client_that_says_it_and_shows_it(
 ) -> None:
     client, zones = Client(storage), Zones("UTC+09:00")
     client.schedules = Schedules(storage, ScheduleLimits(), zones=zones)
-    (client.command,) = ScheduleCommands(client.schedules, "assistant").commands()
+    (client.command,) = ScheduleCommands(client.schedules).commands()
     who = Asking(principal=JULIET, client=PHONE, at=AT, agent="assistant")
     said = await client.says("add every monday at 9: sum up my week", who)
     assert zones.asked == [(PHONE, AT)]
@@ -162,7 +160,7 @@ async def test_a_time_that_is_not_understood_whole_adds_no_schedule(storage: Sto
 async def test_an_admin_adds_a_time_of_the_person_for_whom_it_is(storage: Storage) -> None:
     client, zones = Client(storage), Zones("Asia/Tokyo")
     client.schedules = Schedules(storage, ScheduleLimits(), zones=zones)
-    (client.command,) = ScheduleCommands(client.schedules, "assistant").commands()
+    (client.command,) = ScheduleCommands(client.schedules).commands()
     admin = Asking(principal=ROMEO, client=JID.parse(f"{ROMEO}/x"), at=AT, admin=True)
     texts = {"action": "add", "when": "every day at 9", "goal": "Look.", "for": str(JULIET)}
     await client.command.run(admin, SCHEDULE.read([*texts.items()]))

@@ -14,10 +14,10 @@ from component.features.schedules import rows
 from component.features.schedules.rows import Schedule, instant_of
 from component.features.schedules.runner import ScheduleRunner, work_of
 from component.features.schedules.timing import Cron, Every, Once, Timing, next_after
-from component.proactive import started
+from component.kernel import started_work as started
 from component.storage import Storage
 from component.storage.clock import HOLD_MS
-from tests.component.proactive.year import (
+from tests.component.features.schedules.year import (
     Killed,
     MemoryStorage,
     Published,
@@ -115,7 +115,7 @@ async def test_each_firing_is_published_with_its_instant_and_task(machine: Machi
     here = Here(machine)
     await add(here.storage, schedule("hourly", Every(3600, BEGIN + timedelta(hours=1)), BEGIN))
     await here.passes(timedelta(hours=3))
-    assert [(one.schedule.name, one.instant.hour, one.task) for one in here.published.firings] == [
+    assert [(one.name, at.hour, task) for one, at, task in here.published.firings] == [
         ("hourly", hour, f"hourly 2026-01-01T0{hour}:00:00Z") for hour in (1, 2, 3)
     ]
 
@@ -258,7 +258,7 @@ async def test_a_firing_that_is_refused_for_good_is_over(machine: Machine) -> No
     here.starter.refuses = lambda _: None
     await here.passes(timedelta(hours=1))
     assert here.starter.fired["s"] == ["2026-01-01T02:00:00Z"]
-    assert [one.task is None for one in here.published.firings] == [True, False]
+    assert [task is None for _, _, task in here.published.firings] == [True, False]
 
 
 async def test_a_schedule_that_cannot_be_read_keeps_back_nobody(machine: Machine) -> None:
@@ -278,7 +278,7 @@ async def test_a_paused_or_removed_schedule_does_not_fire(machine: Machine) -> N
     first = BEGIN + timedelta(hours=1)
     for name in ("paused", "removed", "kept"):
         await add(here.storage, schedule(name, Once(first), BEGIN))
-    await here.storage.write(lambda db: rows.turn(db, "paused", "paused", first))
+    await here.storage.write(lambda db: rows.set_state(db, "paused", "paused", first))
     await here.storage.write(lambda db: rows.remove(db, "removed"))
     await here.passes(timedelta(hours=2))
     assert here.starter.fired.keys() == {"kept"}
@@ -287,7 +287,7 @@ async def test_a_paused_or_removed_schedule_does_not_fire(machine: Machine) -> N
 @pytest.mark.ports
 async def test_it_sleeps_until_something_is_due_and_is_woken(storage: Storage) -> None:
     starter = Recorder(storage)
-    runner = ScheduleRunner(storage, starter)
+    runner = ScheduleRunner(storage, starter, Published())
     async with anyio.create_task_group() as group:
         await group.start(runner.run)
         now = instant_of(await storage.read(lambda db: db.settled))
@@ -329,7 +329,7 @@ async def test_of_two_instances_one_fires(tmp_path: Path, migrated_url: str) -> 
         starters = [Recorder(one), Recorder(other)]
         async with anyio.create_task_group() as group:
             for storage, starter in zip((one, other), starters, strict=True):
-                group.start_soon(ScheduleRunner(storage, starter).run)
+                group.start_soon(ScheduleRunner(storage, starter, Published()).run)
 
             async def is_over() -> bool:
                 return not await one.read(lambda db: rows.listed(db, None))

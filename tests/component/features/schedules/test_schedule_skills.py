@@ -6,13 +6,14 @@ import anyio
 import pytest
 
 from component.agent.protocol import ToolResult, Waiting
-from component.features.schedules.schedules import ScheduleError, Wish
+from component.features.schedules.rows import Wish
+from component.features.schedules.schedules import ScheduleError
 from component.features.schedules.schedules import Schedules as SchedulesOfPeople
 from component.features.schedules.settings import ScheduleLimits
 from component.features.schedules.skills import schedule_skills
+from component.kernel.contacts import PersonZones
 from component.models.messages import ToolCall
 from component.policy.flows import AgentLimits
-from component.proactive.person_zones import PersonZones
 from component.skills import Context, InvalidParam, SkillError, SkillFailed, call, prepare
 from component.storage import Storage
 from component.tasks.confirmation import parameters_of

@@ -7,19 +7,18 @@ import msgspec
 import pytest
 
 from component.features.schedules import rows
-from component.features.schedules.rows import Schedule
+from component.features.schedules.rows import Schedule, Wish
 from component.features.schedules.schedules import (
     ScheduleError,
     Schedules,
-    Wish,
-    defined,
+    definition_of,
 )
 from component.features.schedules.settings import ScheduleLimits
 from component.features.schedules.timing import Every
-from component.proactive.work import Work
+from component.kernel.triggers import Work
 from component.skills import Registry, skill
 from component.storage import Storage
-from tests.component.proactive.year import JULIET, ROMEO, goal
+from tests.component.features.schedules.year import JULIET, ROMEO, goal
 
 pytestmark = pytest.mark.anyio
 
@@ -31,10 +30,14 @@ def report(topic: str) -> str:
 
 
 class Heard:
-    """A listener that keeps what it is told."""
+    """A runner, and its node, that keeps what it is told."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, str]] = []
+        self.node = self
+
+    def wake(self) -> None:
+        pass
 
     def changed(self, schedule: Schedule) -> None:
         self.told.append((schedule.state, schedule.name))
@@ -56,7 +59,7 @@ def wish(when: str = "every hour", name: str = "", work: Work | None = None) -> 
 @pytest.mark.ports
 async def test_each_sees_and_changes_their_own(storage: Storage) -> None:
     heard = Heard()
-    schedules = made(storage, listener=heard)
+    schedules = made(storage, runner=heard)
     mine = await schedules.add(wish(name="mine"), "person")
     await schedules.add(wish(name="mine", work=goal(who=ROMEO)), "agent")
     assert [one.id for one in await schedules.list(JULIET)] == [mine.id]
@@ -224,4 +227,4 @@ async def test_a_name_that_a_person_has_taken_stops_nothing(storage: Storage) ->
 
 def test_a_schedule_of_the_settings_names_no_relative_time() -> None:
     with pytest.raises(ScheduleError, match="depends on when"):
-        defined(wish("in 5 minutes", "a"), "UTC", datetime.now(UTC), declared=True)
+        definition_of(wish("in 5 minutes", "a"), "UTC", datetime.now(UTC), declared=True)

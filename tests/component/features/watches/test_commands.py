@@ -7,8 +7,8 @@ import pytest
 
 from component.commands.definition import OPERATOR, Asking, CommandError
 from component.commands.words import read_words
-from component.features.watches.commands import WATCH, WatchCommands
-from component.features.watches.sheet import WatchSheet
+from component.features.watches.commands import WATCH, watch_commands
+from component.features.watches.service import WatchSheet
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio
@@ -62,7 +62,7 @@ def desk() -> Desk:
 
 
 async def run(desk: Desk, asking: Asking, words: str) -> Any:
-    (command,) = WatchCommands(desk).commands()
+    (command,) = watch_commands(desk)
     return await command.run(asking, read_words(WATCH, words))
 
 

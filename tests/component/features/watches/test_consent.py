@@ -1,16 +1,17 @@
 """What people show of themselves is watched only after they have agreed; they are asked once."""
 
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.features.watches.consent import Consent
+from component.features.watches.sources import Consent
 from component.features.watches.watch import Source
 from component.storage.errors import StorageError
 from component.storage.subscriptions import Subscription, SubscriptionState
-from tests.component.proactive.direct import done
+from tests.direct_database import done
 from xep.jid import JID
 from xep.stanza import Presence
 
@@ -29,9 +30,14 @@ class World:
             (one.owner, one.contact): one for one in known
         }
         self.sent: list[Presence] = []
-        self.consent = Consent(
-            self, self.send, lambda jid: jid.domain == "agent.example", lambda *_: willing
+        addresses = SimpleNamespace(is_own=lambda jid: jid.domain == "agent.example")
+        kernel: Any = SimpleNamespace(
+            storage=None,
+            stream=SimpleNamespace(addresses=addresses, send=self.send),
+            contacts=SimpleNamespace(may_write=lambda *_: willing),
         )
+        self.consent = Consent(kernel)
+        self.consent._subscriptions = self  # type: ignore[assignment]
 
     def send(self, presence: Presence) -> None:
         assert self.roster is not None

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from component.features.watches import events as watch_events
 from component.features.watches import presence_watcher
 from component.features.watches import rows as watch_rows
-from component.features.watches.patient_storage import PatientStorage
 from component.features.watches.presence_watcher import Availability, PresenceWatcher
-from component.features.watches.source_watcher import SourcePorts
+from component.features.watches.rows import RetryingStorage
+from component.features.watches.sources import SourcePorts
 from component.features.watches.watch import PRESENCE, Rate, Source, Watch
 from component.pubsub.client import PubSubClient
-from tests.component.proactive.direct import DirectDatabase
+from tests.direct_database import DirectDatabase
 from tests.waiting import eventually
 from xep.binding import RawXML
 from xep.jid import JID
@@ -51,7 +51,7 @@ class World:
         self.probes = 0
         ports = SourcePorts(
             client=PubSubClient(self._never),
-            storage=PatientStorage(database),
+            storage=RetryingStorage(database),
             recorded=lambda _accepted: None,
             consent=self._consent,
             max_hops=5,
@@ -186,7 +186,7 @@ async def test_without_consent_nothing_is_probed_or_recorded(world: World) -> No
         assert not watch_rows.is_known(world.database, SOURCE.key)
         world.refusal = None
         world.clients[CLIENTS[0]] = "online", ""
-        world.watcher.look_again()
+        world.watcher.retry()
         await recorded(world, "online")
         assert world.watcher.status.state == "live"
         assert world.probes == 1

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.features.watches.provenance import chain_of, note_chain, noted_chain, with_chain
-from tests.component.proactive.direct import DirectDatabase
+from tests.direct_database import DirectDatabase
 from xep.binding import RawXML
 from xep.fluux_agent.provenance import MOST, NAMESPACE
 from xep.jid import JID

@@ -3,11 +3,28 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.features.watches.rate_limit import HOUR_MS, Bounds, Counters, decide
-from component.features.watches.watch import Rate, Thinning
+from component.features.watches.events import HOUR_MS, Counters, decide
+from component.features.watches.watch import Rate, Thinning, Watch
+from xep.jid import JID
 
 gaps = st.lists(st.integers(0, 5_000), min_size=1, max_size=200)
 policies: st.SearchStrategy[Thinning] = st.sampled_from(["latest", "digest", "drop"])
+JULIET = JID.parse("juliet@example.com")
+
+
+def watch(rate: Rate, thinning: Thinning, starts_per_hour: int = 10_000) -> Watch:
+    return Watch(
+        name="builds",
+        agent="assistant",
+        principal=JULIET,
+        service=JULIET,
+        node="builds",
+        rate=rate,
+        thinning=thinning,
+        starts_per_hour=starts_per_hour,
+    )
+
+
 rates = st.builds(Rate, st.integers(1, 5), st.sampled_from([0.5, 1.0, 3.0]))
 
 
@@ -15,11 +32,11 @@ rates = st.builds(Rate, st.integers(1, 5), st.sampled_from([0.5, 1.0, 3.0]))
 def test_no_window_has_more_starts_than_the_rate(
     gaps: list[int], rate: Rate, thinning: Thinning, has_room: bool
 ) -> None:
-    counters, bounds = Counters(), Bounds(rate, thinning, 10_000)
+    counters, limits = Counters(), watch(rate, thinning)
     now, due = 1_000_000, list[int]()
     for gap in gaps:
         now += gap
-        verdict, at = decide(counters, bounds, now, has_room=has_room)
+        verdict, at = decide(counters, limits, now, has_room=has_room)
         if verdict == "start":
             assert at >= now or at == now
             due.append(at)
@@ -42,19 +59,19 @@ def test_no_window_has_more_starts_than_the_rate(
 def test_the_last_event_is_never_lost_unless_it_is_dropped_by_policy(
     gaps: list[int], thinning: Thinning
 ) -> None:
-    counters, bounds = Counters(), Bounds(Rate(1, 1.0), thinning, 10_000)
+    counters, limits = Counters(), watch(Rate(1, 1.0), thinning)
     now = 1_000_000
     for gap in gaps:
         now += gap
-        verdict, _ = decide(counters, bounds, now, has_room=True)
+        verdict, _ = decide(counters, limits, now, has_room=True)
     if thinning != "drop":
         assert verdict in ("start", "join")
 
 
 def test_the_breaker_counts_the_starts_of_an_hour() -> None:
-    counters, bounds = Counters(), Bounds(Rate(100, 1.0), "drop", 3)
+    counters, limits = Counters(), watch(Rate(100, 1.0), "drop", starts_per_hour=3)
     now = 10 * HOUR_MS
-    assert [decide(counters, bounds, now, has_room=True)[0] for _ in range(4)] == [
+    assert [decide(counters, limits, now, has_room=True)[0] for _ in range(4)] == [
         *("start", "start", "start", "trip")
     ]
-    assert decide(counters, bounds, now + HOUR_MS, has_room=True)[0] == "start"
+    assert decide(counters, limits, now + HOUR_MS, has_room=True)[0] == "start"

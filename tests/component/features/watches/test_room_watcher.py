@@ -11,10 +11,10 @@ import pytest
 
 from component.features.watches import room_watcher
 from component.features.watches import rows as watch_rows
-from component.features.watches.patient_storage import PatientStorage
 from component.features.watches.room import RoomPresence
 from component.features.watches.room_watcher import RoomWatcher
-from component.features.watches.source_watcher import SourcePorts
+from component.features.watches.rows import RetryingStorage
+from component.features.watches.sources import SourcePorts
 from component.features.watches.watch import ROOM, Rate, Source, Watch
 from component.storage import Storage
 from tests.component.features.watches.test_room import presence
@@ -54,7 +54,7 @@ class World:
         self.more = anyio.Event()
         ports = SourcePorts(
             client=None,  # type: ignore[arg-type] - rooms have a client of their own
-            storage=PatientStorage(storage),
+            storage=RetryingStorage(storage),
             recorded=self._recorded,
             consent=None,  # type: ignore[arg-type] - nobody is asked
             max_hops=5,
@@ -76,11 +76,11 @@ class World:
             return
         if self.refusal is not None:
             error = StanzaError(self.refusal)
-            self.watcher.taken(RoomPresence(nick=nick, error=error, show="offline"))
+            self.watcher.received(RoomPresence(nick=nick, error=error, show="offline"))
             return
         for each in self.there.values():
-            self.watcher.taken(each)
-        self.watcher.taken(presence(nick, *self.codes))
+            self.watcher.received(each)
+        self.watcher.received(presence(nick, *self.codes))
 
     def leave(self, source: Source, nick: str) -> None:
         self.sent.append(f"leave {nick}")
@@ -96,12 +96,12 @@ class World:
     def comes(self, nick: str, *, live: bool = True, **item: Any) -> None:
         self.there[nick] = presence(nick, **item)
         if live:
-            self.watcher.taken(self.there[nick])
+            self.watcher.received(self.there[nick])
 
     def goes(self, nick: str, *, live: bool = True) -> None:
         del self.there[nick]
         if live:
-            self.watcher.taken(presence(nick, show="offline"))
+            self.watcher.received(presence(nick, show="offline"))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -178,7 +178,7 @@ async def test_a_new_nickname_is_one_event_also_after_a_restart(storage: Storage
     world.comes("Romeo", live=False)
     async with world.running():
         await world.is_in("live")
-        world.watcher.taken(presence("Romeo", 303, show="offline", nick="Montague"))
+        world.watcher.received(presence("Romeo", 303, show="offline", nick="Montague"))
         del world.there["Romeo"]
         world.comes("Montague")
         assert await world.events(1) == ["renamed Montague"]
@@ -233,7 +233,7 @@ async def test_a_refusal_is_tried_again_and_a_kick_only_in_the_next_session(
         assert "another occupant has the nickname Agent" in world.watcher.status.reason
         world.refusal = None
         await world.is_in("live")
-        world.watcher.taken(presence("Agent", 110, 307, show="offline"))
+        world.watcher.received(presence("Agent", 110, 307, show="offline"))
         await world.is_in("refused")
         count = len(world.sent)
         await anyio.wait_all_tasks_blocked()
@@ -256,7 +256,7 @@ async def test_a_kick_in_the_moment_of_a_check(storage: Storage) -> None:
             await world.is_in("live")
             group.start_soon(delay_the_loop)
             await anyio.sleep(0.001)
-            world.watcher.taken(presence("Agent", 110, 307, show="offline"))
+            world.watcher.received(presence("Agent", 110, 307, show="offline"))
             count = len(world.sent)
             await anyio.wait_all_tasks_blocked()
             assert len(world.sent) == count
@@ -284,7 +284,7 @@ async def test_the_agent_leaves_when_the_service_stops(storage: Storage) -> None
         await world.is_in("live")
         world.watcher.leave()
         assert world.sent[-1] == "leave Agent"
-        world.watcher.taken(presence("Agent", 110, show="offline"))
+        world.watcher.received(presence("Agent", 110, show="offline"))
         assert world.watcher.status.state == "offline"
 
 

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from component.features.watches import rows as watch_rows
-from component.features.watches.conditions import Condition
+from component.features.watches.filters import Condition
 from component.features.watches.service import WatchError, WatchService, Wish
-from component.features.watches.source_watcher import SourceStatus
+from component.features.watches.sources import SourceStatus
 from component.features.watches.watch import Rate, Watch
 from component.storage import Storage
-from tests.component.proactive.direct import DirectDatabase, done
+from tests.direct_database import DirectDatabase, done
 from xep.jid import JID
 
 JULIET = JID.parse("juliet@example.com/balcony")
@@ -18,20 +18,10 @@ ROMEO = JID.parse("romeo@example.com")
 
 
 class Watcher:
-    """The part of `component.features.watches.watcher.Watcher` that the desk uses."""
+    """The part of `component.features.watches.watcher.Watcher` that the service uses."""
 
-    def __init__(self, storage: Any) -> None:
-        self._storage = storage
-
-    async def add(self, watch: Watch, most: int) -> bool:
-        rows = await self._storage.read(lambda db: watch_rows.rows(db, watch.owner))
-        if len(rows) >= most:
-            return False
-        await self._storage.write(lambda db: watch_rows.put(db, watch))
-        return True
-
-    async def remove(self, watch: str) -> bool:
-        return bool(await self._storage.write(lambda db: watch_rows.remove(db, watch)))
+    async def reload(self) -> None:
+        pass
 
     def status(self, watch: Watch) -> SourceStatus:
         return SourceStatus("refused", "Not allowed yet.")
@@ -39,7 +29,7 @@ class Watcher:
 
 def desk(*services: str, most: int = 2, watcher: bool = True) -> WatchService:
     storage: Any = DirectDatabase(0)
-    made: Any = Watcher(storage) if watcher else None
+    made: Any = Watcher() if watcher else None
     return WatchService(storage, made, services, most)
 
 
@@ -54,7 +44,7 @@ def test_a_wish_becomes_a_watch_of_its_person() -> None:
     assert (watch.id, watch.owner) == ("juliet@example.com/mood", "juliet@example.com")
     assert watch.principal == watch.service == JULIET.bare
     assert (watch.goal, watch.rate, watch.where) == ("Cheer me up.", Rate(5, 3600.0), where)
-    assert (watch.agent, watch.skill, watch.tell) == ("assistant", "", ())
+    assert (watch.agent, watch.skill, watch.tell) == ("assistant", None, ())
 
 
 @pytest.mark.parametrize(
@@ -136,7 +126,7 @@ def test_a_sheet_says_what_a_watch_does() -> None:
 def test_watches_are_paused_resumed_and_removed(is_running: bool) -> None:
     """By the command line too, while the service is not running."""
     storage: Any = DirectDatabase(0)
-    watcher: Any = Watcher(storage)
+    watcher: Any = Watcher()
     running = WatchService(storage, watcher, (), 5)
     done(running.create("assistant", JULIET, wish()))
     made = running if is_running else WatchService(storage)

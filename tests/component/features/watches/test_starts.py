@@ -16,21 +16,21 @@ from component.app.schema import SCHEMA
 from component.features.watches import events as watch_events
 from component.features.watches import rows as watch_rows
 from component.features.watches import starts as watch_starts
-from component.features.watches.interests import Interests, observed_item
-from component.features.watches.patient_storage import PatientStorage
 from component.features.watches.provenance import noted_chain, with_chain
+from component.features.watches.rows import RetryingStorage
+from component.features.watches.sources import Interests, observed_item
 from component.features.watches.starts import WatchStarts, taint_of
 from component.features.watches.watch import Rate, Source, Watch
+from component.kernel import started_work as started
+from component.kernel.goals import turn_of
+from component.kernel.started_work import Started
+from component.kernel.triggers import Trigger, Work
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
-from component.proactive import started
-from component.proactive.goals import turn_of
-from component.proactive.started import Started
-from component.proactive.work import Trigger, Work
 from component.storage import Storage
 from component.storage.errors import StorageError
 from tests.component.agent.world import begun
-from tests.component.proactive.direct import DirectDatabase
+from tests.direct_database import DirectDatabase
 from tests.waiting import eventually
 from xep.binding import RawXML
 from xep.jid import JID
@@ -117,7 +117,7 @@ class World:
     @asynccontextmanager
     async def instance(self, storage: Storage | None = None) -> AsyncIterator[WatchStarts]:
         """One instance, which is killed at the end of the context."""
-        made = WatchStarts(self, PatientStorage(storage or self.storage), self.watches.get)
+        made = WatchStarts(self, RetryingStorage(storage or self.storage), self.watches.get)
         self.instances.append(made)
         async with anyio.create_task_group() as group:
             group.start_soon(made.run)
@@ -232,7 +232,7 @@ async def test_events_of_a_watch_that_is_gone_are_dropped(world: World) -> None:
 
 @pytest.mark.ports
 async def test_what_is_due_later_starts_then_with_all_that_joined_it(storage: Storage) -> None:
-    world = World(storage, watch(rate=Rate(1, 0.2), goal="Look.", skill=""))
+    world = World(storage, watch(rate=Rate(1, 0.2), goal="Look.", skill=None))
     await world.define()
     async with world.instance():
         await world.give("a", "1", "2", "3")
@@ -265,7 +265,8 @@ async def test_work_has_what_the_watch_says(storage: Storage) -> None:
         await world.runs("a")
     ((trigger, work),) = world.works
     assert (trigger.source, trigger.name, trigger.taint) == ("watch", "a", "web")
-    assert (trigger.hops, trigger.chain) == (1, ("other@agent.example",))
+    noted = await storage.read(lambda db: noted_chain(db, f"watch {trigger.name}"))
+    assert noted == ("other@agent.example",)
     assert msgspec.json.decode(work.params) == {"text": "1", "n": 1}
     assert (work.tell, work.silent, work.priority, work.template) == (
         (romeo,),

@@ -5,16 +5,16 @@ from typing import get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.features.watches.subscription import TABLE, Input, Subscription, SubscriptionState
+from component.features.watches.node_watcher import TABLE, Input, SourceState, Subscription
 
 inputs = st.lists(st.sampled_from(get_args(Input)), max_size=60)
 
 
 def test_the_table_names_every_state() -> None:
-    assert set(TABLE) == set(get_args(SubscriptionState))
+    assert set(TABLE) == set(get_args(SourceState))
     for row in TABLE.values():
         assert set(row) <= set(get_args(Input))
-        assert set(row.values()) <= set(get_args(SubscriptionState))
+        assert set(row.values()) <= set(get_args(SourceState))
 
 
 @given(inputs)

@@ -5,33 +5,20 @@ from typing import Any
 import anyio
 import pytest
 
+from component.features.watches import rows as watch_rows
 from component.features.watches.service import WatchService
-from component.features.watches.skills import WatchSkillPorts, watch_skills
-from component.features.watches.watch import Watch
+from component.features.watches.skills import watch_skills
 from component.policy.flows import AgentLimits
 from component.skills import Context, call, prepare
-from tests.component.proactive.direct import DirectDatabase
+from tests.direct_database import DirectDatabase
 
 pytestmark = pytest.mark.anyio
 
 
-class Watcher:
-    """Stores what is to be watched, and watches nothing."""
-
-    def __init__(self) -> None:
-        self.watches: list[Watch] = []
-
-    async def add(self, watch: Watch, _most: int) -> bool:
-        self.watches.append(watch)
-        return True
-
-
 async def test_a_watch_of_a_model_has_its_limits_and_the_labels_of_what_it_has_read() -> None:
-    watcher: Any = Watcher()
-    nothing: Any = None
-    desk = WatchService(DirectDatabase(0), watcher, (), 10)
-    ports = WatchSkillPorts(desk, nothing, nothing, nothing)
-    create = next(one for one in watch_skills(lambda: ports) if one.name == "watch_create")
+    database: Any = DirectDatabase(0)
+    desk = WatchService(database, None, (), 10)
+    create = next(one for one in watch_skills(lambda: desk) if one.name == "watch_create")
     context = Context(
         principal="juliet@example.com",
         sender="juliet@example.com/x",
@@ -42,6 +29,6 @@ async def test_a_watch_of_a_model_has_its_limits_and_the_labels_of_what_it_has_r
     )
     arguments = prepare(create, (), b'{"name": "mood", "goal": "Fetch it.", "node": "urn:mood"}')
     await call(create, arguments, context, anyio.CapacityLimiter(1))
-    (watch,) = watcher.watches
+    (watch,) = [row.watch for row in watch_rows.rows(database)]
     assert (watch.goal, watch.taints) == ("Fetch it.", ("web",))
     assert (watch.agent, watch.limits) == ("assistant", AgentLimits(("watch_*",)))

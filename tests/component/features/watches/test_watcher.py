@@ -3,25 +3,25 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any
 
 import anyio
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from component.app.schema import SCHEMA
 from component.features.watches import rows as watch_rows
-from component.features.watches.conditions import Condition
 from component.features.watches.events import Accepted
-from component.features.watches.patient_storage import PatientStorage
-from component.features.watches.room_client import RoomClient
-from component.features.watches.source_watcher import SourcePorts
+from component.features.watches.filters import Condition
+from component.features.watches.settings import LIMITS, WatchLimits
 from component.features.watches.watch import PRESENCE, Rate, Source, Watch
 from component.features.watches.watcher import Watcher
-from component.proactive.work import Trigger, Work
+from component.kernel.triggers import Trigger, Work
 from component.storage import Storage
-from tests.component.proactive.direct import DirectDatabase
+from tests.direct_database import DirectDatabase
 from tests.waiting import eventually
 from xep.binding import RawXML
 from xep.jid import JID
@@ -52,35 +52,36 @@ class World:
         self.refusal = refusal
         self.requests: list[tuple[str, JID, str]] = []
         self.started: list[str] = []
-        self.alerts: list[tuple[str, str]] = []
+        self.alerts: list[tuple[JID | None, str]] = []
+        """Who was alerted (None for the admins), and the text."""
         self.changes = 0
-        self.probed: list[Source] = []
-        self.watcher = Watcher(
-            storage,
-            configured,
-            self._ports,
-            self.probed.append,
-            cast("RoomClient", None),  # there are no rooms here
-            self,
-            lambda name: JID.parse(f"{name}@agent.example"),
-            lambda watch, text: self.alerts.append((watch.id, text)),
-            self._changed,
+        self.probed: list[JID | None] = []
+        kernel: Any = SimpleNamespace(
+            storage=storage,
+            settings={LIMITS: WatchLimits(max_hops=2, check_s=60.0)},
+            starter=self,
+            stream=SimpleNamespace(
+                addresses=SimpleNamespace(
+                    address_of=lambda name: JID.parse(f"{name}@agent.example"),
+                    is_own=lambda address: address.domain == "agent.example",
+                ),
+                call_optional=self._call,
+                features_changed=self._changed,
+                send=lambda presence: self.probed.append(presence.to),
+                flush=lambda: None,
+            ),
+            contacts=SimpleNamespace(
+                may_write=lambda _agent, _person: True,
+                tell=lambda _agent, person, text: self.alerts.append((person, text)),
+                tell_admins=lambda text: self.alerts.append((None, text)),
+            ),
         )
+        self.watcher = Watcher(kernel, configured)
+        consent: Any = self._consent
+        self.watcher._ports = msgspec.structs.replace(self.watcher._ports, consent=consent)
 
-    def _ports(self, recorded: Any) -> SourcePorts:
-        from component.pubsub.client import PubSubClient
-
-        async def consent(source: Source, *, refused: bool = False) -> str | None:
-            return self.refusal
-
-        return SourcePorts(
-            client=PubSubClient(self._call),
-            storage=PatientStorage(self.storage),
-            recorded=recorded,
-            consent=consent,
-            max_hops=2,
-            check_s=60.0,
-        )
+    async def _consent(self, source: Source, *, refused: bool = False) -> str | None:
+        return self.refusal
 
     async def _call(self, type_: str, to: JID, payload: Pubsub, *_: Any, **__: Any) -> Any:
         await anyio.lowlevel.checkpoint()
@@ -116,8 +117,22 @@ class World:
     async def state(self, made: Watch, wanted: str) -> None:
         await eventually(lambda: self.watcher.status(made).state == wanted)
 
+    async def add(self, made: Watch, most: int = 9) -> bool:
+        added = await self.storage.write(lambda db: watch_rows.add(db, made, most))
+        await self.watcher.reload()
+        return bool(added)
+
+    async def remove(self, id_: str) -> bool:
+        removed = await self.storage.write(lambda db: watch_rows.remove(db, id_))
+        await self.watcher.reload()
+        return bool(removed)
+
+    async def rows(self) -> list[watch_rows.Row]:
+        found: list[watch_rows.Row] = await self.storage.read(watch_rows.rows)
+        return found
+
     async def ids(self) -> set[str]:
-        return {row.watch.id for row in await self.watcher.list()}
+        return {row.watch.id for row in await self.rows()}
 
 
 @pytest.mark.ports
@@ -148,18 +163,18 @@ async def test_one_source_serves_several_watches(storage: Storage) -> None:
     async with world.running():
         world.watcher.connected()
         for each in (wanted, other):
-            assert await world.watcher.add(each, 5)
+            assert await world.add(each, 5)
         await world.state(wanted, "live")
         assert [what for what, _, _ in world.requests].count("subscribe") == 1
         world.publish("1", "2")
         await eventually(lambda: len(world.started) == 3)
         assert sorted(world.started) == [f"{wanted.id} 2", f"{other.id} 1", f"{other.id} 2"]
-        assert await world.watcher.remove(other.id)
-        assert not await world.watcher.remove(other.id)
+        assert await world.remove(other.id)
+        assert not await world.remove(other.id)
         world.publish("3")
         await eventually(lambda: world.watcher.is_service(PUBSUB))
         assert ("unsubscribe", PUBSUB, "news") not in world.requests
-        assert await world.watcher.remove(wanted.id)
+        assert await world.remove(wanted.id)
         await eventually(lambda: ("unsubscribe", PUBSUB, "news") in world.requests)
         assert not world.watcher.is_service(PUBSUB)
         await eventually(lambda: _forgotten(storage, world.watcher.source_of(wanted)))
@@ -174,11 +189,11 @@ async def test_a_person_has_a_maximum_and_may_replace_a_watch(storage: Storage) 
     world = World(storage, watch())
     owner = str(JULIET)
     async with world.running():
-        assert await world.watcher.add(watch("a", owner), 2)
-        assert await world.watcher.add(watch("b", owner), 2)
-        assert not await world.watcher.add(watch("c", owner), 2)
-        assert await world.watcher.add(watch("b", owner, node="other"), 2)
-        assert await world.watcher.add(watch("c", "romeo@example.com"), 2)
+        assert await world.add(watch("a", owner), 2)
+        assert await world.add(watch("b", owner), 2)
+        assert not await world.add(watch("c", owner), 2)
+        assert await world.add(watch("b", owner, node="other"), 2)
+        assert await world.add(watch("c", "romeo@example.com"), 2)
         assert await world.ids() == {
             "news",
             f"{owner}/a",
@@ -196,7 +211,7 @@ async def test_the_settings_decide_which_watches_without_owner_there_are(
     world = World(storage, watch("b", node="other"), watch("c"))
     await storage.write(lambda db: watch_rows.put(db, watch("mine", str(JULIET))))
     async with world.running():
-        rows = {row.watch.id: row for row in await world.watcher.list()}
+        rows = {row.watch.id: row for row in await world.rows()}
     assert set(rows) == {"b", "c", f"{JULIET}/mine"}
     assert rows["b"].watch.node == "other"
     assert rows["b"].state == "paused", "an administrator paused it"
@@ -212,13 +227,13 @@ async def test_what_one_instance_adds_the_other_observes(tmp_path: Path, migrate
             for world in worlds:
                 world.watcher.connected()
             made = watch(owner=str(JULIET))
-            await worlds[0].watcher.add(made, 5)
+            await worlds[0].add(made, 5)
             for world in worlds:
                 await world.state(made, "live")
             for world in worlds:  # ejabberd may give it to both
                 world.publish("1", "2")
             await eventually(lambda: len(worlds[0].started) + len(worlds[1].started) >= 2)
-            await worlds[0].watcher.remove(made.id)
+            await worlds[0].remove(made.id)
             await eventually(lambda: not worlds[1].watcher.is_service(PUBSUB))
 
 
@@ -228,11 +243,11 @@ async def test_accounts_are_told_which_nodes_are_wanted(storage: Storage) -> Non
     async with world.running():
         assert world.watcher.features() == ()
         assert world.changes == 0
-        await world.watcher.add(mood, 5)
-        await world.watcher.add(watch("on", str(JULIET), service=JULIET, node=PRESENCE), 5)
+        await world.add(mood, 5)
+        await world.add(watch("on", str(JULIET), service=JULIET, node=PRESENCE), 5)
         assert world.watcher.features() == (f"{MOOD}+notify",)
         assert world.changes == 1
-        await world.watcher.remove(mood.id)
+        await world.remove(mood.id)
         assert world.watcher.features() == ()
         assert world.changes == 2
 
@@ -242,7 +257,7 @@ async def test_presence_is_observed_and_consent_is_asked_for_again(storage: Stor
     world = World(storage, refusal="not yet")
     phone = JID.parse(f"{JULIET}/phone")
     async with world.running():
-        await world.watcher.add(made, 5)
+        await world.add(made, 5)
         world.watcher.connected()
         await world.state(made, "refused")
         assert world.watcher.status(made).reason == "not yet"
@@ -270,13 +285,13 @@ async def test_the_owner_of_a_watch_that_loops_is_alerted(storage: Storage) -> N
         world.publish("1", "2", "3", "4")
         await eventually(lambda: world.alerts)
         await eventually(lambda: len(world.started) == 2)
-        (row,) = await world.watcher.list()
+        (row,) = await world.rows()
         assert row.state == "tripped"
-        assert await world.watcher.set_state(made.id, "active")
+        assert await storage.write(lambda db: watch_rows.set_state(db, made.id, "active"))
         world.publish("5")
         await eventually(lambda: len(world.started) == 3)
-    ((id_, text),) = world.alerts
-    assert id_ == "news"
+    ((who, text),) = world.alerts
+    assert who is None, "a watch of the settings has no owner"
     assert "/watch resume news" in text
 
 
@@ -352,10 +367,10 @@ async def _history(steps: list[tuple[str, ...]]) -> None:
             while remaining:
                 match remaining.pop(0):
                     case ("add", name, node):
-                        await world.watcher.add(watch(name, "x@y", node=node), 9)
+                        await world.add(watch(name, "x@y", node=node), 9)
                         wanted[name] = node
                     case ("remove", name):
-                        assert await world.watcher.remove(f"x@y/{name}") == (name in wanted)
+                        assert await world.remove(f"x@y/{name}") == (name in wanted)
                         wanted.pop(name, None)
                     case ("connect",):
                         world.watcher.connected()

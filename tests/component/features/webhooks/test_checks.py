@@ -7,7 +7,7 @@ import pytest
 
 from component.app.settings import make_settings
 from component.app.skills import load_skills
-from component.features.webhooks.checks import check_webhooks
+from component.features.webhooks.feature import check_webhooks
 from component.settings import Server, Settings
 from component.settings.policy import Agent, Policy, Rule
 

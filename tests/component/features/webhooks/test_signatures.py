@@ -2,8 +2,7 @@
 
 import pytest
 
-from component.features.webhooks.errors import WebhookError
-from component.features.webhooks.signatures import GitHubVerifier, StandardVerifier
+from component.features.webhooks.delivery import GitHubVerifier, StandardVerifier, WebhookError
 from tests.component.features.webhooks.world import KEY, SECRET, generic_headers, github_headers
 
 BODY = b"{}"

@@ -12,12 +12,12 @@ from typing import Any
 import anyio
 import msgspec
 
-from component.features.webhooks.app import Bounds, WebhookApp
+from component.features.webhooks.app import WebhookApp
 from component.features.webhooks.listener import WebhookListener
 from component.features.webhooks.rows import DeliveryStore
-from component.features.webhooks.signatures import GitHubVerifier, StandardVerifier
+from component.features.webhooks.settings import Listener, WebhookEntry
 from component.features.webhooks.webhook import Webhook
-from component.proactive.work import Trigger, Work
+from component.kernel.triggers import Trigger, Work
 from component.storage import Storage
 from xep.jid import JID
 
@@ -57,14 +57,14 @@ class RecordingStarter:
 
 
 def github(**options: Any) -> Webhook:
-    return Webhook(
-        "gh", "/gh", GitHubVerifier([SECRET]), options.pop("work", WORK), forms=True, **options
-    )
+    given = {"name": "gh", "kind": "github", "secret": SECRET.decode(), "skill": "report"}
+    return Webhook(WebhookEntry(principal=str(JULIET), **given | options), WINDOW_S)
 
 
 def generic(**options: Any) -> Webhook:
-    work = options.pop("work", WORK)
-    return Webhook("any", "/any", StandardVerifier([KEY], WINDOW_S), work, **options)
+    secret = f"whsec_{base64.b64encode(KEY).decode()}"
+    given = {"name": "any", "kind": "generic", "secret": secret, "skill": "report"}
+    return Webhook(WebhookEntry(principal=str(JULIET), **given | options), WINDOW_S)
 
 
 class Sender:
@@ -148,13 +148,13 @@ class World(msgspec.Struct):
 async def listening(
     storage: Storage,
     *webhooks: Webhook,
-    bounds: Bounds = Bounds(),  # noqa: B008
+    limits: Listener = Listener(),  # noqa: B008
     headers_s: float = 5.0,
     remember_s: float = 3600.0,
 ) -> AsyncIterator[World]:
     starter = RecordingStarter()
     deliveries = DeliveryStore(storage, remember_s)
-    app = WebhookApp(webhooks, starter, deliveries, bounds)
+    app = WebhookApp(webhooks, starter, deliveries, limits)
     listener = WebhookListener(app, "127.0.0.1", 0, headers_s=headers_s, silence_s=2)
     async with anyio.create_task_group() as group:
         await group.start(listener.run)

@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.features.watches.conditions import Condition, Filter, FilterError, json_text, text_of
-from component.features.watches.templates import check_params, fill_params
+from component.features.watches.filters import (
+    Condition,
+    Filter,
+    FilterError,
+    fill_params,
+    json_text,
+    text_of,
+)
 from xep.binding import RawXML, encode
 from xep.json_containers import Json
 from xep.tree import Tree, tree_of
@@ -147,14 +153,7 @@ EVENT = json.dumps(
 )
 def test_parameters_are_filled(params: Any, filled: Any) -> None:
     raw = json.dumps(params).encode()
-    check_params(raw)
     assert json.loads(fill_params(raw, EVENT)) == filled
-
-
-@pytest.mark.parametrize("wrong", [b"[]", b"{", b'{"a": "{a ==}"}', b'"x"'])
-def test_wrong_parameters_are_refused(wrong: bytes) -> None:
-    with pytest.raises(FilterError):
-        check_params(wrong)
 
 
 values = st.recursive(

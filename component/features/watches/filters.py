@@ -1,5 +1,12 @@
-"""Filters of watches: typed conditions on XML payloads, and JMESPath for JSON payloads."""
+"""What watches do with the content of events: filters, and the parameters of skills.
 
+Filters are typed conditions on XML payloads, and JMESPath for JSON payloads. A string in the
+parameters that is one expression in braces, such as `"{json.title}"` or `"{text}"`, is replaced by
+the value of that JMESPath expression over the event (`component.features.watches.watch.EventData`),
+with its type. Other strings stay as they are.
+"""
+
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -12,6 +19,8 @@ from xep.tree import Tree
 
 LONGEST_EXPRESSION: Final = 1_000
 _MOST_STEPS: Final = 16
+_EXPRESSION: Final = re.compile(r"\{([^{}]+)\}")
+_MOST_DEPTH: Final = 16
 
 
 class FilterError(ValueError):
@@ -62,7 +71,7 @@ class Filter:
         self._search = compiled(json) if json else None
 
     def accepts(self, payload: Tree | None) -> bool:
-        """Whether an item with this payload is accepted. Never raises."""
+        """Return whether an item with this payload is accepted. Never raises."""
         if self._search is not None:
             text = json_text(payload)
             if text is None or not self._search_holds(text):
@@ -81,7 +90,7 @@ class Filter:
 
 
 def compiled(expression: str) -> Any:
-    """A JMESPath expression, compiled. Raises FilterError."""
+    """Return a JMESPath expression, compiled. Raises FilterError."""
     # Imported only where there is a filter for JSON.
     import jmespath  # noqa: PLC0415
     from jmespath.exceptions import JMESPathError  # noqa: PLC0415
@@ -115,7 +124,7 @@ def check_condition(condition: Condition) -> None:
 
 
 def json_text(payload: Tree | None) -> str | None:
-    """The JSON in a payload (XEP-0335); None if it has none."""
+    """Return the JSON in a payload (XEP-0335); None if it has none."""
     if payload is None:
         return None
     is_json = payload.local == "json" and payload.namespace == JSON
@@ -124,7 +133,7 @@ def json_text(payload: Tree | None) -> str | None:
 
 
 def text_of(payload: Tree | None) -> str:
-    """The text of a payload without its tags, for people and models."""
+    """Return the text of a payload without its tags, for people and models."""
     if payload is None:
         return ""
     if payload.namespace == ATOM and payload.local == "entry":
@@ -147,7 +156,7 @@ def _holds(condition: Condition, payload: Tree | None) -> bool:
 
 
 def _values(condition: Condition, payload: Tree) -> Iterator[str]:
-    """The values that a condition compares."""
+    """Return the values that a condition compares."""
     for element in _elements(condition.element, payload):
         if condition.namespace and element.namespace != condition.namespace:
             continue
@@ -183,3 +192,36 @@ def _value_meets(condition: Condition, value: str) -> bool:
     return (condition.above is None or number > condition.above) and (
         condition.below is None or number < condition.below
     )
+
+
+def fill_params(params: bytes, data: bytes) -> bytes:
+    """Return the parameters with the values of their expressions.
+
+    An expression that finds nothing gives null; a parameter that would be null is left out.
+    """
+    if b"{" not in params[1:]:
+        return params
+    event = msgspec.json.decode(data)
+    filled = _walk(msgspec.json.decode(params), lambda e: _value(e, event), 0)
+    return msgspec.json.encode({key: value for key, value in filled.items() if value is not None})
+
+
+def _value(expression: str, event: Any) -> Any:
+    from jmespath.exceptions import JMESPathError  # noqa: PLC0415 - where it is used
+
+    try:
+        return compiled(expression).search(event)
+    except (JMESPathError, FilterError, RecursionError):
+        return None
+
+
+def _walk(value: Any, replace: Any, depth: int) -> Any:
+    if depth > _MOST_DEPTH:
+        raise FilterError(f"The parameters are nested more than {_MOST_DEPTH} levels deep.")
+    if isinstance(value, dict):
+        return {key: _walk(each, replace, depth + 1) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_walk(each, replace, depth + 1) for each in value]
+    if isinstance(value, str) and (found := _EXPRESSION.fullmatch(value)):
+        return replace(found[1].strip())
+    return value

@@ -2,15 +2,15 @@
 
 import hashlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from component.budget.protocol import Payer
+from component.kernel.triggers import Trigger, Work, taints_of, title_of
 from component.messages.inbound import Conversation
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint, worst
-from component.proactive.work import Trigger, Work, taints_of, title_of
 from component.skills.context import Context
 from component.skills.declare import skill
 from component.skills.errors import SkillError
@@ -18,7 +18,7 @@ from component.skills.skill import Skill
 from xep.jid import JID
 
 if TYPE_CHECKING:
-    from component.agent.requests import TurnRequest
+    from component.agent.conversations import Conversations
     from component.agent.turn import Outcome
 
 GOAL: Final = "agent.goal"
@@ -28,16 +28,6 @@ _WAITS_S: Final = (5.0, 10.0, 30.0)
 """Seconds until the next attempt while a person has too many requests waiting; the last repeats."""
 _LONGEST_DATA: Final = 20_000
 _FAILED: Final = "The agent could not do this; the log of the service says why."
-
-
-class Conversations(Protocol):
-    """Runs turns: `component.agent.conversations.Conversations`."""
-
-    async def perform(self, request: "TurnRequest", /) -> "Outcome | None":
-        """Run a turn once; None if it continues later."""
-
-    async def cancel(self, agent: str, principal: JID, turn: str, /) -> None:
-        """Stop a turn if it has not ended, and forget how it ended. Raises StorageError."""
 
 
 class Goal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -55,13 +45,13 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def turn_of(trigger: Trigger) -> str:
-    """The id of the turn that a trigger starts: the same for the same trigger."""
+    """Return the id of the turn that a trigger starts: the same for the same trigger."""
     parts = msgspec.json.encode((trigger.source, trigger.name, trigger.key))
     return hashlib.sha256(parts).hexdigest()[:32]
 
 
 def goal_of(trigger: Trigger, work: Work) -> Goal:
-    """The parameters of the task for work that has a goal.
+    """Return the parameters of the task for work that has a goal.
 
     A goal that a model has written has the label of what that model had read, although the person
     has confirmed its text.
@@ -79,14 +69,9 @@ def goal_of(trigger: Trigger, work: Work) -> Goal:
     )
 
 
-def goal_skill(
-    conversations: Callable[[], Conversations], address_of: Callable[[str], JID]
-) -> Skill:
-    """The skill that runs a goal.
-
-    Args:
-        conversations: gives what runs turns; called only while the service runs.
-        address_of: the address of an agent by its name.
+def goal_skill(conversations: "Conversations", address_of: Callable[[str], JID]) -> Skill:
+    """Return the skill that runs a goal in the conversation of an agent (by its name) with the
+    principal.
     """
     # Imported only where there is a model: a service without one starts faster.
     from component.agent.conversations import TooManyWaitingError  # noqa: PLC0415
@@ -119,7 +104,7 @@ def goal_skill(
         attempts = 0
         while True:
             try:
-                outcome = await conversations().perform(request)
+                outcome = await conversations.perform(request)
             except TooManyWaitingError:
                 await context.sleep(_WAITS_S[min(attempts, len(_WAITS_S) - 1)], key=attempts)
                 attempts += 1

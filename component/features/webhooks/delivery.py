@@ -1,4 +1,4 @@
-"""Verifies who sent a delivery, by the documented signatures of GitHub and of Standard Webhooks.
+"""A delivery of a webhook: who has sent it, its JSON, and why it is refused.
 
 GitHub signs the body alone (`X-Hub-Signature-256`, HMAC with SHA-256, hexadecimal). Standard
 Webhooks (https://www.standardwebhooks.com) signs `id.timestamp.body` (`webhook-signature`, a list
@@ -11,11 +11,13 @@ import hmac
 import re
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Final, Protocol
+from typing import Any, Final, Literal, TypeAlias
+from urllib.parse import parse_qs
 
 import msgspec
 
-from component.features.webhooks.errors import WebhookError
+from component.features.webhooks.settings import WebhookEntry
+from component.settings.standard_webhooks import standard_key
 
 _GITHUB_SIGNATURE: Final = re.compile(r"sha256=([0-9a-f]{64})")
 _ID: Final = re.compile(r"[!-~]{1,256}")
@@ -29,6 +31,40 @@ _SHARE_HINT: Final = (
     "set the same secret in [[webhook]] and at the sender; if it was changed there, keep the old"
     " one in previous_secret until all deliveries with it have arrived"
 )
+_JSON: Final = "application/json"
+_FORM: Final = "application/x-www-form-urlencoded"
+_FORM_FIELD: Final = "payload"
+
+
+Status: TypeAlias = Literal[400, 401, 404, 405, 408, 413, 415, 429, 503]
+
+
+class WebhookError(Exception):
+    """A delivery is refused.
+
+    Args:
+        status: the status code of the answer.
+        reason: what is wrong, as one sentence for the sender. It tells nothing about secrets.
+        hint: what the operator can do about it, for the log.
+        retry_after_s: seconds after which the sender should try again; None if it should not.
+        headers: more headers of the answer.
+    """
+
+    def __init__(
+        self,
+        status: Status,
+        reason: str,
+        hint: str,
+        *,
+        retry_after_s: float | None = None,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
+    ) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+        self.hint = hint
+        self.retry_after_s = retry_after_s
+        self.headers = headers
 
 
 class Signed(msgspec.Struct, frozen=True):
@@ -45,23 +81,6 @@ class Signed(msgspec.Struct, frozen=True):
     event: str = ""
 
 
-class Verifier(Protocol):
-    """Verifies deliveries of one kind."""
-
-    def check(self, headers: Mapping[str, str]) -> None:
-        """Check that the headers can belong to a signed delivery, before its body is received.
-
-        Raises WebhookError, as `verify` does.
-        """
-
-    def verify(self, headers: Mapping[str, str], body: bytes, now: float) -> Signed:
-        """The delivery with these headers (names in lower case) and this body.
-
-        `now` is in seconds since 1970. Raises WebhookError: 400 for headers that are missing or
-        malformed, 401 for a signature that is wrong or too old.
-        """
-
-
 class GitHubVerifier:
     """Verifies deliveries of GitHub, and of those who sign as GitHub does.
 
@@ -76,7 +95,10 @@ class GitHubVerifier:
         self._secrets = tuple(secrets)
 
     def check(self, headers: Mapping[str, str]) -> None:
-        """See `Verifier`."""
+        """Check that the headers can belong to a signed delivery, before its body is received.
+
+        Raises WebhookError, as `verify` does.
+        """
         self._signature(headers)
 
     @staticmethod
@@ -91,7 +113,11 @@ class GitHubVerifier:
         return given[1].encode()
 
     def verify(self, headers: Mapping[str, str], body: bytes, now: float) -> Signed:
-        """See `Verifier`."""
+        """Return the delivery with these headers (names in lower case) and this body.
+
+        `now` is in seconds since 1970. Raises WebhookError: 400 for headers that are missing or
+        malformed, 401 for a signature that is wrong or too old.
+        """
         signature = self._signature(headers)
         valid = False
         for secret in self._secrets:
@@ -125,7 +151,7 @@ class StandardVerifier:
         self._window_s = window_s
 
     def check(self, headers: Mapping[str, str]) -> None:
-        """See `Verifier`."""
+        """Check the headers, as `GitHubVerifier.check` does."""
         self._signed_headers(headers)
 
     @staticmethod
@@ -144,7 +170,7 @@ class StandardVerifier:
         return id_, timestamp, signatures
 
     def verify(self, headers: Mapping[str, str], body: bytes, now: float) -> Signed:
-        """See `Verifier`."""
+        """Return the delivery, as `GitHubVerifier.verify` does."""
         id_, timestamp, signatures = self._signed_headers(headers)
         signed = b".".join((id_.encode(), timestamp.encode(), body))
         valid = False
@@ -164,6 +190,22 @@ class StandardVerifier:
                 " machines, or increase webhooks.replay_window_s",
             )
         return Signed(id_, id_)
+
+
+Verifier: TypeAlias = GitHubVerifier | StandardVerifier
+"""Verifies deliveries of one kind."""
+
+
+def verifier_of(entry: WebhookEntry, window_s: float) -> Verifier:
+    """Return what verifies the deliveries of a webhook of the settings. Signed times may differ
+    from the clock by `window_s` seconds.
+    """
+    given = [entry.secret.get_secret_value(), entry.previous_secret.get_secret_value()]
+    secrets = [secret for secret in given if secret]
+    if entry.kind == "github":
+        return GitHubVerifier([secret.encode() for secret in secrets])
+    keys = [standard_key(secret) for secret in secrets]
+    return StandardVerifier([key for key in keys if key is not None], window_s)
 
 
 def _header(headers: Mapping[str, str], name: str) -> str:
@@ -190,3 +232,76 @@ def _decoded(text: str) -> bytes | None:
         return base64.b64decode(signature, validate=True)
     except (binascii.Error, ValueError):
         return None
+
+
+def is_readable(content_type: str, *, forms: bool) -> bool:
+    """Return whether a body of this media type can be read; with `forms`, GitHub's forms too."""
+    media_type = _media_type(content_type)
+    is_json = media_type == _JSON or (
+        media_type.startswith("application/") and media_type.endswith("+json")
+    )
+    return is_json or (forms and media_type == _FORM)
+
+
+def read_json(content_type: str, body: bytes, max_depth: int) -> Any:
+    """Return the value of a body. GitHub can send JSON as the field `payload` of a form.
+
+    Raises WebhookError (400): it is no JSON in UTF-8, or is nested too deeply.
+    """
+    text: bytes | str = body
+    if _media_type(content_type) == _FORM:
+        text = _field(body)
+    try:
+        value = msgspec.json.decode(text)
+    except RecursionError:
+        raise _too_deep(max_depth) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise WebhookError(
+            400,
+            "The body is not JSON in UTF-8.",
+            f"the sender signs what cannot be read ({error}): have it send JSON",
+        ) from None
+    if _is_deeper(value, max_depth):
+        raise _too_deep(max_depth)
+    return value
+
+
+def _media_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
+def _field(body: bytes) -> str:
+    try:
+        fields = parse_qs(body.decode("ascii"), errors="strict", max_num_fields=2)
+        (found,) = fields[_FORM_FIELD]
+    except (ValueError, KeyError):
+        raise WebhookError(
+            400,
+            "The form does not have exactly one field payload.",
+            "set the content type of the webhook at the sender to application/json",
+        ) from None
+    return found
+
+
+def _too_deep(max_depth: int) -> WebhookError:
+    return WebhookError(
+        400,
+        f"The JSON is nested more than {max_depth} levels deep.",
+        "increase webhooks.max_depth if the sender is right",
+    )
+
+
+def _is_deeper(value: Any, most: int) -> bool:
+    """Return whether arrays and objects are nested more than `most` levels. Does not recurse."""
+    level = [value]
+    for _ in range(most):
+        below: list[Any] = []
+        for each in level:
+            if isinstance(each, dict):
+                below.extend(each.values())
+            elif isinstance(each, list):
+                below.extend(each)
+        if not below:
+            return False
+        level = below
+    return any(isinstance(each, dict | list) for each in level)

@@ -1,27 +1,28 @@
-"""Passes the results of triggered work to a notifier, each once."""
+"""Passes the results of work that schedules, watches and webhooks have started to the notifier."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import anyio
 import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
-from component.proactive import started
-from component.proactive.goals import Conversations, turn_of
-from component.proactive.started import Started
-from component.proactive.work import Trigger, Work, title_of
+from component.features.notifications.notifier import Notifier
+from component.kernel import started_work
+from component.kernel.goals import turn_of
+from component.kernel.kernel import Kernel
+from component.kernel.started_work import Started
+from component.kernel.triggers import Trigger, Work, title_of
+from component.policy.taint import Taint
 from component.storage.errors import StorageError
-from component.storage.storage import Storage
+from component.storage.notifications import Notification
 from component.tasks.outputs import text_of
-from component.tasks.service import TaskService
 from xep.fluux_agent.task import Task
-from xep.jid import JID
 from xep.stanza_error import StanzaError
 
-_log = structlog.get_logger("component.proactive")
+_log = structlog.get_logger("component.notifications")
 
 OutcomeOfWork: TypeAlias = Literal["completed", "failed", "cancelled", "rejected"]
 _LOOK_S: Final = 5.0
@@ -31,54 +32,14 @@ _LONGEST_WAIT_S: Final = 60.0
 _LONGEST_TEXT: Final = 20_000
 
 
-class ResultNotifier(Protocol):
-    """Notifies people of the result of work."""
-
-    async def ended(self, work: Work, trigger: Trigger, outcome: str, text: str) -> None:
-        """Notify the people that the work names.
-
-        Returns when the result no longer depends on this process. Called again with the same
-        result, after a kill or by another instance, it changes nothing. Raises StorageError; then
-        call it again later.
-
-        Args:
-            work: the work.
-            trigger: the event that started it.
-            outcome: `completed`, `failed`, `cancelled` or `rejected`.
-            text: the result for people; may be empty.
-        """
-
-
 class Results:
-    """Finds work that has ended, and passes its result to those who notify people.
+    """Finds work that has ended, and passes its result to the notifier."""
 
-    Args:
-        storage: has the table `started_work`.
-        tasks: the durable work.
-        address_of: the address of an agent by its name.
-        ready: waits until messages can be sent.
-        conversations: runs the turns of goals; None where no model is set up.
-    """
-
-    def __init__(
-        self,
-        storage: Storage,
-        tasks: TaskService,
-        address_of: Callable[[str], JID],
-        ready: Callable[[], Awaitable[None]],
-        conversations: Conversations | None = None,
-    ) -> None:
-        self._storage = storage
-        self._tasks = tasks
-        self._notifiers: list[ResultNotifier] = []
-        self._address_of = address_of
-        self._ready = ready
-        self._conversations = conversations
+    def __init__(self, kernel: Kernel, notifier: Notifier) -> None:
+        self._kernel = kernel
+        self._storage = kernel.storage
+        self._notifier = notifier
         self._woken = anyio.Event()
-
-    def listen(self, notifier: ResultNotifier) -> None:
-        """Pass results to a notifier."""
-        self._notifiers.append(notifier)
 
     def wake(self) -> None:
         """Search for results soon, because work may have ended. Never waits."""
@@ -89,14 +50,14 @@ class Results:
         task_status.started()
         wait = _FIRST_WAIT_S
         while True:
-            await self._ready()
+            await self._kernel.stream.messenger.ready()
             self._woken = anyio.Event()
             try:
-                found = await self._storage.read(started.ended)
+                found = await self._storage.read(started_work.ended)
                 for each in found:
                     await self._pass_on(each)
                 if found:
-                    await self._storage.write(started.delete_old)
+                    await self._storage.write(started_work.delete_old)
             except StorageError as error:
                 _log.warning("results have to wait", reason=str(error), seconds=wait)
                 await anyio.sleep(wait)
@@ -113,7 +74,7 @@ class Results:
         outcome, text = await self._outcome(ended)
         failure = text if outcome in ("failed", "rejected") else None
         is_known = failure is not None and await self._storage.read(
-            partial(started.is_same_failure, trigger=trigger, failure=failure)
+            partial(started_work.is_same_failure, trigger=trigger, failure=failure)
         )
         if failure is not None:
             # The owner is notified of a failure, even if the results are for others or nobody.
@@ -121,25 +82,45 @@ class Results:
             text = f"The {trigger.source} {title_of(trigger)} failed: {failure}"
         if not is_known and not work.silent:
             try:
-                for notifier in self._notifiers:
-                    await notifier.ended(work, trigger, outcome, text)
+                for told in await self._notifier.ended(work, trigger, outcome, text):
+                    await self._add_to_conversation(told, work, trigger)
             except StorageError:
                 raise
             except Exception:  # noqa: BLE001 - a fault with one result must not delay the others
                 _log.exception(
                     "a result cannot be passed on", source=trigger.source, name=trigger.name
                 )
-        if work.goal is not None and self._conversations is not None:
-            await self._conversations.cancel(work.agent, work.principal, turn_of(trigger))
-        await self._storage.write(partial(started.mark_passed_on, trigger=trigger, failure=failure))
+        agents = self._kernel.agents
+        if work.goal is not None and agents is not None:
+            await agents.conversations.cancel(work.agent, work.principal, turn_of(trigger))
+        await self._storage.write(
+            partial(started_work.mark_passed_on, trigger=trigger, failure=failure)
+        )
+
+    async def _add_to_conversation(
+        self, notification: Notification, work: Work, trigger: Trigger
+    ) -> None:
+        """Add the result of a skill that a person is notified of to the conversation. That of a
+        goal is there: it is the answer of a turn. Raises StorageError.
+        """
+        if work.skill is None:
+            return
+        skill = self._kernel.environment.catalog.registry.get(work.skill)
+        author: Taint | None = "web" if skill is None else skill.taint
+        found = {author, trigger.taint if work.filled else None, *work.taints}
+        await self._kernel.add_to_conversation(
+            notification,
+            f"A {trigger.source} has run the skill {work.skill}.",
+            [one for one in found if one is not None],
+        )
 
     async def _outcome(self, ended: Started) -> tuple[OutcomeOfWork, str]:
         """Return the outcome of work, and the text for people."""
         if ended.task is None:
             return "failed", ended.failure or ""
-        at = self._address_of(ended.work.agent)
+        at = self._kernel.stream.addresses.address_of(ended.work.agent)
         try:
-            task = await self._tasks.get(ended.work.principal, at, ended.task)
+            task = await self._kernel.tasks.service.get(ended.work.principal, at, ended.task)
         except StanzaError:
             return "completed", ""  # the task was deleted before its result was read
         return _outcome_of(task)

@@ -1,45 +1,32 @@
-"""Starts triggered work as tasks: implements `component.proactive.starter.Starter`."""
+"""Starts the work of schedules, watches and webhooks as tasks, each once."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 import structlog
 
-from component.proactive import started
-from component.proactive.goals import goal_of
-from component.proactive.started import Started
-from component.proactive.work import Trigger, Work, taints_of
-from component.skills import Skill, View
-from component.storage.storage import Storage
+from component.kernel import started_work
+from component.kernel.environment import Environment
+from component.kernel.goals import goal_of
+from component.kernel.started_work import Started
+from component.kernel.tasks import TaskSubsystem
+from component.kernel.triggers import Trigger, Work, taints_of
+from component.skills import Skill
 from component.tasks.gate import ITS_PARAMETERS
 from component.tasks.request import CallerContext, Request
-from component.tasks.service import TaskService
 from xep.fluux_agent.execute import Accepted, Result
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
-_log = structlog.get_logger("component.proactive")
+_log = structlog.get_logger("component.kernel")
 
 _NOT_ADMITTED: Final = "{principal} may not use this service any more."
 _NO_SKILL: Final = "There is no skill called {skill} that {principal} may use."
 _LATE: Final = "There is no skill called {skill} yet. Sources are not ready: {sources}."
 _NO_MODEL: Final = "A goal needs a language model, and none is set up: add [llm] to the settings."
 _MOST_NAMED: Final = 5
-
-
-class Rights(Protocol):
-    """Knows who may do what now: `component.policy.Policy` and the pause gate."""
-
-    def admits(self, principal: JID, /) -> bool:
-        """Whether a principal is admitted."""
-
-    def let_in(self, principal: JID, /) -> None:
-        """Raise StanzaError if new work is rejected now."""
-
-    def view(self, principal: JID, /) -> View:
-        """The skills that a principal may use."""
 
 
 class TaskStarter:
@@ -49,37 +36,44 @@ class TaskStarter:
     records its task, and by its row in `started_work`, which is kept longer.
 
     Args:
-        storage: has the table `started_work`.
-        rights: who may do what.
-        tasks: runs skills, after the checks of every request.
+        environment: the database, and who may do what.
+        tasks: runs the work.
         goal: the skill that runs a goal; None where no model is set up.
         address_of: the address of an agent by its name.
-
-    Attributes:
-        recorded: is called when work was recorded or refused.
-        late_sources: returns the names of sources of skills that are not ready. Work whose skill
-            they may have waits.
     """
 
     def __init__(
         self,
-        storage: Storage,
-        rights: Rights,
-        tasks: TaskService,
+        environment: Environment,
+        tasks: TaskSubsystem,
         goal: Skill | None,
         address_of: Callable[[str], JID],
     ) -> None:
-        self._storage = storage
-        self._rights = rights
+        self._storage = environment.storage
+        self._catalog = environment.catalog
         self._tasks = tasks
         self._goal = goal
         self._address_of = address_of
-        self.recorded: Callable[[], None] = lambda: None
-        self.late_sources: Callable[[], Sequence[str]] = tuple
+        self._recorded: list[Callable[[], None]] = []
+
+    def on_recorded(self, call: Callable[[], None]) -> None:
+        """Call a function, which never waits, when work was recorded or refused."""
+        self._recorded.append(call)
 
     async def start(self, trigger: Trigger, work: Work) -> str | None:
-        """Record the work as a task once; see `component.proactive.starter.Starter`."""
-        if await self._storage.read(partial(started.is_recorded, trigger=trigger)):
+        """Record the work as a task once for each (source, name, key) of a trigger.
+
+        When this returns, the task is on disk, whatever happens to this process. Returns the
+        task's id, or None if the same trigger was recorded before, by this or another instance.
+
+        Raises:
+            StorageError: the database refuses; try again later.
+            StanzaError: the work was refused. If its type is `wait`, try again later: new work is
+                paused, or sources of skills are not ready. Otherwise trying again does not help
+                before something changes: the principal has lost the right, the budget is spent,
+                the skill does not exist. Its text is a sentence for people.
+        """
+        if await self._storage.read(partial(started_work.is_recorded, trigger=trigger)):
             return None
         try:
             task = await self._submit(trigger, work)
@@ -92,8 +86,9 @@ class TaskStarter:
         return task if is_new else None
 
     async def _record(self, entry: Started) -> bool:
-        is_new = await self._storage.write(partial(started.record, started=entry))
-        self.recorded()
+        is_new = await self._storage.write(partial(started_work.record, started=entry))
+        for call in self._recorded:
+            call()
         if is_new:
             _log.info(
                 "work was started" if entry.task else "work was refused",
@@ -107,7 +102,7 @@ class TaskStarter:
 
     async def _submit(self, trigger: Trigger, work: Work) -> str:
         """Make the task; return its id. A repetition gets the same one."""
-        if not self._rights.admits(work.principal):
+        if not self._catalog.policy.admits(work.principal):
             raise StanzaError("forbidden", _NOT_ADMITTED.format(principal=work.principal))
         if work.skill is not None:
             running = self._run_skill(trigger, work, work.skill)
@@ -120,8 +115,8 @@ class TaskStarter:
         return answer.task
 
     async def _run_skill(self, trigger: Trigger, work: Work, name: str) -> Accepted | Result:
-        skill = self._rights.view(work.principal).get(name)
-        if skill is None and (late := self.late_sources()):
+        skill = self._catalog.view(work.principal).get(name)
+        if skill is None and (late := self._tasks.late_sources()):
             text = _LATE.format(skill=name, sources=", ".join(late[:_MOST_NAMED]))
             raise StanzaError("resource-constraint", text)
         if skill is None:
@@ -138,7 +133,7 @@ class TaskStarter:
         return await self._execute(self._request(trigger, work, skill.name, raw), skill)
 
     async def _execute(self, request: Request, internal: Skill | None = None) -> Accepted | Result:
-        answer = self._tasks.execute(request, internal=internal)
+        answer = self._tasks.service.execute(request, internal=internal)
         return await answer if isinstance(answer, Awaitable) else answer
 
     def _request(

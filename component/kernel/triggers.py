@@ -1,4 +1,4 @@
-"""Work that an agent starts by itself, and the event that triggers it."""
+"""Work that starts without a request, and the event that triggers it."""
 
 from decimal import Decimal
 from typing import Literal, TypeAlias
@@ -8,13 +8,12 @@ import msgspec
 from component.budget.protocol import Payer
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
+from component.settings.work import WorkEntry, read_payer
+from component.storage.notifications import Priority
 from xep.jid import JID
 
 Source: TypeAlias = Literal["schedule", "watch", "webhook", "presence"]
 """The kind of source of a trigger."""
-
-Priority: TypeAlias = Literal["low", "normal", "high"]
-"""How urgent work and the notification of its result are."""
 
 
 class Trigger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -27,8 +26,6 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             in UTC, the node and the id of an item, or the id of a delivery.
         data: the event as JSON. It is shown to a model, or parameters are filled from it.
         taint: who could have written `data`; None if nobody outside this service could.
-        hops: how many agents' work has led to this; it limits loops.
-        chain: the bare JIDs of those agents, the first one first.
     """
 
     source: Source
@@ -36,8 +33,6 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     key: str
     data: msgspec.Raw = msgspec.Raw(b"null")
     taint: Taint | None = None
-    hops: int = 0
-    chain: tuple[str, ...] = ()
 
 
 class _Titled(msgspec.Struct):
@@ -100,3 +95,21 @@ def taints_of(trigger: Trigger, work: Work) -> tuple[Taint, ...]:
     """Return the taints of the event, and of what a model had read that asked for the work."""
     found = {*work.taints} if trigger.taint is None else {*work.taints, trigger.taint}
     return tuple(sorted(found))
+
+
+def work_of(entry: WorkEntry) -> Work:
+    """Return the work that an entry of the settings starts."""
+    return Work(
+        agent=entry.agent,
+        principal=JID.parse(entry.principal).bare,
+        skill=entry.skill or None,
+        params=msgspec.Raw(msgspec.json.encode(entry.params)),
+        goal=entry.goal or None,
+        tell=tuple(JID.parse(person).bare for person in entry.tell),
+        silent=entry.silent,
+        payer=Payer(*read_payer(entry.payer)) if entry.payer else None,
+        budget_usd=entry.budget,
+        priority=entry.priority,
+        template=entry.template,
+        deliver=entry.deliver,
+    )

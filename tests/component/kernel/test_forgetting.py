@@ -12,11 +12,10 @@ from component.features.schedules.timing import Once
 from component.features.watches import rows as watch_rows
 from component.features.watches.events import Offered, accept
 from component.features.watches.watch import Observed, Watch
-from component.proactive import started
-from component.proactive.forgetting import forget
-from component.proactive.started import Started
-from component.proactive.work import Trigger, Work
-from component.storage import Storage
+from component.kernel import started_work
+from component.kernel.started_work import Started
+from component.kernel.triggers import Trigger, Work
+from component.storage import Storage, notifications
 from component.storage.database import Database
 from component.storage.forgetting import Forgotten
 from component.storage.notifications import Notification, NotificationStore
@@ -78,14 +77,15 @@ def fill(database: Database, person: JID) -> None:
     assert accept(database, f"source of {person}", [event], {watch.id: watch}, 5).starts == 1
     for told in ("told", "untold"):
         trigger = Trigger(source="schedule", name="s", key=f"{told} {person.local}")
-        started.record(database, Started(trigger=trigger, work=work(person), task="t"))
+        started_work.record(database, Started(trigger=trigger, work=work(person), task="t"))
         if told == "told":
-            started.mark_passed_on(database, trigger, f"failure, secret of {person.local}")
+            started_work.mark_passed_on(database, trigger, f"failure, secret of {person.local}")
 
 
 def forget_juliet(database: Database) -> list[Schedule]:
     juliet = Forgotten(agent="assistant", address=AGENT, person=JULIET)
-    forget(database, juliet)
+    notifications.forget(database, juliet)
+    started_work.forget(database, juliet)
     watch_rows.forget(database, juliet)
     return schedule_rows.forget(database, JULIET, "assistant")
 
@@ -125,8 +125,8 @@ async def test_what_is_held_for_a_person_is_deleted_and_that_of_others_is_not(
     assert len(kept) == 3
     assert all(any(what in str(row) for what in ("declared", "other", "untold")) for row in kept)
     again = Trigger(source="schedule", name="s", key="told juliet")
-    assert await storage.read(lambda db: started.is_recorded(db, again))
-    assert await storage.write(started.ended)  # the others can still be read
+    assert await storage.read(lambda db: started_work.is_recorded(db, again))
+    assert await storage.write(started_work.ended)  # the others can still be read
 
 
 async def test_a_person_of_whom_nothing_is_held(storage: Storage) -> None:

@@ -12,12 +12,12 @@ from component.agent.requests import TurnRequest, WorkStarter
 from component.agent.turn import Outcome
 from component.budget.protocol import Payer
 from component.conversations.lines import Said
+from component.kernel.goals import goal_of, turn_of
+from component.kernel.triggers import Trigger, Work
 from component.messages.inbound import Conversation
 from component.models.protocol import Completion, ModelRequest
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
-from component.proactive.goals import goal_of, turn_of
-from component.proactive.work import Trigger, Work
 from tests.component.agent.world import AGENT, ROMEO, World, message, says, shopping
 from tests.waiting import eventually
 
@@ -261,4 +261,4 @@ def test_each_trigger_has_a_turn_of_its_own() -> None:
     names = [("a", "b c"), ("a b", "c"), ("a", "b"), ("b", "a")]
     triggers = [Trigger(source="schedule", name=name, key=key) for name, key in names]
     assert len({turn_of(one) for one in triggers}) == len(triggers)
-    assert turn_of(triggers[0]) == turn_of(msgspec.structs.replace(triggers[0], hops=3))
+    assert turn_of(triggers[0]) == turn_of(msgspec.structs.replace(triggers[0], taint="web"))

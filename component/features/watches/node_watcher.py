@@ -1,4 +1,10 @@
-"""Observes one source: subscribes to its node, catches up with it, and records its events.
+"""Observes a node: subscribes to it, catches up with it, and records its events.
+
+In each session the subscription is requested again, which every known service answers with the
+existing one: so it does not matter whether the service, its server or this process has forgotten
+it. Then missed items are listed, and notifications are handled. From time to time this is repeated,
+because a service can delete a node, and create it again, without a notification (ejabberd's default
+for `pubsub#notify_delete`).
 
 Events are recorded in the order in which the node has them. While the source is caught up with,
 notifications wait; they are handled after that, and items that were listed are not new.
@@ -6,22 +12,23 @@ notifications wait; they are handled after that, and items that were listed are 
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final, Literal, TypeAlias
 
 import anyio
-import msgspec
 import structlog
 from anyio.lowlevel import checkpoint
 
 from component.features.watches import rows as watch_rows
-from component.features.watches.events import Accepted, accept
-from component.features.watches.interests import Interests, observed_item
-from component.features.watches.patient_storage import PatientStorage
-from component.features.watches.subscription import Input, Subscription, SubscriptionState
-from component.features.watches.waiting import is_set_within
-from component.features.watches.watch import Observed, Source, Watch
-from component.pubsub.client import PubSubClient
-from component.storage.database import Database
+from component.features.watches.sources import (
+    SourcePorts,
+    SourceState,
+    SourceStatus,
+    SourceWatcher,
+    backoff_s,
+    is_set_within,
+    observed_item,
+)
+from component.features.watches.watch import Observed, Source
 from xep.jid import JID
 from xep.pubsub import Item
 from xep.pubsub_event import Event
@@ -40,56 +47,95 @@ _CHECK_CALLS: Final = 50
 """Maximum number of ids for which payloads are requested in one IQ."""
 
 
-class Permission(Protocol):
-    """Asks people for permission: `component.features.watches.consent.Consent`."""
+Input: TypeAlias = Literal[
+    "connected",
+    "disconnected",
+    "subscribed",
+    "pending",
+    "missing",
+    "refused",
+    "failed",
+    "caught-up",
+    "gone",
+    "overflow",
+    "due",
+]
+"""`gone`: a notification says that the node was deleted or the subscription ended. `overflow`: more
+notifications came than can wait. `due`: the time of `Subscription.delay_s` has passed."""
 
-    async def __call__(self, source: Source, *, refused: bool = False) -> str | None:
-        """The reason why a source must not be watched, as a sentence; None if it may be."""
+_RESULTS: Final[Mapping[Input, SourceState]] = {
+    "pending": "pending",
+    "missing": "missing",
+    "refused": "refused",
+    "failed": "failed",
+}
+_RETRIED: Final[Mapping[Input, SourceState]] = {"due": "subscribing", "gone": "subscribing"}
+
+TABLE: Final[Mapping[SourceState, Mapping[Input, SourceState]]] = {
+    "offline": {"connected": "subscribing"},
+    "subscribing": {"subscribed": "catching-up", **_RESULTS},
+    "catching-up": {"caught-up": "live", "gone": "missing", **_RESULTS},
+    "live": {"due": "subscribing", "gone": "missing", "overflow": "catching-up"},
+    "pending": {"subscribed": "catching-up", **_RETRIED},
+    "missing": _RETRIED,
+    "refused": _RETRIED,
+    "failed": _RETRIED,
+}
+"""The next state by state and input. An input that a state does not name changes nothing; in every
+state `disconnected` leads to `offline`, and `connected` to `subscribing`."""
 
 
-class SourcePorts(msgspec.Struct, frozen=True, kw_only=True):
-    """The objects that a source watcher uses.
-
-    Attributes:
-        client: makes requests to services.
-        storage: the database.
-        recorded: called with the outcome of each transaction that recorded events.
-        consent: asks the owner of an account for permission to observe it.
-        max_hops: events that at least so many agents have led to are not handled.
-        check_s: seconds between two verifications of a subscription.
-    """
-
-    client: PubSubClient
-    storage: PatientStorage
-    recorded: Callable[[Accepted], None]
-    consent: Permission
-    max_hops: int
-    check_s: float
-
-
-class SourceStatus(msgspec.Struct, frozen=True):
-    """The state of a source's subscription, and the reason if it is not subscribed."""
-
-    state: SubscriptionState
-    reason: str = ""
-
-
-class SourceWatcher:
-    """Observes a node.
+class Subscription:
+    """The state of one subscription.
 
     Args:
-        source: the node.
-        ports: the objects that it uses.
+        check_s: seconds after which a subscription is verified, and the longest time between two
+            attempts.
+
+    Attributes:
+        state: the state.
+        failures: attempts in a row that did not lead to a subscription.
     """
 
+    def __init__(self, check_s: float) -> None:
+        self._check_s = check_s
+        self.state: SourceState = "offline"
+        self.failures = 0
+
+    def advance(self, what: Input) -> SourceState:
+        """Process an input; return the new state."""
+        if what == "disconnected":
+            self.state = "offline"
+        elif what == "connected":
+            self.state, self.failures = "subscribing", 0
+        else:
+            after = TABLE[self.state].get(what)
+            if after is None:
+                return self.state
+            if what == "caught-up":
+                self.failures = 0
+            elif what in _RESULTS or after == "missing":
+                self.failures += 1
+            self.state = after
+        return self.state
+
+    @property
+    def delay_s(self) -> float | None:
+        """Seconds until the input `due`; None if nothing is due in this state."""
+        if self.state in ("live", "pending", "refused"):
+            return self._check_s
+        if self.state in ("missing", "failed"):
+            return backoff_s(self.failures, self._check_s)
+        return None
+
+
+class NodeWatcher(SourceWatcher):
+    """Observes a node."""
+
     def __init__(self, source: Source, ports: SourcePorts) -> None:
-        self.source = source
-        self._ports = ports
-        self._key = source.key
-        self._interests = Interests(source, {})
+        super().__init__(source, ports)
         self._subscription = Subscription(ports.check_s)
         self._waiting: deque[Event] = deque()
-        self._wake = anyio.Event()
         self._missing_in_a_row = 0
         self._reason = ""
         self._refusal = ""
@@ -100,21 +146,17 @@ class SourceWatcher:
         """The state of the source."""
         return SourceStatus(self._subscription.state, self._reason)
 
-    def set_watches(self, watches: Mapping[str, Watch]) -> None:
-        """Offer events to these watches from now on. Raises FilterError."""
-        self._interests = Interests(self.source, watches)
-
     def connected(self) -> None:
-        """Subscribe in a new session. Never waits."""
+        """Subscribe in a new session."""
         self._waiting.clear()  # they are listed again
         self._advance("connected")
 
     def disconnected(self) -> None:
-        """Stop observing: the session has ended. Never waits."""
+        """Stop observing: the session has ended."""
         self._advance("disconnected")
 
-    def look_again(self) -> None:
-        """Try to subscribe again soon, because a permission may have changed. Never waits."""
+    def retry(self) -> None:
+        """Try to subscribe again soon, because a permission may have changed."""
         self._advance("due")
 
     def observed(self, event: Event) -> None:
@@ -166,7 +208,7 @@ class SourceWatcher:
         self._wake.set()
 
     async def _attempt(self, work: Callable[[], Awaitable[Input]]) -> Input:
-        """The input that some requests lead to."""
+        """Return the input that some requests lead to."""
         try:
             return await work()
         except StanzaError as error:
@@ -220,7 +262,7 @@ class SourceWatcher:
                 if listed is not None:
                     listed += [item.item for item in items]
                 if is_known:
-                    await self._record(items)
+                    await self._record_items(items)
                 else:
                     first += items
         except StanzaError as error:
@@ -251,7 +293,7 @@ class SourceWatcher:
             if retracted:
                 break
         if items:
-            await self._record(await self._with_payloads(items))
+            await self._record_items(await self._with_payloads(items))
         if retracted:
             await self._ports.storage.write(
                 lambda db: watch_rows.forget_items(db, self._key, retracted)
@@ -286,22 +328,14 @@ class SourceWatcher:
                 self._log.debug("cannot fetch payloads", reason=str(error))
         return [found.get(item.item, item) if not item.payload else item for item in items]
 
-    async def _record(self, items: Sequence[Observed]) -> None:
+    async def _record_items(self, items: Sequence[Observed]) -> None:
         for at in range(0, len(items), _BATCH):
-            await self._record_batch(items[at : at + _BATCH])
-
-    async def _record_batch(self, items: Sequence[Observed]) -> None:
-        interests, max_hops = self._interests, self._ports.max_hops
-        offered = []
-        for number, item in enumerate(items):
-            if number % _SLICE == 0:
-                await checkpoint()
-            offered.append(interests.offer(item))
-
-        def op(database: Database) -> Accepted:
-            return accept(database, self._key, offered, interests.watches, max_hops)
-
-        self._ports.recorded(await self._ports.storage.write(op))
+            offered = []
+            for number, item in enumerate(items[at : at + _BATCH]):
+                if number % _SLICE == 0:
+                    await checkpoint()
+                offered.append(self._interests.offer(item))
+            await self._record(offered)
 
     async def _is_known(self) -> bool:
         return await self._ports.storage.read(lambda db: watch_rows.is_known(db, self._key))
@@ -326,7 +360,7 @@ def _observed(item: Item | EventItem) -> Observed:
 
 
 def _input_of(error: StanzaError) -> Input:
-    """The input of the state machine for an error of the service."""
+    """Return the input of the state machine for an error of the service."""
     match error.condition:
         case "item-not-found" | "gone":
             return "missing"

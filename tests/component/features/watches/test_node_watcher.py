@@ -10,8 +10,9 @@ import pytest
 from component.app.schema import SCHEMA
 from component.features.watches import events as watch_events
 from component.features.watches import rows as watch_rows
-from component.features.watches.patient_storage import PatientStorage
-from component.features.watches.source_watcher import SourcePorts, SourceWatcher
+from component.features.watches.node_watcher import NodeWatcher
+from component.features.watches.rows import RetryingStorage
+from component.features.watches.sources import SourcePorts
 from component.features.watches.watch import Rate, Source, Watch
 from component.pubsub.client import PAGE, PubSubClient
 from component.storage import Storage
@@ -116,13 +117,13 @@ class World:
         self.permission: str | None = None
         ports = SourcePorts(
             client=PubSubClient(self.service.call),
-            storage=PatientStorage(storage),
+            storage=RetryingStorage(storage),
             recorded=lambda _accepted: None,
             consent=self._consent,
             max_hops=5,
             check_s=check_s,
         )
-        self.watcher = SourceWatcher(SOURCE, ports)
+        self.watcher = NodeWatcher(SOURCE, ports)
         self.watcher.set_watches({WATCH.id: WATCH})
 
     async def _consent(self, source: Source, *, refused: bool = False) -> str | None:
@@ -241,7 +242,7 @@ async def test_a_node_that_is_created_later(world: World) -> None:
         await world.state("missing")
         world.service.items = {}
         world.publish("first", live=False)
-        world.watcher.look_again()
+        world.watcher.retry()
         await world.handled("first")
 
 
@@ -256,7 +257,7 @@ async def test_a_node_that_is_deleted_and_created_again(world: World) -> None:
         await world.state("missing")
         world.service.items = {}
         world.publish("a", live=False)
-        world.watcher.look_again()
+        world.watcher.retry()
         await world.handled("a", "a")
 
 
@@ -292,10 +293,10 @@ async def test_a_service_that_refuses_or_does_not_answer(world: World) -> None:
         await world.state("refused")
         assert True in world.asked, "the person is asked when the service refuses"
         world.service.refusal = "remote-server-timeout"
-        world.watcher.look_again()
+        world.watcher.retry()
         await world.state("failed")
         world.service.refusal = None
-        world.watcher.look_again()
+        world.watcher.retry()
         await world.state("live")
         world.publish("a")
         await world.handled("a")
@@ -309,7 +310,7 @@ async def test_without_permission_nothing_is_requested(world: World) -> None:
         assert world.watcher.status.reason == world.permission
         assert world.service.subscriptions == 0
         world.permission = None
-        world.watcher.look_again()
+        world.watcher.retry()
         await world.state("live")
 
 
@@ -321,7 +322,7 @@ async def test_payloads_that_are_not_delivered_are_fetched(world: World) -> None
         bare = EventItems(node="news", items=(EventItem(id="a"),))
         world.watcher.observed(Event(items=bare))
         await world.handled("a")
-        event = await world.storage.read(lambda db: watch_events.head(db, WATCH.id))
+        event = await world.storage.read(lambda db: watch_events.next_pending(db, WATCH.id))
         assert event is not None
         assert b'"text":"a"' in event.data
 
@@ -329,7 +330,7 @@ async def test_payloads_that_are_not_delivered_are_fetched(world: World) -> None
 async def test_too_many_notifications_lead_to_a_listing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("component.features.watches.source_watcher.MOST_WAITING", 5)
+    monkeypatch.setattr("component.features.watches.node_watcher.MOST_WAITING", 5)
     async with world.running():
         world.watcher.connected()
         await world.state("live")

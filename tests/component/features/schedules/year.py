@@ -10,11 +10,10 @@ import msgspec
 
 from component.features.schedules import rows
 from component.features.schedules.rows import Definition, Missed, Schedule, instant_of
-from component.features.schedules.runner import Firing
 from component.features.schedules.timing import Timing, next_after
-from component.proactive import started
-from component.proactive.started import Started
-from component.proactive.work import Trigger, Work
+from component.kernel import started_work
+from component.kernel.started_work import Started
+from component.kernel.triggers import Trigger, Work
 from component.storage.clock import SteadyClock, Times
 from component.storage.database import Database
 from component.storage.schema import transaction
@@ -74,7 +73,7 @@ class MemoryStorage:
 
 
 class Recorder:
-    """A `Starter` that records triggers in the real table, and may be killed around that.
+    """A `TaskStarter` that records triggers in the real table, and may be killed around that.
 
     Attributes:
         fired: each instant that was recorded, by schedule.
@@ -97,7 +96,7 @@ class Recorder:
         if error is not None:
             raise error
         entry = Started(trigger=trigger, work=work, task=f"{trigger.name} {trigger.key}")
-        is_new = await self._storage.write(lambda db: started.record(db, entry))
+        is_new = await self._storage.write(lambda db: started_work.record(db, entry))
         if is_new:
             self.fired.setdefault(trigger.name, []).append(trigger.key)
         if self.dies():
@@ -106,13 +105,13 @@ class Recorder:
 
 
 class Published:
-    """A `FiringListener` that keeps what it is told."""
+    """A `ScheduleNode` that keeps what it is told."""
 
     def __init__(self) -> None:
-        self.firings: list[Firing] = []
+        self.firings: list[tuple[Schedule, datetime, str | None]] = []
 
-    async def fired(self, firing: Firing) -> None:
-        self.firings.append(firing)
+    def fired(self, schedule: Schedule, instant: datetime, task: str | None) -> None:
+        self.firings.append((schedule, instant, task))
 
 
 def goal(agent: str = "assistant", who: JID = JULIET) -> Work:

@@ -1,10 +1,12 @@
 """The time zone of a person is the one they chose, that of their client, or the default."""
 
 from datetime import UTC, datetime, timedelta, timezone
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from component.proactive.person_zones import PersonZones
+from component.kernel.contacts import PersonZones
 from component.storage.notifications import Preferences
 from xep.jid import JID
 
@@ -28,16 +30,16 @@ class Known:
         self.reported: timezone | None = None
         self.tells = tells
         self.asked = 0
+        store: Any = SimpleNamespace(preferences=self.prefers)
+        contacts: Any = SimpleNamespace(
+            time_zones=SimpleNamespace(of=lambda _: self.reported), ask_time=self.ask
+        )
         self.zones = PersonZones(
-            self.prefers,
-            lambda _: self.reported,
-            self.ask,
-            default,
-            lambda: datetime(2026, 11, 23, tzinfo=UTC),
+            store, default, contacts, lambda: datetime(2026, 11, 23, tzinfo=UTC)
         )
 
     async def prefers(self, person: JID) -> Preferences:
-        assert person == PHONE.bare
+        assert person.bare == PHONE.bare
         return self.preferences
 
     async def ask(self, client: JID, at: JID) -> None:

@@ -1,16 +1,16 @@
 """The table `started_work`: each accepted trigger, its task, and whether its result was passed on.
 
-No instance claims a result: recording a notification twice has the same effect as once
-(`component.proactive.results.ResultNotifier`), so a kill delays no result.
-These are functions of a `Database`, for `Storage.read` and `Storage.write`.
+No instance claims a result: recording a notification twice has the same effect as once, so a kill
+delays no result. These are functions of a `Database`, for `Storage.read` and `Storage.write`.
 """
 
 from typing import Final
 
 import msgspec
 
-from component.proactive.work import Trigger, Work
+from component.kernel.triggers import Trigger, Work
 from component.storage.database import Database
+from component.storage.forgetting import Forgotten
 from component.storage.schema import Table
 
 TABLES: Final = (
@@ -64,15 +64,23 @@ _decode = msgspec.json.Decoder(_Details).decode
 
 
 def is_recorded(database: Database, trigger: Trigger) -> bool:
-    """Whether a trigger was accepted before."""
+    """Return whether a trigger was accepted before."""
     found = database.execute(
         "SELECT 1 FROM started_work WHERE source = ? AND name = ? AND key = ?", _key(trigger)
     )
     return found.fetchone() is not None
 
 
+def task_of(database: Database, trigger: Trigger) -> str | None:
+    """Return the id of the task of a trigger; None if it was refused or not accepted before."""
+    found = database.execute(
+        "SELECT task FROM started_work WHERE source = ? AND name = ? AND key = ?", _key(trigger)
+    ).fetchone()
+    return None if found is None or found[0] is None else str(found[0])
+
+
 def record(database: Database, started: Started) -> bool:
-    """Record a trigger. False if it was recorded before."""
+    """Record a trigger; return False if it was recorded before."""
     details = _encode(_Details(started.trigger, started.work)).decode()
     made = database.execute(
         "INSERT INTO started_work (source, name, key, task, details, failure, created,"
@@ -90,7 +98,7 @@ def record(database: Database, started: Started) -> bool:
 
 
 def ended(database: Database) -> list[Started]:
-    """The work that has ended and whose result was not passed on yet; the oldest first.
+    """Return the work that has ended and whose result was not passed on yet; the oldest first.
 
     Work has ended if its task has, or is not stored any more.
     """
@@ -109,7 +117,7 @@ def ended(database: Database) -> list[Started]:
 
 
 def is_same_failure(database: Database, trigger: Trigger, failure: str) -> bool:
-    """Whether the previous result of the same source that was passed on is the same failure."""
+    """Return whether the last result of the same source that was passed on is the same failure."""
     found = database.execute(
         "SELECT failure FROM started_work WHERE source = ? AND name = ? AND told = 1"
         " ORDER BY created DESC, key DESC LIMIT 1",
@@ -130,6 +138,22 @@ def delete_old(database: Database) -> None:
     """Forget triggers whose retention is over."""
     database.execute(
         "DELETE FROM started_work WHERE told = 1 AND retain_until <= ?", (database.steady,)
+    )
+
+
+def forget(database: Database, who: Forgotten) -> None:
+    """Delete what the work of an agent has left of a person: the memories of skills, and the
+    details of work.
+
+    Of work whose result was sent, the key is kept, so that its trigger does not start it again.
+    """
+    database.execute("DELETE FROM skill_memories WHERE principal = ?", (str(who.person.bare),))
+    principal, agent = (_encode(one).decode() for one in (who.person.bare, who.agent))
+    find = "instr(details, ?)" if database.dialect == "sqlite" else "strpos(details, ?)"
+    database.execute(
+        "UPDATE started_work SET details = 'null', failure = NULL"  # noqa: S608 - one of two
+        f" WHERE told = 1 AND {find} > 0 AND {find} > 0",
+        (f'"principal":{principal}', f'"agent":{agent}'),
     )
 
 

@@ -13,8 +13,8 @@ from component.agent import turns
 from component.agent.protocol import ToolResult
 from component.agent.requests import TurnRequest, WorkStarter
 from component.agent.turn import Outcome
+from component.kernel.goals import GOAL, Goal, goal_skill
 from component.messages.inbound import Conversation
-from component.proactive.goals import GOAL, Goal, goal_skill
 from component.storage import Storage, waiters
 from component.tasks.request import CallerContext
 from tests.component.agent.world import ROMEO, begun, shopping
@@ -64,7 +64,7 @@ async def running(agents: Agents, found: Turns) -> AsyncIterator[Tasks]:
     async def same() -> AsyncIterator[Storage]:
         yield agents.storage
 
-    async with living(same, goal_skill(lambda: found, address_of)) as tasks:
+    async with living(same, goal_skill(found, address_of)) as tasks:
         agents.concluded = tasks.service.requeued
         yield tasks
 

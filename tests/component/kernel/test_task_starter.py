@@ -1,7 +1,8 @@
 """Work is recorded once, judged by the rights of the moment, and its result is told once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -10,18 +11,19 @@ import pytest
 
 from component.agent.requests import TurnRequest
 from component.agent.turn import Outcome
+from component.features.notifications import results as results_module
+from component.features.notifications.results import Results
+from component.kernel import started_work
+from component.kernel.goals import GOAL, goal_skill
+from component.kernel.task_starter import TaskStarter
+from component.kernel.triggers import Trigger, Work
 from component.policy.flows import AgentLimits, Flow, Flows
-from component.proactive import results as results_module
-from component.proactive import started
-from component.proactive.goals import GOAL, goal_skill
-from component.proactive.results import Results
-from component.proactive.task_starter import TaskStarter
-from component.proactive.work import Trigger, Work
 from component.skills import Registry, Skill, View, skill
 from component.storage import Storage
+from component.storage.notifications import Notification
 from component.tasks.gate import Gate, arguments_of
 from component.tasks.request import Request, key_of
-from tests.component.proactive.year import JULIET, ROMEO
+from tests.component.features.schedules.year import JULIET, ROMEO
 from tests.waiting import eventually
 from xep.fluux_agent.execute import Accepted, Output, Result
 from xep.fluux_agent.task import Failure, Task
@@ -66,15 +68,16 @@ class Backend:
         self.hangs_at: str | None = None
         self.is_hanging = False
         self.registry = Registry((report,))
-        conversations: Callable[[], Any] = lambda: self  # noqa: E731
+        self.late: list[str] = []
+        conversations: Any = self
         self.goal: Skill | None = goal_skill(conversations, address_of)
 
-    # Rights.
+    # Who may do what.
 
     def admits(self, principal: JID) -> bool:
         return principal in self.admitted
 
-    def let_in(self, principal: JID) -> None:
+    def check(self, principal: JID) -> None:
         if self.paused:
             raise StanzaError("resource-constraint", "Paused.")
 
@@ -109,7 +112,9 @@ class Backend:
 
     # The notifier, and the conversations.
 
-    async def ended(self, work: Work, trigger: Trigger, outcome: str, text: str) -> None:
+    async def ended(
+        self, work: Work, trigger: Trigger, outcome: str, text: str
+    ) -> Sequence[Notification]:
         if text == self.hangs_at:
             self.is_hanging = True
             await anyio.sleep_forever()
@@ -117,6 +122,7 @@ class Backend:
             self.fails_to_tell -= 1
             raise OSError("a fault of the notifier")
         self.told.append((outcome, text, work))
+        return ()
 
     async def cancel(self, agent: str, principal: JID, turn: str) -> None:
         self.stopped.append(turn)
@@ -125,15 +131,28 @@ class Backend:
         raise AssertionError
 
     def starter(self, *flows: Flow) -> TaskStarter:
-        rest: Any = self
+        environment: Any = SimpleNamespace(
+            storage=self.storage,
+            catalog=SimpleNamespace(policy=self, view=self.view),
+        )
         self.gate = Gate(self.view, Flows(flows))
-        return TaskStarter(self.storage, rest, rest, self.goal, address_of)
+        return TaskStarter(environment, self.tasks_of_kernel(), self.goal, address_of)
+
+    def tasks_of_kernel(self) -> Any:
+        return SimpleNamespace(service=self, pause_gate=self, late_sources=lambda: self.late)
 
     def results(self) -> Results:
-        rest: Any = self
-        results = Results(self.storage, rest, address_of, anyio.lowlevel.checkpoint, rest)
-        results.listen(rest)
-        return results
+        notifier: Any = self
+        kernel: Any = SimpleNamespace(
+            storage=self.storage,
+            tasks=self.tasks_of_kernel(),
+            stream=SimpleNamespace(
+                addresses=SimpleNamespace(address_of=address_of),
+                messenger=SimpleNamespace(ready=anyio.lowlevel.checkpoint),
+            ),
+            agents=SimpleNamespace(conversations=self),
+        )
+        return Results(kernel, notifier)
 
     async def tells(self, count: int) -> None:
         """Tell results until so many were told and none is left."""
@@ -218,16 +237,15 @@ async def test_a_goal_is_a_task_of_the_hidden_skill(storage: Storage) -> None:
 async def test_work_waits_while_the_source_of_its_skill_may_be_late(storage: Storage) -> None:
     backend = Backend(storage)
     backend.registry = Registry(())
-    late = ["billing"]
+    backend.late = ["billing"]
     starter = backend.starter()
-    starter.late_sources = lambda: late
     with pytest.raises(StanzaError, match=r"no skill called report yet.*billing") as refused:
         await starter.start(trigger(), WORK)
     assert refused.value.type == "wait"
     backend.registry = Registry((report,))
     assert await starter.start(trigger(), WORK) is not None, "nothing was recorded before"
     backend.registry = Registry(())
-    late.clear()
+    backend.late.clear()
     with pytest.raises(StanzaError, match="no skill called report that"):
         await starter.start(trigger("2"), WORK)
 
@@ -402,7 +420,7 @@ async def test_a_kill_while_results_are_told_delays_none(storage: Storage) -> No
         await eventually(lambda: backend.is_hanging)
         group.cancel_scope.cancel()
     backend.hangs_at = None
-    waiting = await storage.read(started.ended)
+    waiting = await storage.read(started_work.ended)
     assert [one.trigger.key for one in waiting] == ["2", "3"]
     await backend.tells(3)
     assert [text for _, text, _ in backend.told] == ["1", "2", "3"]

@@ -1,0 +1,234 @@
+"""What the three kinds of observed sources have in common: nodes, presence and rooms."""
+
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from typing import Final, Literal, TypeAlias
+
+import anyio
+import msgspec
+import structlog
+
+from component.features.watches.events import Accepted, Offered, accept
+from component.features.watches.filters import Filter, json_text, text_of
+from component.features.watches.provenance import chain_of
+from component.features.watches.rows import RetryingStorage
+from component.features.watches.watch import EventData, Observed, Source, Watch
+from component.kernel.kernel import Kernel
+from component.pubsub.client import PubSubClient
+from component.storage.database import Database
+from component.storage.errors import StorageError
+from component.storage.subscriptions import Subscription, SubscriptionState, SubscriptionStore
+from xep.binding import ContentError, RawXML
+from xep.stanza import Presence
+from xep.tree import Tree, tree_and_digest
+
+_log = structlog.get_logger("component.watches")
+
+_LONGEST_TEXT: Final = 8_000
+"""Maximum number of characters of a payload that work gets; more would fill a model's prompt."""
+
+SourceState: TypeAlias = Literal[
+    "offline", "subscribing", "catching-up", "live", "pending", "missing", "refused", "failed"
+]
+"""`offline`: there is no session. `pending`: an owner has to approve it. `missing`: the
+node does not exist. `refused`: the service denies it. `failed`: the service did not answer."""
+
+_PUBLIC: Final = frozenset(("urn:xmpp:microblog:0",))
+"""Nodes that are usually public, so that their owners are asked only if they are not."""
+
+
+class SourceStatus(msgspec.Struct, frozen=True):
+    """The state of a source's subscription, and the reason if it is not subscribed."""
+
+    state: SourceState
+    reason: str = ""
+
+
+class Interests:
+    """Selects the watches of a source that an event is for, and the parts that their work gets.
+
+    Args:
+        source: the source.
+        watches: its watches, by id. Their filters were checked when they were defined.
+
+    Raises:
+        FilterError: a filter is invalid.
+    """
+
+    def __init__(self, source: Source, watches: Mapping[str, Watch]) -> None:
+        self._source = source
+        self.watches = dict(watches)
+        self._filters = {id_: Filter(one.where, one.json) for id_, one in watches.items()}
+
+    def offer(self, observed: Observed) -> Offered:
+        """Return an event with the ids of the watches whose filters accept it. Never raises."""
+        payload = observed.tree
+        interested = tuple(id_ for id_, one in self._filters.items() if one.accepts(payload))
+        if not interested:
+            return Offered(observed, (), b"")
+        if chain := chain_of(payload):
+            observed = msgspec.structs.replace(observed, chain=chain)
+        data = EventData(
+            service=str(self._source.service),
+            node=self._source.node,
+            item=observed.item,
+            publisher=observed.publisher,
+            text=text_of(payload)[:_LONGEST_TEXT],
+            payload=observed.payload[:_LONGEST_TEXT],
+            json=_json(payload) if observed.json is None else observed.json,
+        )
+        return Offered(observed, interested, msgspec.json.encode(data))
+
+
+def observed_item(item_id: str | None, payload: str, publisher: str | None) -> Observed:
+    """Return an item as an event."""
+    tree, version = None, sha256(payload.encode()).hexdigest()[:32]
+    if payload:
+        try:
+            tree, version = tree_and_digest(RawXML(payload))
+        except ContentError as error:
+            _log.debug("a payload is not XML", item=item_id, reason=str(error))
+    return Observed(
+        item=item_id or "",
+        version=version,
+        payload=payload,
+        tree=tree,
+        publisher=publisher or "",
+    )
+
+
+def _json(payload: Tree | None) -> msgspec.Raw:
+    text = json_text(payload)
+    if text is None or len(text) > _LONGEST_TEXT:
+        return msgspec.Raw(b"null")
+    try:
+        return msgspec.Raw(msgspec.json.encode(msgspec.json.decode(text)))
+    except (msgspec.DecodeError, RecursionError):
+        return msgspec.Raw(b"null")
+
+
+class Consent:
+    """Asks people for permission to observe their nodes and their presence.
+
+    The nodes of an account (XEP-0163) and its presence are watched only if its owner lets the agent
+    see the account's presence (RFC 6121 §3.1): clients ask people for that, remember it, and let
+    them withdraw it at any time. The agent asks once.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._subscriptions = SubscriptionStore(kernel.storage)
+
+    async def __call__(self, source: Source, *, refused: bool = False) -> str | None:
+        """Return why a source must not be watched, as a sentence; None if it may be.
+
+        `refused` says that the service has refused the source, even if it is usually public.
+        """
+        person, agent = source.service.bare, source.subscriber
+        if person.local is None or self._kernel.stream.addresses.is_own(person):
+            return None
+        if source.node in _PUBLIC and not refused:
+            return None
+        try:
+            known = await self._subscriptions.get(agent, person)
+            if known is not None and known.state in ("to", "both"):
+                return None
+            if known is None or not known.ask:
+                if not self._kernel.contacts.may_write(agent, person):
+                    return f"{person} does not want to be contacted."
+                state: SubscriptionState = "none" if known is None else known.state
+                await self._subscriptions.put(Subscription(agent, person, state, ask=True))
+                self._kernel.stream.send(Presence(type="subscribe", from_=agent, to=person))
+        except StorageError as error:
+            return str(error)
+        return f"{person} has not allowed {agent} to see their presence yet."
+
+
+class SourcePorts(msgspec.Struct, frozen=True, kw_only=True):
+    """The objects that the watchers of sources use.
+
+    Attributes:
+        client: makes requests to services.
+        storage: the database.
+        recorded: called with the outcome of each transaction that recorded events.
+        consent: asks the owner of an account for permission to observe it.
+        max_hops: events that at least so many agents have led to are not handled.
+        check_s: seconds between two verifications of a subscription.
+    """
+
+    client: PubSubClient
+    storage: RetryingStorage
+    recorded: Callable[[Accepted], None]
+    consent: Consent
+    max_hops: int
+    check_s: float
+
+
+class SourceWatcher:
+    """Observes one source. Only `run` and `unsubscribe` wait."""
+
+    def __init__(self, source: Source, ports: SourcePorts) -> None:
+        self.source = source
+        self._ports = ports
+        self._key = source.key
+        self._interests = Interests(source, {})
+        self._wake = anyio.Event()
+
+    @property
+    def status(self) -> SourceStatus:
+        """The state of the source."""
+        raise NotImplementedError
+
+    def set_watches(self, watches: Mapping[str, Watch]) -> None:
+        """Offer events to these watches from now on. Raises FilterError."""
+        self._interests = Interests(self.source, watches)
+
+    def connected(self) -> None:
+        """Observe the source in a new session."""
+        raise NotImplementedError
+
+    def disconnected(self) -> None:
+        """Stop observing: the session has ended."""
+        raise NotImplementedError
+
+    def retry(self) -> None:
+        """Try again soon, because the owner of an account may have granted permission."""
+
+    async def run(self) -> None:
+        """Observe the source until cancelled."""
+        raise NotImplementedError
+
+    async def unsubscribe(self) -> None:
+        """Stop observing, because no watch needs the source any more."""
+
+    async def _record(
+        self, offered: Callable[[Database], Sequence[Offered] | None] | Sequence[Offered]
+    ) -> None:
+        """Record events, in one transaction with a function that returns them; it returns None if
+        there is nothing to record.
+        """
+        watches, max_hops = self._interests.watches, self._ports.max_hops
+
+        def op(database: Database) -> Accepted | None:
+            found = offered(database) if callable(offered) else offered
+            return None if found is None else accept(database, self._key, found, watches, max_hops)
+
+        accepted = await self._ports.storage.write(op)
+        if accepted is not None:
+            self._ports.recorded(accepted)
+
+
+def backoff_s(failures: int, most: float) -> float:
+    """Return the seconds until the next attempt after so many failures in a row."""
+    return min(most, float(1 << min(max(failures, 1) - 1, 16)))
+
+
+async def is_set_within(event: anyio.Event, seconds: float | None) -> bool:
+    """Wait for an event, at most so many seconds; return whether it is set.
+
+    An event that is set while the time ends, in the same pass of the event loop, is set: so do not
+    ask the cancel scope. None waits for as long as it takes.
+    """
+    with anyio.move_on_after(seconds):
+        await event.wait()
+    return event.is_set()
