@@ -63,8 +63,11 @@ def test(directory: Path, trusted: bool) -> None:
 
 async def _cases(directory: Path, *, trusted: bool) -> Sequence[Outcome]:
     from component.cli.local_skills import directory_skill  # noqa: PLC0415
-    from component.sandbox.http_script import ScriptedNetwork  # noqa: PLC0415
-    from component.skill_directories.cases import read_cases, run_case  # noqa: PLC0415
+    from component.skill_directories.cases import (  # noqa: PLC0415
+        ScriptedNetwork,
+        read_cases,
+        run_case,
+    )
     from component.skill_directories.host_functions import Services  # noqa: PLC0415
     from component.skills.errors import SkillLoadError  # noqa: PLC0415
     from component.skills.manifest import ManifestError  # noqa: PLC0415

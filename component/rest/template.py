@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from component.http.gate import Headers, HttpRequest
 from component.rest.parts import checked_path, header_value, query_of, segment, text_of
-from component.sandbox.http_gate import Headers, HttpRequest
 from component.settings.placeholders import pieces_of
 from component.skills.errors import InvalidParam
 from component.skills.spec import Annotations

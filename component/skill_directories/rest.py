@@ -11,19 +11,15 @@ import msgspec
 from anyio.abc import TaskStatus
 from pydantic import ValidationError
 
-from component.rest.answers import Answers
-from component.rest.template import RequestTemplate, effects_of
-from component.sandbox.http_functions import redacted
-from component.sandbox.http_gate import (
+from component.http.gate import (
     Headers,
-    HttpGate,
     HttpLimits,
     HttpRefused,
-    HttpRequest,
-    HttpResponse,
 )
-from component.sandbox.http_requests import request
-from component.sandbox.http_targets import target_of
+from component.http.targets import target_of
+from component.rest.answers import Answers
+from component.rest.requests import request
+from component.rest.template import RequestTemplate, effects_of
 from component.settings.problems import dotted, sentences
 from component.settings.rest import RestSkill
 from component.skill_directories.description import schema_of
@@ -90,7 +86,7 @@ class RestRequests:
         gate = gate_of(artefact.manifest.skill.capabilities, self._services, limits)
         sent = msgspec.structs.replace(wanted, secret_headers=(*wanted.secret_headers, *secret))
         try:
-            response = await request(_Redacting(gate, secret), sent, repeatable=False)
+            response = await request(gate, sent, repeatable=False, hidden=secret)
         except SkillError as error:
             if isinstance(error.__cause__, HttpRefused):
                 missing = error.__cause__.capability
@@ -143,18 +139,6 @@ class _Request:
         entry = _entry(artefact)
         self.template = RequestTemplate(entry)
         self.answers = Answers(entry.select, entry.output)
-
-
-class _Redacting:
-    """A gate whose responses do not repeat the secret headers of the request."""
-
-    def __init__(self, gate: HttpGate, secret: Headers) -> None:
-        self._gate = gate
-        self._secret = secret
-
-    async def send(self, wanted: HttpRequest) -> HttpResponse:
-        """See `HttpGate.send`."""
-        return redacted(await self._gate.send(wanted), self._secret)
 
 
 def _entry(artefact: Artefact) -> RestSkill:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from component.http.gate import HttpGate, HttpLimits, HttpRequest, access_to
 from component.rest.answers import Answers
-from component.sandbox.http_gate import HttpGate, HttpLimits, HttpRequest
-from component.sandbox.http_requests import access_to, request
+from component.rest.requests import request
 from component.skills.context import Context
 from component.skills.outputs import SkillResult
 from component.skills.skill import Invoke

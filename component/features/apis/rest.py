@@ -10,9 +10,9 @@ import structlog
 from anyio.abc import TaskStatus
 
 from component.features.apis.invoker import invoker, whole_timeout
+from component.http.targets import network_capability
 from component.rest.answers import Answers
 from component.rest.template import RequestTemplate, effects_of
-from component.sandbox.http_requests import network_capability
 from component.skills.errors import DeclarationError
 from component.skills.schema_inputs import schema_inputs
 from component.skills.skill import Skill

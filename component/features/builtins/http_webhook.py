@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from component.sandbox.http_gate import Headers, HttpGate, HttpLimits, HttpRequest
-from component.sandbox.http_requests import access_to, network_capability, request, shortened
+from component.http.gate import Headers, HttpGate, HttpLimits, HttpRequest, access_to
+from component.http.targets import network_capability
+from component.rest.requests import request, shortened
 from component.settings.standard_webhooks import standard_key
 from component.skills.context import Context
 from component.skills.outputs import TEXT, Output, SkillResult

@@ -10,10 +10,7 @@ from urllib.parse import urljoin
 import msgspec
 from msgspec import Meta
 
-from component.memory import document_reader
-from component.memory.document_reader import DocumentError, Piece
-from component.policy.globs import pattern
-from component.sandbox.http_gate import (
+from component.http.gate import (
     Access,
     HttpError,
     HttpGate,
@@ -21,9 +18,12 @@ from component.sandbox.http_gate import (
     HttpRequest,
     HttpResponse,
     Resolve,
+    access_to,
 )
-from component.sandbox.http_requests import access_to
-from component.sandbox.http_targets import Target
+from component.http.targets import Target
+from component.memory import document_reader
+from component.memory.document_reader import DocumentError, Piece
+from component.policy.globs import pattern
 from component.skills.declare import skill
 from component.skills.errors import InvalidParam, SkillError
 from component.skills.outputs import JSON, TEXT, Output, SkillResult

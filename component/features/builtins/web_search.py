@@ -9,14 +9,9 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec import Meta
 
-from component.sandbox.http_gate import Headers, HttpGate, HttpLimits, HttpRequest
-from component.sandbox.http_requests import (
-    access_to,
-    json_of,
-    network_capability,
-    request,
-    shortened,
-)
+from component.http.gate import Headers, HttpGate, HttpLimits, HttpRequest, access_to
+from component.http.targets import network_capability
+from component.rest.requests import json_of, request, shortened
 from component.skills.declare import skill
 from component.skills.errors import SkillError
 from component.skills.outputs import JSON, TEXT, Output, SkillResult

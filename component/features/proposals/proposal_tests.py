@@ -12,9 +12,8 @@ import anyio.to_thread
 
 from component.features.proposals.draft import Checked, DraftError
 from component.features.proposals.folder import write_files
-from component.sandbox.http_script import ScriptedNetwork
 from component.skill_directories import tables as directory_tables
-from component.skill_directories.cases import run_case
+from component.skill_directories.cases import ScriptedNetwork, run_case
 from component.skill_directories.content import read_content
 from component.skill_directories.host_functions import Services
 from component.skill_directories.trial import opened_skill

@@ -23,7 +23,7 @@ from component.skills.schema_inputs import checked_schema
 from component.skills.threads import Threads
 from component.storage import Storage
 from tests.component.features.installed_skills.world import World, install, opened
-from tests.component.sandbox.http_server import plain, redirect, serving
+from tests.component.http.http_server import plain, redirect, serving
 from tests.hostile.escapes import host_module
 from tests.profiles import THOROUGH
 from xep.jid import JID

@@ -11,9 +11,9 @@ import msgspec
 
 from component.features.apis.openapi.operations import Operation, Parameter
 from component.features.apis.openapi.security import Granted
+from component.http.gate import Headers, HttpRequest
 from component.rest.parts import checked_path, header_value, query_of, segment, text_of
 from component.rest.template import ACCEPT
-from component.sandbox.http_gate import Headers, HttpRequest
 from component.skills.errors import InvalidParam
 
 _PLACEHOLDER: Final = re.compile(r"\{([^{}/]+)\}")

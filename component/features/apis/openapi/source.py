@@ -20,12 +20,11 @@ from component.features.apis.openapi.document import Document, Unusable, mapping
 from component.features.apis.openapi.operations import Entry, Operation
 from component.features.apis.openapi.request_builder import RequestBuilder
 from component.features.apis.openapi.security import granted
+from component.http.gate import HttpError, HttpGate, HttpLimits, HttpRequest, access_to
+from component.http.targets import network_capability, target_of
 from component.policy.globs import pattern
 from component.rest.answers import Answers
 from component.rest.template import effects_of
-from component.sandbox.http_gate import HttpError, HttpGate, HttpLimits, HttpRequest
-from component.sandbox.http_requests import access_to, network_capability
-from component.sandbox.http_targets import target_of
 from component.skills.errors import DeclarationError, SkillLoadError
 from component.skills.schema_inputs import schema_inputs
 from component.skills.skill import Skill

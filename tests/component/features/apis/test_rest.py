@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from component.features.apis.rest import RestSource, rest_skill
+from component.http.gate import HttpResponse
 from component.rest.answers import Answers
-from component.sandbox.http_gate import HttpResponse
 from component.settings.rest import RestSkill
 from component.skills import InvalidParam, Skill, SkillError
 from component.skills.errors import SkillUnavailable

@@ -20,7 +20,7 @@ from component.skills.params import prepare
 from component.skills.threads import Threads
 from component.storage import Storage
 from tests.component.features.installed_skills.world import World, install, opened
-from tests.component.sandbox.http_server import Server, plain, serving
+from tests.component.http.http_server import Server, plain, serving
 from tests.component.sandbox.test_wasm_imports import RESULT, TEXT, after, calling
 
 pytestmark = pytest.mark.anyio

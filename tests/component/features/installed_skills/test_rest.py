@@ -10,8 +10,13 @@ import pytest
 
 from component.app.schema import SCHEMA
 from component.features.installed_skills.sheets import InstalledError
-from component.sandbox.http_script import ScriptedNetwork, ScriptedResponse
-from component.skill_directories.cases import Case, read_cases, run_case
+from component.skill_directories.cases import (
+    Case,
+    ScriptedNetwork,
+    ScriptedResponse,
+    read_cases,
+    run_case,
+)
 from component.skill_directories.host_functions import Credential, Services
 from component.skill_directories.kinds import makers
 from component.skills import CapabilityMissing, InvalidParam, SkillUnavailable

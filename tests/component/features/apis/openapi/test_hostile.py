@@ -16,7 +16,7 @@ from component.features.apis.openapi.request_builder import RequestBuilder
 from component.features.apis.openapi.security import Granted
 from component.features.apis.openapi.source import OpenApiSource
 from component.features.apis.settings import OpenApi
-from component.sandbox.http_targets import target_of
+from component.http.targets import target_of
 from component.skills import InvalidParam, Skill
 from component.skills.errors import SkillLoadError
 from tests.component.features.apis.openapi.documents import (

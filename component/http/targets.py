@@ -79,6 +79,15 @@ def target_of(url: str) -> Target:
     return Target(parts.scheme, _host(host, shown), port or _PORTS[parts.scheme], path)
 
 
+def network_capability(url: str) -> str:
+    """Return the capability to reach the server of a URL, as in
+    `network:api.example.com:443:https`. Raises ValueError.
+    """
+    target = target_of(url)
+    # A capability is split at colons, and an IPv6 address has some.
+    return f"network:{target.host.replace(':', '%3A')}:{target.port}:{target.scheme}"
+
+
 def _host(host: str, shown: str) -> str:
     if ":" in host:
         try:

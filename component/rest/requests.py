@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import re
 from itertools import count
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import anyio
+import msgspec
 
-from component.sandbox.http_gate import (
-    Access,
+from component.http.gate import (
+    Headers,
     HttpError,
     HttpFailed,
+    HttpGate,
     HttpRequest,
     HttpResponse,
     HttpTimeout,
 )
-from component.sandbox.http_targets import target_of
 from component.skills.errors import SkillError, SkillUnavailable
 from xep.binding.json_bounds import decoded_json
 
@@ -25,40 +26,22 @@ _SHOWN: Final = 300
 _FIRST_WAIT_S: Final = 0.5
 _LONGEST_WAIT_S: Final = 10.0
 _TEMPORARY: Final = frozenset({429, 502, 503, 504})
+_REDACTED: Final = b"[credential]"
+_SHORTEST_SECRET: Final = 6
 _SECONDS: Final = re.compile(r"[0-9]{1,6}")
 
 
-class Sender(Protocol):
-    """Sends requests: `component.sandbox.http_gate.HttpGate`, or what stands before it."""
-
-    async def send(self, request: HttpRequest) -> HttpResponse:
-        """Send a request. Raises HttpError."""
-        ...
-
-
-def access_to(url: str) -> Access:
-    """Return the access to the server of a URL that an admin has configured. It may have a private
-    address. Raises ValueError if the URL is ambiguous.
-    """
-    target = target_of(url)
-    return Access(target.host, target.scheme, target.port, private=True)
-
-
-def network_capability(url: str) -> str:
-    """Return the capability to reach the server of a URL, as in
-    `network:api.example.com:443:https`. Raises ValueError.
-    """
-    target = target_of(url)
-    # A capability is split at colons, and an IPv6 address has some.
-    return f"network:{target.host.replace(':', '%3A')}:{target.port}:{target.scheme}"
-
-
 async def request(
-    gate: Sender, wanted: HttpRequest, *, repeatable: bool, retries: int = 0
+    gate: HttpGate,
+    wanted: HttpRequest,
+    *,
+    repeatable: bool,
+    retries: int = 0,
+    hidden: Headers = (),
 ) -> HttpResponse:
     """Send a request to a service that an admin has configured, and return its response if the
     status is 2xx. A `repeatable` one is sent again, at most `retries` times, when the service fails
-    or asks to wait.
+    or asks to wait. Values of `hidden` headers are replaced in the response.
 
     Raises SkillUnavailable when the service cannot be reached or fails, and SkillError when it
     refuses the request.
@@ -67,7 +50,7 @@ async def request(
     for attempt in count():
         last = attempt >= retries or not repeatable
         try:
-            response = await gate.send(wanted)
+            response = redacted(await gate.send(wanted), hidden)
         except (HttpFailed, HttpTimeout) as error:
             if last:
                 begun = error.begun if isinstance(error, HttpFailed) else True
@@ -130,3 +113,16 @@ def _told(response: HttpResponse) -> str:
         return ""
     text = shortened(response.body[: _SHOWN * 4].decode(errors="replace"))
     return f": {text}" if text else ""
+
+
+def redacted(found: HttpResponse, secret: Headers) -> HttpResponse:
+    """Return a response without the values of secret headers, which some servers repeat."""
+    headers, body = found.headers, found.body
+    # `Bearer abc`, and `abc` alone.
+    values = {part for _, value in secret for part in (value, *value.split())}
+    for value in sorted(values, key=len, reverse=True):
+        if len(value) < _SHORTEST_SECRET:
+            continue
+        body = body.replace(value.encode(), _REDACTED)
+        headers = tuple((name, text.replace(value, _REDACTED.decode())) for name, text in headers)
+    return msgspec.structs.replace(found, headers=headers, body=body)

@@ -2,7 +2,7 @@
 
 A request leaves only if every check passes, and redirects are checked like requests:
 
-1. The URL is one that `http_targets.target_of` accepts, so that it means the same to every reader.
+1. The URL is one that `target_of` accepts, so that it means the same to every reader.
 2. An `Access` permits its scheme, host and port.
 3. The name is resolved here, and the connection goes to an address of that answer which the access
    permits. No name is resolved twice, so a second answer (DNS rebinding) changes nothing.
@@ -29,7 +29,7 @@ import msgspec
 from anyio.abc import ByteStream
 from anyio.streams.tls import TLSStream
 
-from component.sandbox.http_targets import Target, is_public, target_of
+from component.http.targets import Target, is_public, target_of
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -69,6 +69,14 @@ class Access(msgspec.Struct, frozen=True):
 
 PUBLIC: Final = (Access("*"), Access("*", "http"))
 """Every public server on the usual ports."""
+
+
+def access_to(url: str) -> Access:
+    """Return the access to the server of a URL that an admin has configured. It may have a private
+    address. Raises ValueError if the URL is ambiguous.
+    """
+    target = target_of(url)
+    return Access(target.host, target.scheme, target.port, private=True)
 
 
 class HttpLimits(msgspec.Struct, frozen=True):
