@@ -17,7 +17,7 @@ from component import logs  # the first, as it imports structlog without rich
 from component.cli.exit_codes import ExitCode
 from component.cli.frame import ConfigFault, Fault, config_option, interactive, load_settings
 from component.commands.definition import AnyCommand, AnyOutline, CommandError
-from component.control.messages import ControlAnswer, ControlRequest
+from component.control.client import ControlAnswer, ControlError, ControlRequest, ask
 
 if TYPE_CHECKING:
     from component.audit.protocol import Recorder
@@ -148,9 +148,6 @@ def _ask(config: Path, name: str, params: Any) -> ControlAnswer:
 def ask_about(settings: "Settings", name: str, params: Any) -> ControlAnswer:
     """Return the answer of the service with these settings, or of its storage. Raises Fault."""
     import msgspec  # noqa: PLC0415 - --help needs none of it
-
-    from component.control.client import ask  # noqa: PLC0415
-    from component.control.path import ControlError  # noqa: PLC0415
 
     request = ControlRequest(name, msgspec.Raw(msgspec.json.encode(params)))
     try:

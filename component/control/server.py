@@ -1,6 +1,9 @@
 """The server of the control socket."""
 
 import contextlib
+import os
+import socket
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,9 +14,13 @@ from anyio.abc import TaskStatus
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from component.commands.definition import OPERATOR, CommandError, Commands
-from component.control.messages import MAX_REQUEST_BYTES, ControlAnswer, ControlRequest
-from component.control.path import ControlError, socket_path
-from component.control.peers import may_control, peer_uid
+from component.control.client import (
+    MAX_REQUEST_BYTES,
+    ControlAnswer,
+    ControlError,
+    ControlRequest,
+    socket_path,
+)
 from component.storage import StorageError
 from component.unix_sockets import UnixStream, listen, serve
 
@@ -21,6 +28,18 @@ _log = structlog.get_logger("component.control")
 
 _MOST_CLIENTS = 8
 _DECODER = msgspec.json.Decoder(ControlRequest)
+_UCRED = struct.Struct("3i")  # pid, uid, gid
+
+
+def may_control(uid: int) -> bool:
+    """Return whether a user may control this service: the one it runs as, and root."""
+    return uid in (0, os.geteuid())
+
+
+def peer_uid(sock: socket.socket) -> int:
+    """Return the user id of the process that connected, as the kernel knows it."""
+    _, uid, _ = _UCRED.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+    return int(uid)
 
 
 class ControlServer:

@@ -10,8 +10,8 @@ import msgspec
 from jmespath.exceptions import JMESPathError
 
 from component.http.gate import HttpResponse
-from component.rest.parts import text_of
 from component.rest.requests import json_of
+from component.rest.template import text_of
 from component.settings.placeholders import pieces_of
 from component.skills.errors import SkillError
 from component.skills.outputs import JSON, TEXT, File, Output, SkillResult

@@ -11,14 +11,14 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
-from typing import Any, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 import anyio
 import anyio.from_thread
+import msgspec
 import structlog
 from anyio.abc import TaskGroup
 
-from component.sandbox.wasm_limits import WasmLimits
 from component.skills.errors import (
     CapabilityMissing,
     SkillFailed,
@@ -27,13 +27,48 @@ from component.skills.errors import (
     printable,
 )
 from component.skills.host import HostError, HostFunctions, LogLevel
+from xep.binding.json_bounds import decoded_json
 
+Import: TypeAlias = Literal["http", "memory", "credentials", "llm", "xmpp", "clock", "random"]
+"""Interfaces of `protocol_schemas/skill.wit` that a skill may import only if its manifest declares
+them and an admin approved it. It may always import `log` and `progress`."""
+
+IMPORTS: Final[tuple[Import, ...]] = get_args(Import)
 T = TypeVar("T")
 
 _log = structlog.get_logger("component.sandbox")
 
-_LOG_LINES = 100
-_LOG_TEXT = 2_000
+_LOG_LINES: Final = 100
+_LOG_TEXT: Final = 2_000
+
+
+class WasmLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a skill may use: the imports that it may have, and limits of one call and of the code.
+    Sizes are in bytes, times in seconds.
+
+    `fuel` is the number of instructions that are executed at most, `seconds` the time if the
+    context of the call sets none. `table_elements` holds for each table. `memory_bytes` holds for
+    each memory, of which a module has one and a component `memories` at most. `host_calls` is the
+    number of calls of imported functions, `host_s` the time of one of them, `llm_s` that of one
+    that asks a model. `compile_s` and `compile_bytes` are what compiling the code may take.
+    """
+
+    imports: frozenset[Import] = frozenset()
+    seconds: float = 120.0
+    fuel: int = 20_000_000_000
+    memory_bytes: int = 64 << 20
+    memories: int = 4
+    table_elements: int = 20_000
+    tables: int = 16
+    instances: int = 100
+    output_bytes: int = 1 << 20
+    log_bytes: int = 64 << 10
+    host_calls: int = 1_000
+    host_s: float = 30.0
+    llm_s: float = 120.0
+    code_bytes: int = 32 << 20
+    compile_s: float = 300.0
+    compile_bytes: int = 4 << 30
 
 
 class Stopped(Exception):  # noqa: N818 - it says what happened
@@ -47,8 +82,7 @@ class WasmCall:
         skill: the name of the skill.
         arguments: as JSON.
         host: the functions of the service for this call.
-        limits: of the call.
-        seconds: that the call may take.
+        limits: of the call; `seconds` is the time that it may take.
         group: runs host functions, on the event loop.
     """
 
@@ -58,7 +92,6 @@ class WasmCall:
         arguments: str,
         host: HostFunctions,
         limits: WasmLimits,
-        seconds: float,
         group: TaskGroup,
     ) -> None:
         self.skill = skill
@@ -67,8 +100,7 @@ class WasmCall:
         self.limits = limits
         self.failure: Exception | None = None
         self.cancelled = False
-        self._seconds = seconds
-        self._deadline = time.monotonic() + seconds
+        self._deadline = time.monotonic() + limits.seconds
         self._group = group
         self._host_calls = 0
         self._lines = 0
@@ -86,7 +118,7 @@ class WasmCall:
         if self.cancelled:
             self.stop(Stopped())
         elif time.monotonic() >= self._deadline:
-            self.stop(SkillTimeout(self.skill, self._seconds))
+            self.stop(SkillTimeout(self.skill, self.limits.seconds))
         return self.failure is not None
 
     def stop(self, failure: Exception) -> None:
@@ -104,6 +136,13 @@ class WasmCall:
         failure = SkillFailed(self.skill)
         failure.__cause__ = error
         self.stop(failure)
+
+    def json(self, text: str | bytes) -> Any:
+        """Return the value in a result of the skill. Raises Stopped if it is not JSON."""
+        try:
+            return decoded_json(text)
+        except ValueError as error:
+            raise self.failed(f"its result is not JSON that can be read: {error}.") from None
 
     def missing(self, capability: str) -> Stopped:
         """Stop the call because it lacks a capability; return the exception to raise."""
@@ -154,7 +193,7 @@ class WasmCall:
             self.stop(
                 SkillFailed(self.skill, late)
                 if most < remaining
-                else SkillTimeout(self.skill, self._seconds)
+                else SkillTimeout(self.skill, self.limits.seconds)
             )
         except CancelledError:
             self.stop(Stopped())

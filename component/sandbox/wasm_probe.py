@@ -101,7 +101,7 @@ def main() -> None:
     from wasmtime import Module, WasmtimeError  # noqa: PLC0415 - under the limits
     from wasmtime.component import Component  # noqa: PLC0415
 
-    from component.sandbox.wasm_config import is_component, make_engine  # noqa: PLC0415
+    from component.sandbox.wasm_engine import is_component, make_engine  # noqa: PLC0415
 
     try:
         (Component if is_component(wasm) else Module)(make_engine(), wasm)

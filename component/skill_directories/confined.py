@@ -2,24 +2,48 @@
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import anyio
-from anyio.abc import TaskGroup, TaskStatus
+import msgspec
+import structlog
+from anyio.abc import ByteReceiveStream, ByteSendStream, Process, TaskGroup, TaskStatus
 
+from component.sandbox.launch import NOT_CONFINED, confined_command
 from component.sandbox.process_skills import Children, ProcessSkills
+from component.sandbox.profile import ConfinementError, Limits, Profile
 from component.skill_directories.host_functions import (
     Services,
     check_grantable,
     functions_of,
 )
-from component.skill_directories.profiles import profile_of
 from component.skill_directories.runners import Artefact
 from component.skills.context import Context
 from component.skills.description import read, written
-from component.skills.errors import SkillLoadError
+from component.skills.errors import InvalidParam, SkillError, SkillLoadError, SkillUnavailable
 from component.skills.outputs import SkillResult
+from xep.binding.json_bounds import decoded_json
+
+
+def profile_of(artefact: Artefact) -> Profile:
+    """Return the profile of a skill. It has no network: requests go through the service, which
+    alone can tell one host from another. Raises SkillLoadError.
+    """
+    said, runs = artefact.manifest.skill.capabilities, artefact.manifest.skill.execution
+    try:
+        return Profile(
+            read=(str(artefact.directory), *map(str, said.filesystem_read)),
+            write=tuple(map(str, said.filesystem_write)),
+            processes=said.shell,
+            limits=Limits(
+                memory=runs.memory_bytes, output_bytes=runs.output_bytes, wall_s=runs.timeout_s
+            ),
+        )
+    except ConfinementError as error:
+        raise SkillLoadError(str(error)) from error
 
 
 class ConfinedPython:
@@ -78,3 +102,126 @@ class ConfinedPython:
                 functions=functions_of(artefact, self._services),
             )
         return found
+
+
+_log = structlog.get_logger("component.skills")
+
+_ERRORS_BYTES: Final = 4_000
+_OF_THE_SERVICE: Final = ("credential", "llm", "memory_read", "memory_write", "xmpp")
+
+
+class Commands:
+    """Implements `component.skill_directories.runners.Runner`."""
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """See `Runner`. Its calls end with their callers."""
+        task_status.started()
+        await anyio.sleep_forever()
+
+    async def describe(self, artefact: Artefact) -> Mapping[str, Any]:
+        """See `Runner`. The manifest says everything."""
+        check_grantable(artefact)
+        said = artefact.manifest.skill
+        if said.capabilities.network:
+            raise SkillLoadError("A program cannot connect: nothing could limit it to its hosts.")
+        unusable = [name for name in _OF_THE_SERVICE if getattr(said.capabilities, name)]
+        if unusable:
+            raise SkillLoadError(
+                f"A program cannot use {', '.join(unusable)}: these are functions of the service,"
+                " which only Python and WebAssembly have. Remove them."
+            )
+        if said.execution.durable:
+            raise SkillLoadError("A program cannot be durable: remove durable.")
+        _command(artefact)
+        return {}
+
+    def forget(self, digest: str) -> None:
+        """See `Runner`. Nothing is kept."""
+
+    async def call(self, artefact: Artefact, arguments: dict[str, Any], context: Context) -> Any:
+        """See `Runner`."""
+        most = artefact.manifest.skill.execution.output_bytes
+        process = await anyio.open_process(
+            _command(artefact),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={},
+            start_new_session=True,
+        )
+        async with process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stderr is not None
+            output, errors = bytearray(), bytearray()
+            try:
+                async with anyio.create_task_group() as group:
+                    group.start_soon(_write, process.stdin, msgspec.json.encode(arguments))
+                    group.start_soon(_read, process.stderr, errors, _ERRORS_BYTES)
+                    await _read(process.stdout, output, most + 1)
+                    if len(output) > most:
+                        group.cancel_scope.cancel()
+            except BaseException:
+                _kill(process)
+                raise
+            if len(output) > most:
+                _kill(process)
+                raise SkillUnavailable(f"The skill {artefact.name} returned over {most:,} bytes.")
+            code = await process.wait()
+        return _value(artefact.name, bytes(output), bytes(errors), code)
+
+
+def _kill(process: Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+
+
+def _command(artefact: Artefact) -> list[str]:
+    """Return the command of a skill. Raises SkillLoadError."""
+    runs = artefact.manifest.skill.execution
+    try:
+        return confined_command(profile_of(artefact), [str(artefact.entry), *runs.args])
+    except ConfinementError as error:
+        raise SkillLoadError(f"{runs.entry} cannot run: {error}; is it executable?") from error
+
+
+async def _write(stream: ByteSendStream, data: bytes) -> None:
+    with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        await stream.send(data)
+        await stream.aclose()
+
+
+async def _read(stream: ByteReceiveStream, into: bytearray, most: int) -> None:
+    """Read up to so many bytes; of an error output the rest is dropped."""
+    async for piece in stream:
+        into += piece[: most - len(into)]
+        if len(into) >= most and most != _ERRORS_BYTES:
+            return
+
+
+def _value(name: str, output: bytes, errors: bytes, code: int) -> Any:
+    """Return the result of a program. Raises SkillError, InvalidParam, SkillUnavailable."""
+    why = errors.decode(errors="replace").strip().rpartition("\n")[2]
+    if code == NOT_CONFINED:
+        _log.error("a skill cannot be confined", skill=name, reason=why)
+        raise SkillUnavailable(
+            f"The skill {name} cannot be confined here: see `xmpp-agent doctor`.", begun=False
+        )
+    try:
+        if code == 0:
+            return decoded_json(output)
+        refusal = msgspec.json.decode(output, type=_Refusal)
+    except (ValueError, RecursionError) as error:
+        unread = f"its output is not JSON that can be read: {error}"
+        what = unread if code == 0 else f"it ended with status {code}"
+        raise SkillUnavailable(f"The skill {name} failed: {what}. {why}".rstrip()) from None
+    if refusal.parameter is not None:
+        raise InvalidParam(refusal.parameter, refusal.error)
+    raise SkillError(refusal.error)
+
+
+class _Refusal(msgspec.Struct):
+    """What a program writes that ends with another exit code than 0."""
+
+    error: str
+    parameter: str | None = None

@@ -22,7 +22,6 @@ from component.rest.requests import request
 from component.rest.template import RequestTemplate, effects_of
 from component.settings.problems import dotted, sentences
 from component.settings.rest import RestSkill
-from component.skill_directories.description import schema_of
 from component.skill_directories.host_functions import (
     Credentials,
     Services,
@@ -30,6 +29,7 @@ from component.skill_directories.host_functions import (
     gate_of,
 )
 from component.skill_directories.runners import Artefact
+from component.skill_directories.version import schema_of
 from component.skills.context import Context
 from component.skills.errors import CapabilityMissing, SkillError, SkillLoadError, SkillUnavailable
 from component.skills.host import HostError

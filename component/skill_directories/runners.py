@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import anyio
 import msgspec
@@ -14,6 +14,9 @@ from anyio.abc import TaskGroup, TaskStatus
 from component.skills.context import Context
 from component.skills.errors import SkillLoadError
 from component.skills.manifest import Manifest
+
+if TYPE_CHECKING:
+    from component.skill_directories.host_functions import Services
 
 
 class Artefact(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,3 +133,44 @@ class Runners:
         """Tell the runners that a content runs no longer."""
         for runner in self._made.values():
             runner.forget(digest)
+
+
+def makers(services: Services, cache: Path | None = None) -> Makers:
+    """Return what makes the runners; `cache` is the directory of compiled WebAssembly."""
+
+    def trusted_python() -> Runner:
+        from component.skill_directories.python import TrustedPython  # noqa: PLC0415
+
+        return TrustedPython(services)
+
+    def confined_python() -> Runner:
+        from component.skill_directories.confined import ConfinedPython  # noqa: PLC0415
+
+        return ConfinedPython(services)
+
+    def webassembly() -> Runner:
+        try:
+            from component.skill_directories.webassembly import WebAssembly  # noqa: PLC0415
+        except ImportError as error:
+            raise SkillLoadError(
+                "Skills in WebAssembly need wasmtime: pip install 'xmpp-agent-component[wasm]'."
+            ) from error
+        return WebAssembly(services, cache)
+
+    def commands() -> Runner:
+        from component.skill_directories.confined import Commands  # noqa: PLC0415
+
+        return Commands()
+
+    def requests() -> Runner:
+        from component.skill_directories.rest import RestRequests  # noqa: PLC0415
+
+        return RestRequests(services)
+
+    return {
+        TRUSTED: trusted_python,
+        "python": confined_python,
+        "wasm": webassembly,
+        "process": commands,
+        "rest": requests,
+    }

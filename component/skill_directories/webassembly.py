@@ -11,7 +11,8 @@ import anyio.to_thread
 import msgspec
 from anyio.abc import TaskStatus
 
-from component.sandbox.wasm import Import, WasmLimits, WasmRuntime, WasmSkill
+from component.sandbox.wasm import WasmRuntime, WasmSkill
+from component.sandbox.wasm_call import Import, WasmLimits
 from component.skill_directories.host_functions import (
     Services,
     check_grantable,
@@ -80,9 +81,8 @@ class WebAssembly:
                 self._runtime,
                 artefact.name,
                 code,
-                granted=_imports(artefact.manifest.skill.capabilities),
-                host=functions_of(artefact, self._services),
-                limits=_limits(artefact),
+                functions_of(artefact, self._services),
+                _limits(artefact),
             )
         return found
 
@@ -103,6 +103,9 @@ def _imports(said: Capabilities) -> frozenset[Import]:
 def _limits(artefact: Artefact) -> WasmLimits:
     runs = artefact.manifest.skill.execution
     limits = WasmLimits(
-        seconds=runs.timeout_s, memory_bytes=runs.memory_bytes, output_bytes=runs.output_bytes
+        imports=_imports(artefact.manifest.skill.capabilities),
+        seconds=runs.timeout_s,
+        memory_bytes=runs.memory_bytes,
+        output_bytes=runs.output_bytes,
     )
     return limits if runs.fuel is None else msgspec.structs.replace(limits, fuel=runs.fuel)

@@ -13,8 +13,7 @@ from anyio import to_thread
 from pydantic import SecretStr
 
 from component.app.service import Service
-from component.control.client import ask
-from component.control.messages import ControlAnswer, ControlRequest
+from component.control.client import ControlAnswer, ControlRequest, ask
 from component.features.apis.settings import OpenApi
 from component.features.mcp.settings import McpServer
 from component.settings import Agent, Skills

@@ -6,8 +6,7 @@ from component.features.installed_skills.descriptions import waiting_in
 from component.features.installed_skills.rows import all_rows
 from component.kernel.check import Check
 from component.settings import Settings
-from component.skill_directories.content import APPROVED, ContentStore
-from component.skill_directories.found import look
+from component.skill_directories.content import APPROVED, ContentStore, look
 from component.storage import StorageError
 from component.storage.peek import peek
 

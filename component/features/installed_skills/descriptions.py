@@ -8,13 +8,24 @@ and any other is not offered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import os
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
+import anyio
 import structlog
 from anyio import to_thread
+from anyio.abc import TaskStatus
 
 from component.audit.protocol import AuditEvent, NoRecord, Recorder
+from component.features.installed_skills.commands import (
+    InstalledError,
+    InstalledSkill,
+    SkillSheet,
+    State,
+    at_by,
+)
 from component.features.installed_skills.description_content import (
     as_approved,
     content_of,
@@ -22,16 +33,50 @@ from component.features.installed_skills.description_content import (
     digest_of,
 )
 from component.features.installed_skills.rows import DescriptionRows, Row
-from component.features.installed_skills.seen_sources import SeenSources
-from component.features.installed_skills.sheets import (
-    InstalledError,
-    InstalledSkill,
-    SkillSheet,
-    State,
-    at_by,
-)
 from component.policy.flows import TRUSTED
+from component.private import FILE_MODE
+from component.skills.errors import DuplicateSkillError, SkillLoadError
 from component.skills.skill import Skill
+from component.skills.sources import Offer, SkillSource
+from component.storage.errors import StorageError, explained
+
+FILE_NAME: Final = "described-sources"
+
+
+class SeenSources:
+    """The file, with one name in each line. Methods block, and raise StorageError.
+
+    Args:
+        directory: the data directory.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / FILE_NAME
+
+    def has(self, source: str) -> bool:
+        """Return whether a source has made an offer."""
+        return source in self._names()
+
+    def add(self, source: str) -> None:
+        """Note that a source has made an offer."""
+        if self.has(source):
+            return
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        with explained(self._path):
+            descriptor = os.open(self._path, flags, FILE_MODE)
+            try:
+                os.write(descriptor, f"{source}\n".encode())
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def _names(self) -> list[str]:
+        with explained(self._path):
+            try:
+                return self._path.read_text("utf-8", "replace").splitlines()
+            except FileNotFoundError:
+                return []
+
 
 _log = structlog.get_logger("component.features.installed_skills")
 
@@ -271,3 +316,76 @@ def _sheet(row: Row, state: tuple[State, str]) -> SkillSheet:
         approved=at_by(row.approved_by, row.approved_at) if row.approved else "",
         source=difference(row.approved, row.held),
     )
+
+
+class PinnedSource:
+    """A source whose skills are offered with the descriptions that were approved.
+
+    Args:
+        source: offers the skills as they are now.
+        descriptions: has the approvals.
+    """
+
+    def __init__(self, source: SkillSource, descriptions: Descriptions) -> None:
+        self.name = source.name
+        self._source = source
+        self._descriptions = descriptions
+        self._skills: Sequence[Skill] | None = None
+        self._started = False
+        self._changed = anyio.Event()
+
+    async def run(self, offer: Offer, *, task_status: TaskStatus[None]) -> None:
+        """See `SkillSource`."""
+        self._started = False
+        self._descriptions.follow(self.name, self._changed_now)
+        failed: list[SkillLoadError] = []
+
+        async def stop_at_failure(run: Callable[[], Awaitable[None]]) -> None:
+            try:
+                await run()
+            except SkillLoadError as error:
+                failed.append(error)
+            except StorageError as error:
+                failed.append(SkillLoadError(str(error)))
+            group.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(stop_at_failure, lambda: self._offer_changes(offer, task_status))
+            group.start_soon(
+                stop_at_failure, lambda: self._source.run(self._note, task_status=_Started(self))
+            )
+        if failed:
+            raise failed[0]
+
+    async def _offer_changes(self, offer: Offer, task_status: TaskStatus[None]) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed = anyio.Event()
+            started = self._started
+            if self._skills is not None:
+                offer(await self._descriptions.admit(self.name, self._skills))
+            if started:
+                task_status.started()
+
+    def _note(self, skills: Sequence[Skill]) -> Sequence[DuplicateSkillError]:
+        self._skills = skills
+        self._changed_now()
+        return ()
+
+    def started(self) -> None:
+        """Note that the source has started."""
+        self._started = True
+        self._changed_now()
+
+    def _changed_now(self) -> None:
+        self._changed.set()
+
+
+class _Started(TaskStatus[None]):
+    """Tells a pinned source that its source has started."""
+
+    def __init__(self, pinned: PinnedSource) -> None:
+        self._pinned = pinned
+
+    def started(self, value: None = None) -> None:
+        self._pinned.started()

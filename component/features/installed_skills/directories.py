@@ -22,7 +22,7 @@ import structlog
 from anyio.abc import TaskStatus
 
 from component.audit.protocol import AuditEvent, NoRecord, Recorder
-from component.features.installed_skills.sheets import (
+from component.features.installed_skills.commands import (
     InstalledError,
     InstalledSkill,
     SkillSheet,
@@ -30,12 +30,10 @@ from component.features.installed_skills.sheets import (
     sheet,
 )
 from component.skill_directories.approvals import Approval, Approvals
-from component.skill_directories.content import ContentStore
-from component.skill_directories.description import describe
-from component.skill_directories.found import Found, installed, look
+from component.skill_directories.content import ContentStore, Found, installed, look
 from component.skill_directories.proposal import source_of
 from component.skill_directories.runners import Artefact, Runners
-from component.skill_directories.version import Version
+from component.skill_directories.version import Version, describe
 from component.skills.errors import SkillLoadError
 from component.skills.manifest import ManifestError
 from component.skills.sources import Offer

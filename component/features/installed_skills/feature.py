@@ -80,7 +80,7 @@ class _AdminMessages:
 
 
 def _pin(descriptions: "Descriptions") -> Callable[[SkillSource], SkillSource]:
-    from component.features.installed_skills.pinned_source import PinnedSource  # noqa: PLC0415
+    from component.features.installed_skills.descriptions import PinnedSource  # noqa: PLC0415
 
     def pin(source: SkillSource) -> SkillSource:
         is_described = source.name in descriptions.sources
@@ -101,8 +101,7 @@ def skill_directories(
     from component.features.installed_skills.directories import SkillDirectories  # noqa: PLC0415
     from component.skill_directories.approvals import Approvals  # noqa: PLC0415
     from component.skill_directories.content import APPROVED, ContentStore  # noqa: PLC0415
-    from component.skill_directories.kinds import makers  # noqa: PLC0415
-    from component.skill_directories.runners import Runners  # noqa: PLC0415
+    from component.skill_directories.runners import Runners, makers  # noqa: PLC0415
 
     services = skill_services(settings, storage, messages)
     if settings.proposals_path is not None:
@@ -127,9 +126,8 @@ def skill_descriptions(
     """Return the descriptions of skills by others; None where the settings name no such source."""
     if not settings.described_sources:
         return None
-    from component.features.installed_skills.descriptions import Descriptions  # noqa: PLC0415
+    from component.features.installed_skills.descriptions import Descriptions, SeenSources  # noqa: PLC0415
     from component.features.installed_skills.rows import DescriptionRows  # noqa: PLC0415
-    from component.features.installed_skills.seen_sources import SeenSources  # noqa: PLC0415
 
     return Descriptions(
         DescriptionRows(storage),

@@ -10,7 +10,7 @@ from component.features.proposals.folder import ProposalFolder
 from component.features.proposals.source import ProposalSource
 from component.kernel.kernel import Kernel
 from component.skill_directories.approvals import Approvals
-from component.skill_directories.found import Found, look
+from component.skill_directories.content import Found, look
 from component.skills.errors import SkillError
 from component.storage import StorageError
 from xep.jid import JID

@@ -14,15 +14,16 @@ from msgspec import Meta
 
 from component.audit.protocol import AuditEvent, Recorder
 from component.features.proposals.draft import (
+    FORMAT,
     Checked,
     Draft,
     DraftError,
     UnreadableDraftError,
     check,
+    prompt_of,
+    try_out,
 )
 from component.features.proposals.folder import ProposalFolder
-from component.features.proposals.instructions import FORMAT, prompt_of
-from component.features.proposals.proposal_tests import try_out
 from component.skill_directories.proposal import Proposal, WrittenBy
 from component.skills.context import Context
 from component.skills.declare import skill

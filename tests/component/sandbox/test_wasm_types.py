@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import protocol_schemas
-from component.sandbox.wasm_types import EXECUTE, INTERFACES, VERSION, interface_of
+from component.sandbox.wasm_component import EXECUTE, INTERFACES, VERSION, interface_of
 
 WIT = re.sub(r"//.*", "", (Path(protocol_schemas.__file__).parent / "skill.wit").read_text())
 

@@ -13,7 +13,7 @@ import pytest
 from component.kernel.guarded_messages import GuardedMessages
 from component.settings.xmpp_send import XmppSend
 from component.skill_directories.host_functions import Credential, Services
-from component.skill_directories.kinds import makers
+from component.skill_directories.runners import makers
 from component.skills import Context
 from component.skills.calling import call
 from component.skills.durable import Parked

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from component.features.proposals import proposal_tests
+from component.features.proposals import draft as proposal_tests
 from tests.component.features.proposals.world import (
     MANIFEST,
     REST,

@@ -8,8 +8,15 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from component.features.apis.openapi.document import Document, Node, Unusable, mapping, rows, text
-from component.features.apis.openapi.schemas import SchemaConverter
+from component.features.apis.openapi.document import (
+    Document,
+    Node,
+    SchemaConverter,
+    Unusable,
+    mapping,
+    rows,
+    text,
+)
 from component.skills.spec import Schema
 
 Place: TypeAlias = Literal["path", "query", "header", "json", "form", "text", "field"]

@@ -9,10 +9,8 @@ from typing import Any
 import anyio
 from anyio.abc import TaskStatus
 
-from component.features.installed_skills.descriptions import Descriptions
-from component.features.installed_skills.pinned_source import PinnedSource
+from component.features.installed_skills.descriptions import Descriptions, PinnedSource, SeenSources
 from component.features.installed_skills.rows import DescriptionRows
-from component.features.installed_skills.seen_sources import SeenSources
 from component.skills import Registry, Skill
 from component.skills.schema_inputs import schema_inputs
 from component.skills.sources import Offer, SkillSource, SkillSources

@@ -9,9 +9,9 @@ import anyio
 import msgspec
 import pytest
 
-from component.features.installed_skills.sheets import InstalledError
+from component.features.installed_skills.commands import InstalledError
 from component.skill_directories.host_functions import Credential, Services
-from component.skill_directories.kinds import makers
+from component.skill_directories.runners import makers
 from component.skills import CapabilityMissing, Context, SkillError, SkillFailed
 from component.skills.calling import call
 from component.skills.fake_context import FakeContext, called

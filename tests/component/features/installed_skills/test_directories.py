@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from component.app.schema import SCHEMA
-from component.features.installed_skills.sheets import InstalledError
+from component.features.installed_skills.commands import InstalledError
 from component.skills import Registry, SkillUnavailable, skill
 from component.storage import Storage
 from component.storage.shared import SharedChanges

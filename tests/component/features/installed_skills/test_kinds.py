@@ -10,7 +10,7 @@ import h11
 import pytest
 from anyio.abc import SocketStream
 
-from component.features.installed_skills.sheets import InstalledError
+from component.features.installed_skills.commands import InstalledError
 from component.skill_directories.host_functions import Credential, Services, functions_of
 from component.skill_directories.runners import Artefact
 from component.skills import CapabilityMissing, Context, InvalidParam, SkillUnavailable

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from component.app.schema import SCHEMA
-from component.features.installed_skills.sheets import InstalledError
+from component.features.installed_skills.commands import InstalledError
 from component.skill_directories.cases import (
     Case,
     ScriptedNetwork,
@@ -18,7 +18,7 @@ from component.skill_directories.cases import (
     run_case,
 )
 from component.skill_directories.host_functions import Credential, Services
-from component.skill_directories.kinds import makers
+from component.skill_directories.runners import makers
 from component.skills import CapabilityMissing, InvalidParam, SkillUnavailable
 from component.skills.manifest import ManifestError, read_manifest
 from component.storage import Storage

@@ -16,8 +16,8 @@ from component.features.installed_skills.directories import SkillDirectories
 from component.skill_directories.approvals import Approvals
 from component.skill_directories.content import ContentStore
 from component.skill_directories.host_functions import Services
-from component.skill_directories.kinds import makers as made_by
 from component.skill_directories.runners import Artefact, Makers, Runners
+from component.skill_directories.runners import makers as made_by
 from component.skills import Context, Registry, Skill, call
 from component.skills.outputs import SkillResult
 from component.skills.params import prepare

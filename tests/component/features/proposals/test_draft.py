@@ -13,7 +13,7 @@ SCHEDULE = '[skill.schedule]\nwhen = "* * * * *"\nprincipal = "a@example.com"\n'
 
 
 def test_what_the_model_is_shown_is_a_valid_proposal() -> None:
-    from component.features.proposals.instructions import FORMAT
+    from component.features.proposals.draft import FORMAT
 
     parts = FORMAT.split("A skill of the kind rest")
     _, manifest, code, tests = (

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from component.features.installed_skills.sheets import InstalledError
+from component.features.installed_skills.commands import InstalledError
 from component.skill_directories.proposal import read_proposal
 from component.skills.errors import InvalidParam
 from component.skills.model_answers import ModelFailed

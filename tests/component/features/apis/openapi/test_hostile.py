@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from component.features.apis.openapi import operations
 from component.features.apis.openapi.document import Document, Unusable
-from component.features.apis.openapi.request_builder import RequestBuilder
-from component.features.apis.openapi.security import Granted
+from component.features.apis.openapi.request_builder import Granted, RequestBuilder
 from component.features.apis.openapi.source import OpenApiSource
 from component.features.apis.settings import OpenApi
 from component.http.targets import target_of
