@@ -15,7 +15,8 @@ from wasmtime import component as wc
 from component.sandbox.wasm_call import Stopped, WasmCall, WasmLimits, current
 from component.sandbox.wasm_command import Command
 from component.sandbox.wasm_component import Component
-from component.sandbox.wasm_engine import engine, is_component, ticker
+from component.sandbox.wasm_engine import engine, ticker
+from component.sandbox.wasm_probe import is_component
 from component.skills.errors import (
     CapabilityMissing,
     InvalidParam,

@@ -1,4 +1,4 @@
-"""The one engine of wasmtime in the process: how code is compiled, and how long it runs.
+"""The one engine of wasmtime in the process, and how long code runs.
 
 It uses a part of wasmtime-py which is not public: the callback when the epoch ends, because only it
 can stop a guest whose caller no longer waits.
@@ -18,36 +18,10 @@ import wasmtime
 from wasmtime import _ffi
 
 from component.sandbox.wasm_call import WasmCall, current
+from component.sandbox.wasm_probe import make_engine
 
-STACK_BYTES: Final = 1 << 20
 TICK_S: Final = 0.01
 _IDLE_TICKS: Final = 100
-_COMPONENT_LAYER: Final = 1
-
-
-def is_component(wasm: bytes) -> bool:
-    """Return whether code says of itself that it is a component, not a module."""
-    return int.from_bytes(wasm[6:8], "little") == _COMPONENT_LAYER
-
-
-def make_engine() -> wasmtime.Engine:
-    """Make an engine. It compiles in the calling thread only, not on every core.
-
-    What no skill needs is off: code that uses it is refused.
-    """
-    config = wasmtime.Config()
-    config.consume_fuel = True
-    config.epoch_interruption = True
-    config.max_wasm_stack = STACK_BYTES
-    config.parallel_compilation = False
-    config.wasm_threads = False  # waiting on shared memory could not be interrupted
-    config.wasm_memory64 = False
-    config.wasm_gc = False
-    config.wasm_function_references = False
-    config.wasm_relaxed_simd = False
-    # Asynchronous functions of components: no interface has one.
-    _ffi.wasmtime_config_concurrency_support_set(config.ptr(), False)
-    return wasmtime.Engine(config)
 
 
 class _Ticker:

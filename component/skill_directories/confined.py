@@ -1,4 +1,4 @@
-"""Runs Python skills in confined children, which an admin need not trust."""
+"""Runs skills in confined processes: Python in children, and programs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,17 @@ from component.skill_directories.host_functions import (
     check_grantable,
     functions_of,
 )
-from component.skill_directories.runners import Artefact
+from component.skill_directories.runners import Artefact, Runner
 from component.skills.context import Context
 from component.skills.description import read, written
 from component.skills.errors import InvalidParam, SkillError, SkillLoadError, SkillUnavailable
 from component.skills.outputs import SkillResult
 from xep.binding.json_bounds import decoded_json
+
+_log = structlog.get_logger("component.skills")
+
+_ERRORS_BYTES: Final = 4_000
+_OF_THE_SERVICE: Final = ("credential", "llm", "memory_read", "memory_write", "xmpp")
 
 
 def profile_of(artefact: Artefact) -> Profile:
@@ -46,17 +51,12 @@ def profile_of(artefact: Artefact) -> Profile:
         raise SkillLoadError(str(error)) from error
 
 
-class ConfinedPython:
-    """Implements `component.skill_directories.runners.Runner`.
-
-    Args:
-        services: what the service has for skills.
-    """
+class ConfinedPython(Runner[ProcessSkills]):
+    """Runs Python in confined children, so that an admin need not trust its authors."""
 
     def __init__(self, services: Services) -> None:
-        self._services = services
+        super().__init__(services)
         self._children = Children()
-        self._skills: dict[str, ProcessSkills] = {}
         self._group: TaskGroup | None = None
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -69,7 +69,7 @@ class ConfinedPython:
     async def describe(self, artefact: Artefact) -> Mapping[str, Any]:
         """See `Runner`."""
         check_grantable(artefact)
-        found = await self._of(artefact).describe()
+        found = await (await self._of(artefact)).describe()
         for skill in found:
             if skill.name == artefact.name:
                 return read(written(skill))
@@ -83,40 +83,31 @@ class ConfinedPython:
         self, artefact: Artefact, arguments: dict[str, Any], context: Context
     ) -> SkillResult:
         """See `Runner`."""
-        return await self._of(artefact).call(artefact.name, arguments, context)
+        return await (await self._of(artefact)).call(artefact.name, arguments, context)
 
     def forget(self, digest: str) -> None:
         """See `Runner`."""
-        found = self._skills.pop(digest, None)
+        found = self._loaded.pop(digest, None)
         if found is not None and self._group is not None:
             self._group.start_soon(found.close)
 
-    def _of(self, artefact: Artefact) -> ProcessSkills:
-        found = self._skills.get(artefact.digest)
-        if found is None:
-            found = self._skills[artefact.digest] = ProcessSkills(
-                self._children,
-                profile_of(artefact),
-                str(artefact.entry),
-                version=artefact.digest,
-                functions=functions_of(artefact, self._services),
-            )
-        return found
+    async def _load(self, artefact: Artefact) -> ProcessSkills:
+        return ProcessSkills(
+            self._children,
+            profile_of(artefact),
+            str(artefact.entry),
+            version=artefact.digest,
+            functions=functions_of(artefact, self._services),
+        )
 
 
-_log = structlog.get_logger("component.skills")
+class Commands(Runner[list[str]]):
+    """Runs programs, each call in a process of its own.
 
-_ERRORS_BYTES: Final = 4_000
-_OF_THE_SERVICE: Final = ("credential", "llm", "memory_read", "memory_write", "xmpp")
-
-
-class Commands:
-    """Implements `component.skill_directories.runners.Runner`."""
-
-    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """See `Runner`. Its calls end with their callers."""
-        task_status.started()
-        await anyio.sleep_forever()
+    The parameters are JSON on standard input and the result is JSON on standard output, as for
+    commands in WebAssembly. With another exit code than 0 the output is `{"error": "…"}`, and with
+    `parameter` the parameter that is wrong.
+    """
 
     async def describe(self, artefact: Artefact) -> Mapping[str, Any]:
         """See `Runner`. The manifest says everything."""
@@ -132,17 +123,14 @@ class Commands:
             )
         if said.execution.durable:
             raise SkillLoadError("A program cannot be durable: remove durable.")
-        _command(artefact)
+        await self._of(artefact)
         return {}
-
-    def forget(self, digest: str) -> None:
-        """See `Runner`. Nothing is kept."""
 
     async def call(self, artefact: Artefact, arguments: dict[str, Any], context: Context) -> Any:
         """See `Runner`."""
         most = artefact.manifest.skill.execution.output_bytes
         process = await anyio.open_process(
-            _command(artefact),
+            await self._of(artefact),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -170,19 +158,17 @@ class Commands:
             code = await process.wait()
         return _value(artefact.name, bytes(output), bytes(errors), code)
 
+    async def _load(self, artefact: Artefact) -> list[str]:
+        runs = artefact.manifest.skill.execution
+        try:
+            return confined_command(profile_of(artefact), [str(artefact.entry), *runs.args])
+        except ConfinementError as error:
+            raise SkillLoadError(f"{runs.entry} cannot run: {error}; is it executable?") from error
+
 
 def _kill(process: Process) -> None:
     with contextlib.suppress(ProcessLookupError):
         process.kill()
-
-
-def _command(artefact: Artefact) -> list[str]:
-    """Return the command of a skill. Raises SkillLoadError."""
-    runs = artefact.manifest.skill.execution
-    try:
-        return confined_command(profile_of(artefact), [str(artefact.entry), *runs.args])
-    except ConfinementError as error:
-        raise SkillLoadError(f"{runs.entry} cannot run: {error}; is it executable?") from error
 
 
 async def _write(stream: ByteSendStream, data: bytes) -> None:

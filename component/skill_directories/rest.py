@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import anyio
 import anyio.to_thread
 import msgspec
-from anyio.abc import TaskStatus
 from pydantic import ValidationError
 
 from component.http.gate import (
@@ -24,11 +22,10 @@ from component.settings.problems import dotted, sentences
 from component.settings.rest import RestSkill
 from component.skill_directories.host_functions import (
     Credentials,
-    Services,
     check_grantable,
     gate_of,
 )
-from component.skill_directories.runners import Artefact
+from component.skill_directories.runners import Artefact, Runner
 from component.skill_directories.version import schema_of
 from component.skills.context import Context
 from component.skills.errors import CapabilityMissing, SkillError, SkillLoadError, SkillUnavailable
@@ -38,21 +35,8 @@ from component.skills.outputs import File, Link, SkillResult
 from component.skills.rest_request import RestResponse
 
 
-class RestRequests:
-    """Implements `component.skill_directories.runners.Runner`.
-
-    Args:
-        services: what the service has for skills.
-    """
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._skills: dict[str, _Request] = {}
-
-    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """See `Runner`. Its calls end with their callers."""
-        task_status.started()
-        await anyio.sleep_forever()
+class RestRequests(Runner["_Request"]):
+    """Makes the requests of skills."""
 
     async def describe(self, artefact: Artefact) -> Mapping[str, Any]:
         """See `Runner`. The manifest says everything; its effects may follow from the method."""
@@ -115,16 +99,8 @@ class RestRequests:
             raise SkillUnavailable(str(error), begun=False) from error
         raise SkillUnavailable(f"The credential {credential} is not set.", begun=False)
 
-    def forget(self, digest: str) -> None:
-        """See `Runner`."""
-        self._skills.pop(digest, None)
-
-    async def _of(self, artefact: Artefact) -> _Request:
-        found = self._skills.get(artefact.digest)
-        if found is None:
-            made = await anyio.to_thread.run_sync(_Request, artefact)
-            found = self._skills[artefact.digest] = made
-        return found
+    async def _load(self, artefact: Artefact) -> _Request:
+        return await anyio.to_thread.run_sync(_Request, artefact)
 
 
 class _Request:

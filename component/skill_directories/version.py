@@ -15,7 +15,7 @@ from component.policy.flows import covers
 from component.skill_directories.approvals import Approval
 from component.skill_directories.content import ContentStore
 from component.skill_directories.host_functions import Services
-from component.skill_directories.runners import Artefact, Runner, Runners, makers
+from component.skill_directories.runners import Artefact, Runner, Runners
 from component.skills.capabilities import Capabilities
 from component.skills.context import Context
 from component.skills.description import read, written
@@ -34,7 +34,7 @@ from component.skills.spec import Schema
 from component.skills.validation import MOST_BYTES, SchemaValidator
 
 
-async def describe(artefact: Artefact, runner: Runner) -> str:
+async def describe(artefact: Artefact, runner: Runner[Any]) -> str:
     """Return the description of a skill, as JSON.
 
     Raises SkillLoadError, ManifestError: it cannot be loaded, or its manifest and its code do not
@@ -181,7 +181,7 @@ class Version:
                 self._scopes.discard(scope)
         raise self._was_revoked(begun=True)
 
-    async def _runner(self, artefact: Artefact) -> Runner:
+    async def _runner(self, artefact: Artefact) -> Runner[Any]:
         try:
             return await self._runners.of(artefact.manifest, trusted=self.approval.trusted)
         except SkillLoadError as error:
@@ -229,7 +229,7 @@ async def opened_skill(
 
     Raises SkillLoadError, ManifestError.
     """
-    runners = Runners(makers(services))
+    runners = Runners(services)
     store = ContentStore(temporary / "copies")
     content = await anyio.to_thread.run_sync(store.add, directory)
     artefact = Artefact(

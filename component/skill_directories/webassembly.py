@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import anyio
 import anyio.to_thread
 import msgspec
-from anyio.abc import TaskStatus
 
 from component.sandbox.wasm import WasmRuntime, WasmSkill
 from component.sandbox.wasm_call import Import, WasmLimits
@@ -18,7 +16,7 @@ from component.skill_directories.host_functions import (
     check_grantable,
     functions_of,
 )
-from component.skill_directories.runners import Artefact
+from component.skill_directories.runners import Artefact, Runner
 from component.skills.capabilities import Capabilities
 from component.skills.context import Context
 from component.skills.errors import CapabilityMissing, SkillLoadError
@@ -28,8 +26,8 @@ from component.skills.threads import Threads
 _THREADS = 16
 
 
-class WebAssembly:
-    """Implements `component.skill_directories.runners.Runner`.
+class WebAssembly(Runner[WasmSkill]):
+    """Runs code in WebAssembly.
 
     Args:
         services: what the service has for skills.
@@ -37,14 +35,8 @@ class WebAssembly:
     """
 
     def __init__(self, services: Services, cache: Path | None) -> None:
+        super().__init__(services)
         self._runtime = WasmRuntime(Threads(_THREADS, _THREADS // 2), cache)
-        self._services = services
-        self._skills: dict[str, WasmSkill] = {}
-
-    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """See `Runner`. Its calls end with their callers."""
-        task_status.started()
-        await anyio.sleep_forever()
 
     async def describe(self, artefact: Artefact) -> Mapping[str, Any]:
         """See `Runner`. The manifest says everything; the code is compiled and checked."""
@@ -69,22 +61,10 @@ class WebAssembly:
         """See `Runner`."""
         return await (await self._of(artefact)).execute(arguments, context)
 
-    def forget(self, digest: str) -> None:
-        """See `Runner`."""
-        self._skills.pop(digest, None)
-
-    async def _of(self, artefact: Artefact) -> WasmSkill:
-        found = self._skills.get(artefact.digest)
-        if found is None:
-            code = await anyio.to_thread.run_sync(artefact.entry.read_bytes)
-            found = self._skills[artefact.digest] = WasmSkill(
-                self._runtime,
-                artefact.name,
-                code,
-                functions_of(artefact, self._services),
-                _limits(artefact),
-            )
-        return found
+    async def _load(self, artefact: Artefact) -> WasmSkill:
+        code = await anyio.to_thread.run_sync(artefact.entry.read_bytes)
+        functions = functions_of(artefact, self._services)
+        return WasmSkill(self._runtime, artefact.name, code, functions, _limits(artefact))
 
 
 def _imports(said: Capabilities) -> frozenset[Import]:

@@ -101,7 +101,7 @@ def skill_directories(
     from component.features.installed_skills.directories import SkillDirectories  # noqa: PLC0415
     from component.skill_directories.approvals import Approvals  # noqa: PLC0415
     from component.skill_directories.content import APPROVED, ContentStore  # noqa: PLC0415
-    from component.skill_directories.runners import Runners, makers  # noqa: PLC0415
+    from component.skill_directories.runners import Runners  # noqa: PLC0415
 
     services = skill_services(settings, storage, messages)
     if settings.proposals_path is not None:
@@ -111,7 +111,7 @@ def skill_directories(
         settings.skill_roots,
         Approvals(storage),
         ContentStore(settings.storage.path / APPROVED),
-        Runners(makers(services, settings.storage.path / "compiled-skills")),
+        Runners(services, settings.storage.path / "compiled-skills"),
         recorder,
         settings.skills.auto_approve,
     )

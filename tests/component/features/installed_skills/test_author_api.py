@@ -11,7 +11,6 @@ import pytest
 
 from component.features.installed_skills.commands import InstalledError
 from component.skill_directories.host_functions import Credential, Services
-from component.skill_directories.runners import makers
 from component.skills import CapabilityMissing, Context, SkillError, SkillFailed
 from component.skills.calling import call
 from component.skills.fake_context import FakeContext, called
@@ -121,7 +120,7 @@ async def world_of(
         storage=storage,
         messages=lambda: messages,
     )
-    async with opened(storage, root, data, makers=makers(services)) as world:
+    async with opened(storage, root, data, services=services) as world:
         yield world
 
 

@@ -74,9 +74,8 @@ async def test_a_revoked_skill_is_gone_with_its_calls(storage: Storage, tmp_path
     root = tmp_path / "skills"
     install(root)
     runner = Endless()
-    makers = {"python": lambda: runner}
     ended = list[str]()
-    async with opened(storage, root, tmp_path, makers=makers) as world:
+    async with opened(storage, root, tmp_path, runner=runner) as world:
         await world.directories.approve("greet", ADMIN)
         skill = world.registry.get("greet")
         assert skill is not None
@@ -99,7 +98,7 @@ async def test_a_revoked_skill_is_gone_with_its_calls(storage: Storage, tmp_path
         with pytest.raises(SkillUnavailable, match="revoked") as refused:
             await run(skill, who="Romeo")
         assert not refused.value.begun
-    async with opened(storage, root, tmp_path, makers=makers) as world:
+    async with opened(storage, root, tmp_path, runner=runner) as world:
         assert world.names() == ()
 
 
@@ -124,7 +123,7 @@ async def test_a_call_ends_with_the_version_that_it_began_with(
     root = tmp_path / "skills"
     install(root)
     runner = Endless()
-    async with opened(storage, root, tmp_path, makers={"python": lambda: runner}) as world:
+    async with opened(storage, root, tmp_path, runner=runner) as world:
         first = await world.directories.approve("greet", ADMIN)
         results = list[str]()
 
@@ -197,7 +196,7 @@ async def test_a_copy_is_deleted_when_no_approval_and_no_call_needs_it(
     root = tmp_path / "skills"
     install(root)
     runner = Endless()
-    async with opened(storage, root, tmp_path, makers={"python": lambda: runner}) as world:
+    async with opened(storage, root, tmp_path, runner=runner) as world:
         first = await world.directories.approve("greet", ADMIN)
         waits = world.registry.get("greet")  # a call in a queue has its skill
         results = list[str]()
@@ -299,12 +298,11 @@ async def test_a_revocation_on_one_instance_ends_calls_on_the_other(
     root = tmp_path / "skills"
     install(root)
     runner = Endless()
-    makers = {"python": lambda: runner}
     async with (
         Storage.open(SCHEMA, tmp_path / "one", postgres=postgres_url) as one,
         Storage.open(SCHEMA, tmp_path / "two", postgres=postgres_url) as two,
-        opened(one, root, tmp_path / "one", makers=makers) as first,
-        opened(two, root, tmp_path / "two", makers=makers) as second,
+        opened(one, root, tmp_path / "one", runner=runner) as first,
+        opened(two, root, tmp_path / "two", runner=runner) as second,
         anyio.create_task_group() as group,
     ):
         for storage, world in ((one, first), (two, second)):

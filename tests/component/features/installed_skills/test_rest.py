@@ -18,7 +18,6 @@ from component.skill_directories.cases import (
     run_case,
 )
 from component.skill_directories.host_functions import Credential, Services
-from component.skill_directories.runners import makers
 from component.skills import CapabilityMissing, InvalidParam, SkillUnavailable
 from component.skills.manifest import ManifestError, read_manifest
 from component.storage import Storage
@@ -125,7 +124,7 @@ async def test_the_host_uses_the_credential_and_nobody_sees_it(
     services = Services(credentials=credentials, storage=storage)
     async with (
         serving(warm) as server,
-        opened(storage, root, tmp_path, makers=makers(services)) as world,
+        opened(storage, root, tmp_path, services=services) as world,
     ):
         for name in ("key", "other", "unset"):
             install(
@@ -265,7 +264,7 @@ async def test_the_sample_asks_its_api_and_passes_its_tests(
         manifest = (directory / "skill.toml").read_text()
         local = manifest.replace("https://api.open-meteo.com", server.url)
         (directory / "skill.toml").write_text(local)
-        async with opened(storage, tmp_path / "skills", tmp_path, makers=makers(services)) as world:
+        async with opened(storage, tmp_path / "skills", tmp_path, services=services) as world:
             await world.directories.approve("weather", ADMIN)
             skill = world.registry.get("weather")
             assert skill is not None
@@ -312,7 +311,7 @@ async def test_a_case_says_what_the_network_answers(
     network = ScriptedNetwork()
     services = Services(storage=storage, gates=network.gate)
     install(tmp_path / "skills", "https://api.example.com")
-    async with opened(storage, tmp_path / "skills", tmp_path, makers=makers(services)) as world:
+    async with opened(storage, tmp_path / "skills", tmp_path, services=services) as world:
         await world.directories.approve("city", ADMIN)
         skill = world.registry.get("city")
         assert skill is not None

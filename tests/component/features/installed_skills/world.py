@@ -16,8 +16,7 @@ from component.features.installed_skills.directories import SkillDirectories
 from component.skill_directories.approvals import Approvals
 from component.skill_directories.content import ContentStore
 from component.skill_directories.host_functions import Services
-from component.skill_directories.runners import Artefact, Makers, Runners
-from component.skill_directories.runners import makers as made_by
+from component.skill_directories.runners import Artefact, Runner, Runners
 from component.skills import Context, Registry, Skill, call
 from component.skills.outputs import SkillResult
 from component.skills.params import prepare
@@ -125,6 +124,17 @@ class Endless:
         self.forgotten.append(digest)
 
 
+class Made(Runners):
+    """Makes the runners of all kinds, or always the one of a test."""
+
+    def __init__(self, services: Services, runner: Endless | None) -> None:
+        super().__init__(services)
+        self._always = runner
+
+    def make(self, kind: str) -> Runner[Any]:
+        return self._always or super().make(kind)  # type: ignore[return-value]
+
+
 class World:
     """A source of directories that runs, and the registry that it offers skills to."""
 
@@ -161,7 +171,8 @@ async def opened(
     data: Path,
     *,
     registry: Registry | None = None,
-    makers: Makers | None = None,
+    services: Services | None = None,
+    runner: Endless | None = None,
     **options: Any,
 ) -> AsyncIterator[World]:
     """Run a source until the block ends."""
@@ -172,7 +183,7 @@ async def opened(
         [root],
         Approvals(storage),
         ContentStore(data / "approved-skills"),
-        Runners(made_by(Services(storage=storage)) if makers is None else makers),
+        Made(services or Services(storage=storage), runner),
         events,
         **options,
     )
