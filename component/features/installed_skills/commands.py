@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Literal, Protocol, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from component.audit.protocol import AuditEvent, Recorder
 from component.commands.definition import (
     AnyCommand,
     Asking,
@@ -60,45 +62,51 @@ class SkillSheet(InstalledSkill, frozen=True, kw_only=True):
     source: str = ""
 
 
-def listed(found: Found | None, approval: Approval | None, problem: str = "") -> InstalledSkill:
-    """Return what a list shows. `problem` says why an approved skill is not offered."""
+def listed(
+    name: str, found: Found | None, approval: Approval | None, problem: str = ""
+) -> InstalledSkill:
+    """Return what a list shows of a skill, which is found or approved. `problem` says why an
+    approved skill is not offered.
+    """
     state, reason = _state(found, approval, problem)
     content = None if found is None else found.content
     manifest = None if content is None else content.manifest.skill
+    where = found or approval
+    assert where is not None, "it is found or approved"
     return InstalledSkill(
-        name=found.name if approval is None and found is not None else _name(approval),
+        name=name,
         state=state,
         kind="" if manifest is None else manifest.execution.kind,
         version="" if manifest is None else manifest.version,
         trusted=approval is not None and approval.counts and approval.trusted,
-        directory=str(found.directory) if found is not None else _directory(approval),
+        directory=str(where.directory),
         reason=reason,
     )
 
 
-def sheet(found: Found | None, approval: Approval | None, problem: str = "") -> SkillSheet:
-    """Return everything about a skill."""
-    short = msgspec.structs.asdict(listed(found, approval, problem))
-    content = None if found is None else found.content
-    now = Capabilities() if content is None else content.manifest.skill.capabilities
+def sheet(short: InstalledSkill, found: Found | None, approval: Approval | None) -> SkillSheet:
+    """Return everything about a skill of which `short` is in a list."""
+    more: dict[str, Any] = {}
     before = Capabilities() if approval is None else approval.capabilities
-    gone = content is None
-    return SkillSheet(
-        **short,
-        description="" if content is None else content.manifest.skill.description,
-        author="" if content is None else content.manifest.skill.author,
-        digest="" if content is None else content.digest,
-        capabilities=before.described if gone else now.described,
-        added=() if gone else _without(now.described, before.described),
-        removed=() if gone else _without(before.described, now.described),
-        approved="" if approval is None else at_by(approval.approved_by, approval.approved_at),
-        revoked=""
-        if approval is None or approval.revoked_at is None
-        else at_by(approval.revoked_by or "", approval.revoked_at),
-        proposed=()
-        if content is None or found is None or found.proposal is None
-        else found.proposal.sentences(content.digest),
-    )
+    if approval is not None:
+        more["approved"] = at_by(approval.approved_by, approval.approved_at)
+        if approval.revoked_at is not None:
+            more["revoked"] = at_by(approval.revoked_by or "", approval.revoked_at)
+    if found is None or found.content is None:
+        more["capabilities"] = before.described
+    else:
+        manifest = found.content.manifest.skill
+        more |= {
+            "description": manifest.description,
+            "author": manifest.author,
+            "digest": found.content.digest,
+            "capabilities": manifest.capabilities.described,
+            "added": _without(manifest.capabilities.described, before.described),
+            "removed": _without(before.described, manifest.capabilities.described),
+        }
+        if found.proposal is not None:
+            more["proposed"] = found.proposal.sentences(found.content.digest)
+    return SkillSheet(**msgspec.structs.asdict(short), **more)
 
 
 def _state(found: Found | None, approval: Approval | None, problem: str) -> tuple[State, str]:
@@ -119,16 +127,6 @@ def _state(found: Found | None, approval: Approval | None, problem: str) -> tupl
     return "offered", ""
 
 
-def _name(approval: Approval | None) -> str:
-    assert approval is not None, "found or approved"
-    return approval.name
-
-
-def _directory(approval: Approval | None) -> str:
-    assert approval is not None, "found or approved"
-    return approval.directory
-
-
 def _without(these: Sequence[str], those: Sequence[str]) -> tuple[str, ...]:
     return tuple(each for each in these if each not in those)
 
@@ -141,28 +139,55 @@ def at_by(who: str, at: int) -> str:
 T = TypeVar("T")
 
 
-class Installed(Protocol):
-    """Skills that admins approve: `SkillDirectories` or `Descriptions`."""
+class Installed(ABC):
+    """Skills that admins approve: `SkillDirectories` or `Descriptions`.
 
+    Methods raise StorageError, and those about one skill InstalledError.
+
+    Args:
+        recorder: records approvals.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    @abstractmethod
     async def knows(self, name: str) -> bool:
-        """Whether a skill of this name is among them. Raises StorageError."""
+        """Whether a skill of this name is among them, or was approved and is gone."""
 
+    @abstractmethod
     async def list(self) -> Sequence[InstalledSkill]:
-        """Return the installed skills. Raises StorageError."""
+        """Return the installed skills."""
 
+    @abstractmethod
     async def show(self, name: str) -> SkillSheet:
-        """Return everything about a skill. Raises InstalledError, StorageError."""
+        """Return everything about a skill."""
 
+    @abstractmethod
     async def approve(
         self, name: str, by: str, *, digest: str = "", trusted: bool = False
     ) -> SkillSheet:
-        """Approve the present content of a skill. Raises InstalledError, StorageError."""
+        """Approve the present content of a skill, or only that with a digest, and offer it."""
 
+    @abstractmethod
     async def revoke(self, name: str, by: str) -> SkillSheet:
-        """Revoke the approval of a skill. Raises InstalledError, StorageError."""
+        """Revoke the approval of a skill: it is not offered any more."""
 
+    @abstractmethod
     async def reject(self, name: str, by: str) -> None:
-        """Delete a proposal. Raises InstalledError, StorageError."""
+        """Delete a proposal that is not approved."""
+
+    def _record(self, by: str, name: str, outcome: str, detail: str = "") -> None:
+        self._recorder.record(
+            AuditEvent(
+                kind="capability", outcome=outcome, principal=by, subject=name, detail=detail
+            )
+        )
+
+
+def not_there(name: str, what: str = "installed") -> InstalledError:
+    """Return the error for a skill that is not installed, approved or proposed."""
+    return InstalledError(f"No skill called {name!r} is {what}. See `skills list`.")
 
 
 Name = Annotated[str, msgspec.Meta(title="Skill", description="Name of an installed skill.")]

@@ -18,13 +18,15 @@ import structlog
 from anyio import to_thread
 from anyio.abc import TaskStatus
 
-from component.audit.protocol import AuditEvent, NoRecord, Recorder
+from component.audit.protocol import Recorder
 from component.features.installed_skills.commands import (
+    Installed,
     InstalledError,
     InstalledSkill,
     SkillSheet,
     State,
     at_by,
+    not_there,
 )
 from component.features.installed_skills.description_content import (
     as_approved,
@@ -39,12 +41,21 @@ from component.skills.errors import DuplicateSkillError, SkillLoadError
 from component.skills.skill import Skill
 from component.skills.sources import Offer, SkillSource
 from component.storage.errors import StorageError, explained
+from component.storage.storage import Storage
 
+_log = structlog.get_logger("component.features.installed_skills")
+
+_NAMES_SHOWN: Final = 10
 FILE_NAME: Final = "described-sources"
 
 
 class SeenSources:
-    """The file, with one name in each line. Methods block, and raise StorageError.
+    """The names of the sources that have made an offer, in a file with one in each line. Methods
+    block, and raise StorageError.
+
+    The database has their descriptions. It may be replaced by a new one or an older copy. Then the
+    file shows that a source has made an offer before, so that its skills wait for an approval
+    instead of being approved as a first offer.
 
     Args:
         directory: the data directory.
@@ -78,11 +89,6 @@ class SeenSources:
                 return []
 
 
-_log = structlog.get_logger("component.features.installed_skills")
-
-_NAMES_SHOWN: Final = 10
-
-
 def waiting_sentence(source: str, names: Sequence[str]) -> str:
     """Return one sentence for admins about skills whose descriptions wait for an approval."""
     more = len(names) - _NAMES_SHOWN
@@ -102,13 +108,12 @@ def waiting_in(rows: Sequence[Row]) -> Sequence[str]:
     ]
 
 
-class Descriptions:
+class Descriptions(Installed):
     """What admins do with the descriptions of skills that the operator has not written.
 
     Args:
-        rows: the descriptions in the database.
+        storage: has the descriptions.
         sources: the names of the sources.
-        seen: knows which sources have made an offer, also if the database is a new one.
         recorder: records approvals.
         tell: sends the admins a message.
         hold_first: whether the first offer of a source waits for an approval, too.
@@ -116,18 +121,17 @@ class Descriptions:
 
     def __init__(
         self,
-        rows: DescriptionRows,
+        storage: Storage,
         sources: Collection[str],
-        seen: SeenSources,
-        recorder: Recorder = NoRecord(),  # noqa: B008 - it holds nothing
+        recorder: Recorder,
         tell: Callable[[str], None] = lambda _sentence: None,
         *,
         hold_first: bool = False,
     ) -> None:
+        super().__init__(recorder)
         self.sources = frozenset(sources)
-        self._rows = rows
-        self._seen = seen
-        self._recorder = recorder
+        self._rows = DescriptionRows(storage)
+        self._seen = SeenSources(storage.directory)
         self._tell = tell
         self._hold_first = hold_first
         self._offer_again: dict[str, Callable[[], None]] = {}
@@ -177,31 +181,25 @@ class Descriptions:
             if sources is None or source in sources:
                 offer_again()
 
-    # What admins do: `component.features.installed_skills.commands.Installed`.
+    # What admins do.
 
     async def knows(self, name: str) -> bool:
-        """Whether a skill is described by one of the sources. Raises StorageError."""
+        """Whether a skill is described by one of the sources."""
         return any(row.skill == name for row in await self._all())
 
     async def list(self) -> Sequence[InstalledSkill]:
-        """Return the skills of the sources. Raises StorageError."""
+        """See `Installed`."""
         return [_listed(row, self._state(row)) for row in await self._all()]
 
     async def show(self, name: str) -> SkillSheet:
-        """Return the description of a skill, and how it differs from the approved one.
-
-        Raises InstalledError, StorageError.
-        """
+        """Return the description of a skill, and how it differs from the approved one."""
         row = await self._row(name)
         return await to_thread.run_sync(_sheet, row, self._state(row))
 
     async def approve(
         self, name: str, by: str, *, digest: str = "", trusted: bool = False
     ) -> SkillSheet:
-        """Approve the description of a skill that has this digest, and offer it.
-
-        Raises InstalledError, StorageError.
-        """
+        """Approve the description of a skill that has this digest, and offer it."""
         row = await self._row(name)
         if trusted or not digest:
             raise InstalledError(
@@ -221,13 +219,10 @@ class Descriptions:
         return await self.show(name)
 
     async def revoke(self, name: str, by: str) -> SkillSheet:
-        """Revoke the approval of a skill: it is not offered any more.
-
-        Raises InstalledError, StorageError.
-        """
+        """See `Installed`."""
         row = await self._row(name)
         if not row.approved:
-            raise InstalledError(f"No skill called {name!r} is approved. See `skills list`.")
+            raise not_there(name, "approved")
         await self._rows.revoke(row)
         self._record(by, name, "revoked", row.source)
         await self.reload((row.source,))
@@ -246,7 +241,7 @@ class Descriptions:
     async def _row(self, name: str) -> Row:
         found = [row for row in await self._all() if row.skill == name]
         if not found:
-            raise InstalledError(f"No skill called {name!r} is installed. See `skills list`.")
+            raise not_there(name)
         return next((row for row in found if row.held), found[0])
 
     def _state(self, row: Row) -> tuple[State, str]:
@@ -258,13 +253,6 @@ class Descriptions:
         if not row.approved:
             return "waiting", f"described by {row.source}; no admin has approved it"
         return "changed", f"{row.source} describes it differently now"
-
-    def _record(self, by: str, name: str, outcome: str, detail: str) -> None:
-        self._recorder.record(
-            AuditEvent(
-                kind="capability", outcome=outcome, principal=by, subject=name, detail=detail
-            )
-        )
 
 
 def _is_own(skill: Skill) -> bool:
@@ -318,7 +306,7 @@ def _sheet(row: Row, state: tuple[State, str]) -> SkillSheet:
     )
 
 
-class PinnedSource:
+class PinnedSource(TaskStatus[None]):
     """A source whose skills are offered with the descriptions that were approved.
 
     Args:
@@ -352,7 +340,7 @@ class PinnedSource:
         async with anyio.create_task_group() as group:
             group.start_soon(stop_at_failure, lambda: self._offer_changes(offer, task_status))
             group.start_soon(
-                stop_at_failure, lambda: self._source.run(self._note, task_status=_Started(self))
+                stop_at_failure, lambda: self._source.run(self._note, task_status=self)
             )
         if failed:
             raise failed[0]
@@ -372,20 +360,10 @@ class PinnedSource:
         self._changed_now()
         return ()
 
-    def started(self) -> None:
+    def started(self, value: None = None) -> None:
         """Note that the source has started."""
         self._started = True
         self._changed_now()
 
     def _changed_now(self) -> None:
         self._changed.set()
-
-
-class _Started(TaskStatus[None]):
-    """Tells a pinned source that its source has started."""
-
-    def __init__(self, pinned: PinnedSource) -> None:
-        self._pinned = pinned
-
-    def started(self, value: None = None) -> None:
-        self._pinned.started()

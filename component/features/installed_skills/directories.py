@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -21,16 +21,18 @@ import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
-from component.audit.protocol import AuditEvent, NoRecord, Recorder
+from component.audit.protocol import Recorder
 from component.features.installed_skills.commands import (
+    Installed,
     InstalledError,
     InstalledSkill,
     SkillSheet,
     listed,
+    not_there,
     sheet,
 )
 from component.skill_directories.approvals import Approval, Approvals
-from component.skill_directories.content import ContentStore, Found, installed, look
+from component.skill_directories.content import APPROVED, ContentStore, Found, installed, look
 from component.skill_directories.proposal import source_of
 from component.skill_directories.runners import Artefact, Runners
 from component.skill_directories.version import Version, describe
@@ -38,14 +40,12 @@ from component.skills.errors import SkillLoadError
 from component.skills.manifest import ManifestError
 from component.skills.sources import Offer
 from component.storage.errors import StorageError
+from component.storage.storage import Storage
 
 _log = structlog.get_logger("component.skills")
 
 SETTINGS: Final = "settings"
 """Who approves what the settings approve."""
-REST_S: Final = 2.0
-"""Seconds after the start before the directories are read: approved skills need none of that, and
-the rest of the start is faster."""
 LOOK_S: Final = 30.0
 """Seconds between two looks at the directories where no change is reported, as on network file
 systems."""
@@ -53,57 +53,48 @@ systems."""
 AutoApprove: TypeAlias = Literal["never", "confined", "trusted"]
 
 
-Watch: TypeAlias = Callable[[Sequence[Path], Callable[[], Awaitable[None]]], Awaitable[None]]
-"""Calls a function when something below directories may have changed, until cancelled."""
-
-
-class SkillDirectories:
+class SkillDirectories(Installed):
     """Implements `component.skills.sources.SkillSource`, and what admins do with installed skills.
 
     Args:
         roots: the configured directories.
-        approvals: what admins have approved.
-        store: has the approved content.
+        storage: has what admins have approved; the content is in its directory.
         runners: run it.
         recorder: records approvals.
         auto_approve: whether every version is approved by the settings.
-        watch: watches the roots.
-        rest_s: seconds after the start before the directories are read.
 
     Attributes:
         name: identifies it among the sources.
+        rest_s: seconds after the start before the directories are read: approved skills need none
+            of that, and the rest of the start is faster.
     """
 
     name = "directories"
+    rest_s = 2.0
 
     def __init__(
         self,
         roots: Sequence[Path],
-        approvals: Approvals,
-        store: ContentStore,
+        storage: Storage,
         runners: Runners,
-        recorder: Recorder = NoRecord(),  # noqa: B008 - it holds nothing
+        recorder: Recorder,
         auto_approve: AutoApprove = "never",
-        watch: Watch | None = None,
-        rest_s: float = REST_S,
     ) -> None:
+        super().__init__(recorder)
         self._roots = tuple(root.expanduser().absolute() for root in roots)
-        self._stored = approvals
-        self._store = store
+        self._stored = Approvals(storage)
+        self._store = ContentStore(storage.directory / APPROVED)
         self._runners = runners
-        self._recorder = recorder
         self._auto = auto_approve
-        self._watch: Watch = watch or _watch
-        self._rest_s = rest_s
         self._offer: Offer = lambda _skills: ()
         self._found: Mapping[Path, Found] = {}
         self._approvals: dict[str, Approval] = {}
         self._versions: dict[str, Version] = {}
         """What is offered, by name."""
         self._retired: WeakSet[Version] = WeakSet()
+        """What was replaced, as long as a call that has begun, or waits, needs it."""
         self._needed: frozenset[str] = frozenset()
         """Digests of the copies that are needed."""
-        """What was replaced, as long as a call that has begun, or waits, needs it."""
         self._problems: dict[str, str] = {}
         """Why approved skills are not offered, by name."""
         self._logged: dict[str, str] = {}
@@ -124,9 +115,9 @@ class SkillDirectories:
             if self._auto != "never" or any(map(self._is_expected, self._approvals.values())):
                 await self.look()
             task_status.started()
-            await anyio.sleep(self._rest_s)
+            await anyio.sleep(self.rest_s)
             await self.look()
-            await self._watch(self._roots, self._look_again)
+            await self.watch()
         except StorageError as error:
             raise SkillLoadError(str(error)) from error
 
@@ -154,6 +145,12 @@ class SkillDirectories:
         if self._approvals != before:
             await self.look()
 
+    async def watch(self) -> None:
+        """Look again when the directories have changed, and from time to time, until cancelled."""
+        from component.features.installed_skills.directory_watch import watch  # noqa: PLC0415 - after the start
+
+        await watch(self._roots, LOOK_S, self._look_again)
+
     async def _look_again(self) -> None:
         try:
             await self.look()
@@ -174,20 +171,17 @@ class SkillDirectories:
     # What admins do.
 
     async def knows(self, name: str) -> bool:
-        """Whether a skill is installed, or approved and gone. Raises StorageError."""
+        """See `Installed`."""
         await self.look()
         return name in self._by_name() or name in self._approvals
 
     async def list(self) -> Sequence[InstalledSkill]:
-        """Return the installed skills, and those that are approved and gone, by name.
-
-        Raises StorageError.
-        """
+        """Return the installed skills, and those that are approved and gone, by name."""
         await self.look()
         by_name = self._by_name()
         names = sorted({*by_name, *self._approvals})
         found = [
-            listed(by_name.get(name), self._approvals.get(name), self._problem(name))
+            listed(name, by_name.get(name), self._approvals.get(name), self._problem(name))
             for name in names
         ]
         shown = {one.directory for one in found}
@@ -195,7 +189,7 @@ class SkillDirectories:
         return [*found, *(self._second(one) for one in twice)]
 
     async def show(self, name: str) -> SkillSheet:
-        """Return everything about a skill. Raises InstalledError, StorageError."""
+        """See `Installed`."""
         await self.look()
         found = self._by_name().get(name)
         if found is None or found.proposal is None:
@@ -206,9 +200,9 @@ class SkillDirectories:
     def _sheet(self, name: str) -> SkillSheet:
         found, approval = self._by_name().get(name), self._approvals.get(name)
         if found is None and approval is None:
-            raise InstalledError(f"No skill called {name!r} is installed. See `skills list`.")
+            raise not_there(name)
         try:
-            return sheet(found, approval, self._problem(name))
+            return sheet(listed(name, found, approval, self._problem(name)), found, approval)
         except ManifestError as error:
             raise InstalledError(
                 f"The approved manifest of {name} cannot be read: {error}"
@@ -217,15 +211,12 @@ class SkillDirectories:
     async def approve(
         self, name: str, by: str, *, digest: str = "", trusted: bool = False
     ) -> SkillSheet:
-        """Approve the present content of a skill, or only that with a digest, and offer it.
-
-        Raises InstalledError, StorageError.
-        """
+        """See `Installed`. Content that changes meanwhile is not approved."""
         await self.look()
         async with self._changing:
             found = self._by_name().get(name)
             if found is None:
-                raise InstalledError(f"No skill called {name!r} is installed. See `skills list`.")
+                raise not_there(name)
             if found.content is None:
                 raise InstalledError(f"{name} cannot be approved: {found.problem}")
             if found.proposal is not None and (trusted or not digest):
@@ -246,12 +237,9 @@ class SkillDirectories:
         return self._sheet(name)
 
     async def revoke(self, name: str, by: str) -> SkillSheet:
-        """Revoke the approval of a skill: it is not offered any more, and its calls end.
-
-        Raises InstalledError, StorageError.
-        """
+        """See `Installed`. Its calls end."""
         if not await self._stored.revoke(name, by):
-            raise InstalledError(f"No skill called {name!r} is approved. See `skills list`.")
+            raise not_there(name, "approved")
         self._record(by, name, "revoked")
         if name in self._versions:  # do not wait until another skill has been looked at
             self._versions[name].revoke()
@@ -261,12 +249,12 @@ class SkillDirectories:
         return self._sheet(name)
 
     async def reject(self, name: str, by: str) -> None:
-        """Delete a proposal that is not approved. Raises InstalledError, StorageError."""
+        """See `Installed`."""
         await self.look()
         async with self._changing:
             found, approval = self._by_name().get(name), self._approvals.get(name)
             if found is None or found.proposal is None:
-                raise InstalledError(f"No skill called {name!r} is proposed. See `skills list`.")
+                raise not_there(name, "proposed")
             if approval is not None and approval.counts:
                 raise InstalledError(f"{name} is approved: revoke it first.")
             await anyio.to_thread.run_sync(shutil.rmtree, found.directory)
@@ -456,17 +444,3 @@ class SkillDirectories:
         if self._logged.get(name) != problem:
             self._logged[name] = problem
             _log.warning("a skill cannot be loaded", skill=name, reason=problem)
-
-    def _record(self, by: str, name: str, outcome: str, detail: str = "") -> None:
-        self._recorder.record(
-            AuditEvent(
-                kind="capability", outcome=outcome, principal=by, subject=name, detail=detail
-            )
-        )
-
-
-async def _watch(roots: Sequence[Path], changed: Callable[[], Awaitable[None]]) -> None:
-    """Watch directories with inotify, and look from time to time."""
-    from component.features.installed_skills.directory_watch import watch  # noqa: PLC0415 - after the start
-
-    await watch(roots, LOOK_S, changed)

@@ -99,22 +99,15 @@ def skill_directories(
     if not settings.skill_roots:
         return None
     from component.features.installed_skills.directories import SkillDirectories  # noqa: PLC0415
-    from component.skill_directories.approvals import Approvals  # noqa: PLC0415
-    from component.skill_directories.content import APPROVED, ContentStore  # noqa: PLC0415
     from component.skill_directories.runners import Runners  # noqa: PLC0415
 
     services = skill_services(settings, storage, messages)
     if settings.proposals_path is not None:
         with suppress(OSError):  # reported when the directories are read
             make_directory(settings.proposals_path.expanduser())
-    return SkillDirectories(
-        settings.skill_roots,
-        Approvals(storage),
-        ContentStore(settings.storage.path / APPROVED),
-        Runners(services, settings.storage.path / "compiled-skills"),
-        recorder,
-        settings.skills.auto_approve,
-    )
+    runners = Runners(services, settings.storage.path / "compiled-skills")
+    auto_approve = settings.skills.auto_approve
+    return SkillDirectories(settings.skill_roots, storage, runners, recorder, auto_approve)
 
 
 def skill_descriptions(
@@ -126,13 +119,11 @@ def skill_descriptions(
     """Return the descriptions of skills by others; None where the settings name no such source."""
     if not settings.described_sources:
         return None
-    from component.features.installed_skills.descriptions import Descriptions, SeenSources  # noqa: PLC0415
-    from component.features.installed_skills.rows import DescriptionRows  # noqa: PLC0415
+    from component.features.installed_skills.descriptions import Descriptions  # noqa: PLC0415
 
     return Descriptions(
-        DescriptionRows(storage),
+        storage,
         settings.described_sources,
-        SeenSources(settings.storage.path),
         recorder,
         tell_admins,
         hold_first=settings.skills.hold_first_descriptions,

@@ -1,7 +1,8 @@
-"""What a proposal may contain, checked before anything of it runs.
+"""What a proposal may contain, its tests, and the instructions for a model that writes one.
 
-A proposal has three texts and no names of files, so none can lead out of its directory. It may
-declare only capabilities that tests can replace: it is tested before anybody has approved it.
+Everything is checked before anything of it runs. A proposal has three texts and no names of files,
+so none can lead out of its directory. It may declare only capabilities that tests can replace: it
+is tested before anybody has approved it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import msgspec
 from msgspec import Meta
 
 from component.features.proposals.folder import write_files
-from component.skill_directories import tables as directory_tables
+from component.skill_directories import approvals
 from component.skill_directories.cases import Case, ScriptedNetwork, parse_cases, run_case
 from component.skill_directories.content import read_content
 from component.skill_directories.host_functions import Services
@@ -38,6 +39,14 @@ LONGEST_LINE: Final = 300
 LONGEST_NAME: Final = 64
 MOST_MEMORY: Final = 256 << 20
 MOST_OUTPUT: Final = 1 << 20
+CASE_S: Final = 10.0
+"""Seconds for one test."""
+ALL_S: Final = 60.0
+"""Seconds for everything: loading the code, and all tests."""
+_LONGEST_PROBLEM: Final = 600
+_MOST_PROBLEMS: Final = 5
+_SCHEMA: Final = Schema((*storage_tables.TABLES, *approvals.TABLES))
+"""The tables that the functions of skills use."""
 _KINDS: Final = ("python", "rest")
 _TESTABLE: Final = frozenset(("network", "credential", "llm", "memory_read", "memory_write"))
 """The capabilities that a proposal may declare; `clock` and `random` need no test."""
@@ -158,18 +167,6 @@ def _check_cases(cases: Sequence[Case]) -> None:
         succeeding += case.error is None
     if not succeeding:
         raise DraftError("No test shows a result: add one that expects no error.")
-
-
-CASE_S: Final = 10.0
-"""Seconds for one test."""
-ALL_S: Final = 60.0
-"""Seconds for everything: loading the code, and all tests."""
-_LONGEST_PROBLEM: Final = 600
-_MOST_PROBLEMS: Final = 5
-
-
-_SCHEMA: Final = Schema((*storage_tables.TABLES, *directory_tables.TABLES))
-"""The tables that the functions of skills use."""
 
 
 async def try_out(checked: Checked) -> str:

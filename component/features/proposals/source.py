@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Final, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
 
 import anyio
 import anyio.to_thread
@@ -24,6 +25,8 @@ from component.features.proposals.draft import (
     try_out,
 )
 from component.features.proposals.folder import ProposalFolder
+from component.skill_directories.approvals import Approvals
+from component.skill_directories.content import Found, look
 from component.skill_directories.proposal import Proposal, WrittenBy
 from component.skills.context import Context
 from component.skills.declare import skill
@@ -31,8 +34,11 @@ from component.skills.errors import InvalidParam, SkillError, SkillLoadError, pr
 from component.skills.outputs import Output, SkillResult
 from component.skills.skill import Skill
 from component.skills.sources import Offer
+from component.storage.errors import StorageError
+from xep.jid import JID
 
 if TYPE_CHECKING:
+    from component.kernel.kernel import Kernel
     from component.settings.skills import Proposals
 
 _TIMEOUT_S: Final = 600.0
@@ -45,40 +51,67 @@ _AT_ONCE: Final = 2
 """Proposals that are tested at the same time; the others wait."""
 
 
-class ProposalPort(Protocol):
-    """The rest of the service: `component.features.proposals.feature`."""
+class ServiceView:
+    """What proposals need of the rest of the service.
+
+    Args:
+        kernel: has the skills that are offered, and the admins.
+
+    Attributes:
+        announce: tells the admins a sentence.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._catalog = kernel.environment.catalog
+        self._approvals = Approvals(kernel.storage)
+        self._roots = [root.expanduser().absolute() for root in kernel.settings.skill_roots]
+        self._found: Mapping[Path, Found] = {}
+        self.announce = kernel.contacts.tell_admins
 
     async def taken(self) -> Mapping[str, str]:
         """Return the names of all skills that are offered or installed, with the directories of
-        those that are installed but not offered; it is empty for the others.
-
-        Raises SkillError.
+        those that are installed but not offered; it is empty for the others. Raises SkillError.
         """
+        try:
+            approvals = await self._approvals.all()
+        except StorageError:
+            raise SkillError("The database is temporarily unavailable.") from None
+        self._found, _ = await anyio.to_thread.run_sync(look, self._roots, self._found)
+        names = {one.name: one.directory for one in approvals}
+        # Of two directories with one name, the first counts.
+        names |= {one.name: str(one.directory) for one in reversed(list(self._found.values()))}
+        return names | dict.fromkeys(self._catalog.registry.names(), "")
 
     def is_admin(self, principal: str) -> bool:
         """Whether a principal is an admin."""
-
-    def announce(self, sentence: str) -> None:
-        """Tell the admins."""
+        return JID.parse(principal) in self._catalog.admins
 
 
 class ProposalSource:
-    """The source of the skill `create_skill`.
+    """The source of the skill `create_skill`: tests proposals, and keeps those whose tests pass.
 
     Args:
-        settings: the section of the settings.
+        settings: the limits.
         folder: the directory of the proposals.
-        port: the rest of the service.
+        service: the rest of the service.
         recorder: records proposals.
+
+    Attributes:
+        skill: the skill.
     """
 
     name = "proposals"
 
     def __init__(
-        self, settings: Proposals, folder: ProposalFolder, port: ProposalPort, recorder: Recorder
+        self, settings: Proposals, folder: ProposalFolder, service: ServiceView, recorder: Recorder
     ) -> None:
+        self._settings = settings
         self._folder = folder
-        self._skill = create_skill_skill(Proposing(settings, folder, port, recorder))
+        self._service = service
+        self._recorder = recorder
+        self._testing = anyio.Semaphore(_AT_ONCE)
+        self._writing = anyio.Lock()
+        self.skill = create_skill_skill(self)
 
     async def run(self, offer: Offer, *, task_status: TaskStatus[None]) -> None:
         """Offer the skill. Raises SkillLoadError if the directory cannot be used."""
@@ -86,30 +119,9 @@ class ProposalSource:
             await anyio.to_thread.run_sync(self._folder.recover)
         except OSError as error:
             raise SkillLoadError(f"Proposals cannot be kept: {error}") from error
-        offer([self._skill])
+        offer([self.skill])
         task_status.started()
         await anyio.sleep_forever()
-
-
-class Proposing:
-    """Tries proposals out, and keeps those whose tests pass.
-
-    Args:
-        settings: the limits.
-        folder: the directory of the proposals.
-        port: the rest of the service.
-        recorder: records proposals.
-    """
-
-    def __init__(
-        self, settings: Proposals, folder: ProposalFolder, port: ProposalPort, recorder: Recorder
-    ) -> None:
-        self._settings = settings
-        self._folder = folder
-        self._port = port
-        self._recorder = recorder
-        self._testing = anyio.Semaphore(_AT_ONCE)
-        self._writing = anyio.Lock()
 
     async def propose(self, context: Context, description: str, draft: Draft | None) -> str:
         """Propose what a caller has written, or without a draft have the model write it, and return
@@ -176,7 +188,7 @@ class Proposing:
         detail = ", ".join((digest[:16], *capabilities.texts, *_warned(proposal)))
         self._record(context, "proposed", checked.name, detail)
         if not known:
-            self._port.announce(_announcement(checked, proposal))
+            self._service.announce(_announcement(checked, proposal))
         return (
             f"{checked.name} is proposed; tests passed: {len(checked.cases)}. It can be used when"
             f" an admin has approved it (xmpp-agent skills approve {checked.name})."
@@ -187,7 +199,7 @@ class Proposing:
 
         Raises DraftError for a name that is taken, and SkillError if there are too many proposals.
         """
-        taken = await self._port.taken()
+        taken = await self._service.taken()
         try:
             proposals = await anyio.to_thread.run_sync(self._folder.all)
         except OSError as error:
@@ -197,7 +209,7 @@ class Proposing:
         if name in taken and taken[name] != mine:
             raise DraftError(f"A skill called {name} exists: choose another name.")
         if known is not None:
-            if known.principal != principal and not self._port.is_admin(principal):
+            if known.principal != principal and not self._service.is_admin(principal):
                 raise DraftError(f"Somebody has proposed {name} already: choose another name.")
             return True
         waiting = [one for key, one in proposals.items() if taken.get(key) != ""]
@@ -226,7 +238,7 @@ def _text(description: str) -> Meta:
     return Meta(description=description, max_length=_LONGEST)
 
 
-def create_skill_skill(proposing: Proposing) -> Skill:
+def create_skill_skill(source: ProposalSource) -> Skill:
     """Return the skill."""
 
     @skill(
@@ -274,7 +286,7 @@ def create_skill_skill(proposing: Proposing) -> Skill:
                 if not value:
                     raise InvalidParam(name, "must be given, too: a skill is written as a whole")
             draft = Draft(manifest=manifest, code=code, tests=tests)
-        said = await proposing.propose(context, description, draft)
+        said = await source.propose(context, description, draft)
         # The sentence names the skill, which whoever wrote the proposal has chosen.
         return SkillResult((Output(said),), taints=context.taints)
 

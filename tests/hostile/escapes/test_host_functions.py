@@ -158,7 +158,7 @@ async def test_each_attack_is_stopped(storage: Storage, tmp_path: Path) -> None:
             manifest = root / name / "skill.toml"
             text = manifest.read_text().replace("read_only = true", "")
             manifest.write_text(text + LIMITS.format(timeout_s=timeout_s))
-        async with opened(storage, root, tmp_path, services=services) as world:
+        async with opened(storage, root, services=services) as world:
             await world.directories.approve("greet", "admin@test")
             await world.directories.approve("hostile", "admin@test")
             await world.directories.approve("impatient", "admin@test")

@@ -120,7 +120,7 @@ async def world_of(
         storage=storage,
         messages=lambda: messages,
     )
-    async with opened(storage, root, data, services=services) as world:
+    async with opened(storage, root, services=services) as world:
         yield world
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,7 @@ import msgspec
 from anyio.abc import TaskStatus
 
 from component.audit.protocol import AuditEvent
-from component.features.installed_skills.directories import SkillDirectories
-from component.skill_directories.approvals import Approvals
-from component.skill_directories.content import ContentStore
+from component.features.installed_skills.directories import AutoApprove, SkillDirectories
 from component.skill_directories.host_functions import Services
 from component.skill_directories.runners import Artefact, Runner, Runners
 from component.skills import Context, Registry, Skill, call
@@ -82,16 +80,12 @@ class Events:
     async def settled(self) -> None: ...
 
 
-class Prompted:
+class Prompted(SkillDirectories):
     """Watches nothing: a test says when something has changed."""
 
-    def __init__(self) -> None:
-        self.changed: Callable[[], Awaitable[None]] | None = None
-        self.watching = anyio.Event()
+    rest_s = 0
 
-    async def __call__(self, roots: Sequence[Path], changed: Callable[[], Awaitable[None]]) -> None:
-        self.changed = changed
-        self.watching.set()
+    async def watch(self) -> None:
         await anyio.sleep_forever()
 
 
@@ -168,25 +162,18 @@ async def run(skill: Skill, **arguments: Any) -> SkillResult:
 async def opened(
     storage: Storage,
     root: Path,
-    data: Path,
     *,
     registry: Registry | None = None,
     services: Services | None = None,
     runner: Endless | None = None,
-    **options: Any,
+    auto_approve: AutoApprove = "never",
+    rest_s: float = 0,
 ) -> AsyncIterator[World]:
     """Run a source until the block ends."""
     events = Events()
-    options.setdefault("watch", Prompted())
-    options.setdefault("rest_s", 0)
-    directories = SkillDirectories(
-        [root],
-        Approvals(storage),
-        ContentStore(data / "approved-skills"),
-        Made(services or Services(storage=storage), runner),
-        events,
-        **options,
-    )
+    runners = Made(services or Services(storage=storage), runner)
+    directories = Prompted([root], storage, runners, events, auto_approve)
+    directories.rest_s = rest_s
     registry = registry or Registry()
     async with anyio.create_task_group() as group:
         await group.start(SkillSources(registry, [directories]).run)

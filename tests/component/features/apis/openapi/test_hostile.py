@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.features.apis.openapi import operations
-from component.features.apis.openapi.document import Document, Unusable
-from component.features.apis.openapi.request_builder import Granted, RequestBuilder
-from component.features.apis.openapi.source import OpenApiSource
+from component.features.apis import openapi_operations as operations
+from component.features.apis.openapi_document import Document, Unusable
+from component.features.apis.openapi_requests import Granted, RequestBuilder
+from component.features.apis.openapi_source import OpenApiSource
 from component.features.apis.settings import OpenApi
 from component.http.targets import target_of
 from component.skills import InvalidParam, Skill

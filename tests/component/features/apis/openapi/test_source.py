@@ -11,7 +11,7 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from component.features.apis.openapi.source import OpenApiSource
+from component.features.apis.openapi_source import OpenApiSource
 from component.features.apis.settings import OpenApi
 from component.skills import InvalidParam, Skill
 from component.skills.errors import SkillLoadError

@@ -1,4 +1,4 @@
-"""Reads an OpenAPI document: JSON or YAML, and the references in it.
+"""Reads an OpenAPI document: JSON or YAML, the references in it, and its schemas.
 
 Documents come from others. References lead nowhere but into the document, and what is read from it
 has a bounded size.
@@ -19,6 +19,20 @@ from xep.characters import without_forbidden
 
 Node: TypeAlias = Mapping[str, Any]
 
+_OF_SCHEMAS: Final = frozenset({"properties", "patternProperties", "dependentSchemas"})
+_LISTS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_SCHEMAS: Final = frozenset(
+    {"items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else"}
+)
+_PLAIN: Final = frozenset(
+    {"type", "enum", "const", "format", "pattern", "default", "multipleOf", "uniqueItems"}
+    | {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength"}
+    | {"minItems", "maxItems", "minProperties", "maxProperties", "minContains", "maxContains"}
+)
+_LIMITS: Final = (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum"))
+_DEEPEST_SCHEMA: Final = 100
+_MOST: Final = 2_000
+_LONGEST_TEXT: Final = 400
 _DEEPEST: Final = 200
 _LONGEST_CHAIN: Final = 16
 _LONGEST_REFERENCE: Final = 1_000
@@ -133,24 +147,12 @@ def _yaml(data: bytes) -> Any:
         raise SkillLoadError(f"It is neither JSON nor YAML: {reason}.") from None
 
 
-_OF_SCHEMAS: Final = frozenset({"properties", "patternProperties", "dependentSchemas"})
-_LISTS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
-_SCHEMAS: Final = frozenset(
-    {"items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else"}
-)
-_PLAIN: Final = frozenset(
-    {"type", "enum", "const", "format", "pattern", "default", "multipleOf", "uniqueItems"}
-    | {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength"}
-    | {"minItems", "maxItems", "minProperties", "maxProperties", "minContains", "maxContains"}
-)
-_LIMITS: Final = (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum"))
-_DEEPEST_SCHEMA: Final = 100
-_MOST: Final = 2_000
-_LONGEST_TEXT: Final = 400
-
-
 class SchemaConverter:
-    """Converts the schemas of one operation, which share their definitions.
+    """Converts the schemas of one operation, which share their definitions, to JSON Schemas.
+
+    OpenAPI 3.0 has a dialect of its own (`nullable`, boolean `exclusiveMinimum`). Of the keywords
+    only those are kept that say something about a value, so that no schema refers to anything
+    outside.
 
     Attributes:
         definitions: the schemas that others refer to, for `$defs`.

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from component.features.apis.openapi.document import (
+from component.features.apis.openapi_document import (
     Document,
     Node,
     SchemaConverter,

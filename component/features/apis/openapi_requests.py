@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from component.features.apis.openapi.document import Document, Unusable, mapping
-from component.features.apis.openapi.operations import Operation, Parameter
+from component.features.apis.openapi_document import Document, Unusable, mapping
+from component.features.apis.openapi_operations import Operation, Parameter
 from component.http.gate import Headers, HttpRequest
 from component.rest.template import ACCEPT, checked_path, header_value, query_of, segment, text_of
 from component.skills.errors import InvalidParam
