@@ -24,6 +24,7 @@ from component.sandbox.profile import Profile
 from component.skills import Context, call, load_module, skills_of
 from component.skills.skill import Skill
 from component.skills.threads import Threads
+from tests.component.sandbox.plain_functions import plain_functions
 
 _CALLS = 1000
 _COLD = 5
@@ -67,7 +68,9 @@ def measure(runs: int) -> Iterator[Line]:
 async def _run(module: Path) -> tuple[float, ...]:
     native = skills_of(load_module(module))[0]
     async with _children() as children:
-        confined, loop = await ProcessSkills(children, Profile(), str(module)).describe()
+        confined, loop = await ProcessSkills(
+            children, Profile(), str(module), plain_functions
+        ).describe()
         cold = [await _timed(confined, f"cold{number}@test") for number in range(_COLD)]
         await _timed(confined, "warm@test")
         # Interleaved, so that other load affects both alike.

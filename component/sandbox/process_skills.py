@@ -35,7 +35,7 @@ from component.skills.errors import (
     SkillUnavailable,
     printable,
 )
-from component.skills.host import FUNCTION_KINDS, HostFunctions, LogLevel
+from component.skills.host import FUNCTION_KINDS, HostFunctions
 from component.skills.inputs import Arguments
 from component.skills.outputs import SkillResult
 from component.skills.schema_inputs import schema_inputs
@@ -51,19 +51,6 @@ Functions: TypeAlias = Callable[[Context], HostFunctions]
 
 class ErrorInChild(Exception):  # noqa: N818 - the name says where it was
     """The exception that a skill raised in its process: type and message, for its author."""
-
-
-class _Log:
-    def __init__(self, skill: str) -> None:
-        self._skill = skill
-
-    def __call__(self, level: LogLevel, text: str) -> None:
-        getattr(_log, level)("a skill logs", skill=self._skill, text=text)
-
-
-def plain_functions(context: Context) -> HostFunctions:
-    """Return the host functions that need no capability: progress, and the log."""
-    return HostFunctions(log=_Log(context.skill), progress=context.progress)
 
 
 class Children:
@@ -219,8 +206,8 @@ class ProcessSkills:
         children: the children of the service.
         profile: what a child may do; it may read the module's files too.
         module: the `.py` file of the module, or its name.
+        functions: makes the host functions of a call.
         version: says which version of the files this is. Children of one are not used for another.
-        functions: makes the host functions of a call; without it, progress and log.
     """
 
     def __init__(
@@ -228,9 +215,8 @@ class ProcessSkills:
         children: Children,
         profile: Profile,
         module: str,
-        *,
+        functions: Functions,
         version: str = "",
-        functions: Functions = plain_functions,
     ) -> None:
         self._children = children
         own = (module,) if module.endswith(".py") else ()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -69,7 +69,7 @@ _INSERT: Final = """
 """
 
 
-class Approval(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class Approval(msgspec.Struct, frozen=True, dict=True):
     """The latest approval of a skill.
 
     Attributes:
@@ -124,8 +124,10 @@ class Approvals:
         """Return the latest approval of each skill."""
 
         def op(database: Database) -> Sequence[Approval]:
-            found = database.execute(_SELECT)
-            return [_approval(row) for row in found.fetchall()]
+            found = [list(row) for row in database.execute(_SELECT).fetchall()]
+            for row in found:
+                row[5] = bool(row[5])
+            return [Approval(*row) for row in found]
 
         return await self._storage.read(op)
 
@@ -161,19 +163,3 @@ class Approvals:
             return done.rowcount > 0
 
         return await self._storage.write(op)
-
-
-def _approval(row: tuple[Any, ...]) -> Approval:
-    name, digest, directory, text, description, trusted, *rest = row
-    return Approval(
-        name=name,
-        digest=digest,
-        directory=directory,
-        text=text,
-        description=description,
-        trusted=bool(trusted),
-        approved_by=rest[0],
-        approved_at=rest[1],
-        revoked_by=rest[2],
-        revoked_at=rest[3],
-    )

@@ -147,22 +147,20 @@ class ScriptedNetwork:
 
     def __init__(self) -> None:
         self.problem = ""
-        self._responses: list[ScriptedResponse] | None = None
+        self._responses: list[ScriptedResponse] = []
 
     @property
     def unused(self) -> int:
         """The number of responses that nobody asked for."""
-        return len(self._responses or ())
+        return len(self._responses)
 
-    def play(self, responses: Sequence[ScriptedResponse] | None) -> None:
-        """Answer the next requests with these responses; with None, connect to real servers."""
-        self._responses = None if responses is None else list(responses)
+    def play(self, responses: Sequence[ScriptedResponse]) -> None:
+        """Answer the next requests with these responses."""
+        self._responses = list(responses)
         self.problem = ""
 
     def gate(self, access: Sequence[Access], limits: HttpLimits | None) -> HttpGate:
         """Return a gate that permits these servers."""
-        if self._responses is None:
-            return HttpGate(access, limits)
         return _ScriptedGate(access, limits or HttpLimits(), self)
 
     async def request(self, request: host.HttpRequest) -> host.HttpResponse:
@@ -175,7 +173,6 @@ class ScriptedNetwork:
 
     def answer(self, method: str, url: str, body: bytes) -> HttpResponse:
         """Return the next response. Raises HttpFailed if the test expects another request."""
-        assert self._responses is not None, "the gate is of a script"
         if not self._responses:
             self.problem = self.problem or f"there is no response to {method} {url}: add it to http"
         else:

@@ -96,8 +96,8 @@ class ConfinedPython(Runner[ProcessSkills]):
             self._children,
             profile_of(artefact),
             str(artefact.entry),
-            version=artefact.digest,
-            functions=functions_of(artefact, self._services),
+            functions_of(artefact, self._services),
+            artefact.digest,
         )
 
 

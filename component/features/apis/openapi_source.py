@@ -16,8 +16,7 @@ from anyio.abc import TaskStatus
 
 from component.features.apis import openapi_operations as operations
 from component.features.apis.openapi_document import Document, Unusable, mapping, text
-from component.features.apis.openapi_operations import Entry, Operation
-from component.features.apis.openapi_requests import RequestBuilder, granted
+from component.features.apis.openapi_operations import Entry, Operation, RequestBuilder, granted
 from component.features.apis.rest import invoker, whole_timeout
 from component.http.gate import HttpError, HttpGate, HttpLimits, HttpRequest, access_to
 from component.http.targets import network_capability, target_of

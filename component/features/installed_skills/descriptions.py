@@ -34,13 +34,16 @@ from component.features.installed_skills.description_content import (
     difference,
     digest_of,
 )
-from component.features.installed_skills.rows import DescriptionRows, Row
+from component.features.installed_skills.rows import DescriptionRows, Row, all_rows
+from component.kernel.check import Check
 from component.policy.flows import TRUSTED
 from component.private import FILE_MODE
+from component.settings import Settings
 from component.skills.errors import DuplicateSkillError, SkillLoadError
 from component.skills.skill import Skill
 from component.skills.sources import Offer, SkillSource
 from component.storage.errors import StorageError, explained
+from component.storage.peek import peek
 from component.storage.storage import Storage
 
 _log = structlog.get_logger("component.features.installed_skills")
@@ -367,3 +370,16 @@ class PinnedSource(TaskStatus[None]):
 
     def _changed_now(self) -> None:
         self._changed.set()
+
+
+def check_descriptions(settings: Settings) -> Check | None:
+    """Whether descriptions of skills by others wait for an approval; None if none do. Blocks."""
+    if not settings.described_sources:
+        return None
+    postgres = settings.storage.postgres.get_secret_value()
+    try:
+        rows = peek(settings.storage.path, postgres, all_rows) or ()
+    except StorageError:
+        return None  # the check of the storage says why
+    warnings = waiting_in([row for row in rows if row.source in settings.described_sources])
+    return Check("descriptions", "warning", "\n".join(warnings)) if warnings else None

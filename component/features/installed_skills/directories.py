@@ -31,6 +31,8 @@ from component.features.installed_skills.commands import (
     not_there,
     sheet,
 )
+from component.kernel.check import Check
+from component.settings import Settings
 from component.skill_directories.approvals import Approval, Approvals
 from component.skill_directories.content import APPROVED, ContentStore, Found, installed, look
 from component.skill_directories.proposal import source_of
@@ -444,3 +446,30 @@ class SkillDirectories(Installed):
         if self._logged.get(name) != problem:
             self._logged[name] = problem
             _log.warning("a skill cannot be loaded", skill=name, reason=problem)
+
+
+def check_directories(settings: Settings) -> Sequence[Check]:
+    """Check the manifests of the skills that are installed in directories. Blocks."""
+    if not settings.skill_roots:
+        return ()
+    proposed = settings.proposals_path
+    roots = [one for one in settings.skill_roots if one != proposed or one.exists()]
+    found, problems = look([one.absolute() for one in roots], {})
+    broken = [one for one in found.values() if one.content is None]
+    checks = [Check("skills", "warning", problem) for problem in problems]
+    checks += [
+        Check("skills", "warning", f"{one.name} cannot be loaded: {one.problem}") for one in broken
+    ]
+    if not checks:
+        text = f"{len(found)} skills are installed; `xmpp-agent skills list` says which are offered"
+        checks.append(Check("skills", "ok", text))
+    copies = ContentStore(settings.storage.path / APPROVED).names()
+    waiting = [
+        f"{one.name} (by {one.proposal.principal})"
+        for one in found.values()
+        if one.proposal is not None and one.content is not None and one.content.digest not in copies
+    ]
+    if waiting:
+        text = f"proposed and not approved: {', '.join(waiting)}; see `xmpp-agent skills show`"
+        checks.append(Check("proposals", "warning", text))
+    return checks

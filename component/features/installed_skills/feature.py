@@ -53,11 +53,12 @@ class InstalledSkillsFeature(Feature):
 
     async def availability(self) -> AsyncIterator[Check]:
         """Check the manifests in directories, and whether something waits for an approval."""
-        from component.features.installed_skills import checks  # noqa: PLC0415 - only for doctor
+        from component.features.installed_skills.descriptions import check_descriptions  # noqa: PLC0415
+        from component.features.installed_skills.directories import check_directories  # noqa: PLC0415
 
-        for check in await to_thread.run_sync(checks.check_directories, self.settings):
+        for check in await to_thread.run_sync(check_directories, self.settings):
             yield check
-        waiting = await to_thread.run_sync(checks.check_descriptions, self.settings)
+        waiting = await to_thread.run_sync(check_descriptions, self.settings)
         if waiting is not None:
             yield waiting
 

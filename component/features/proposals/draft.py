@@ -7,10 +7,11 @@ is tested before anybody has approved it.
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated, Final
@@ -20,7 +21,7 @@ import anyio.to_thread
 import msgspec
 from msgspec import Meta
 
-from component.features.proposals.folder import write_files
+from component.private import make_directory, open_private
 from component.skill_directories import approvals
 from component.skill_directories.cases import Case, ScriptedNetwork, parse_cases, run_case
 from component.skill_directories.content import read_content
@@ -215,6 +216,17 @@ async def _run(checked: Checked, directory: Path, storage: Storage | None) -> No
 
 def _shown(text: str) -> str:
     return printable(" ".join(text.split()), _LONGEST_PROBLEM)
+
+
+def write_files(directory: Path, files: Mapping[str, str]) -> None:
+    """Write the files of a skill, which only their owner may read. Blocks. Raises OSError."""
+    for name, text in files.items():
+        path = directory / name
+        make_directory(path.parent)
+        with open_private(path, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
 
 
 FORMAT: Final = '''\

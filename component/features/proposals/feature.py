@@ -1,8 +1,7 @@
 """Skills that people and models propose."""
 
 from component.features.feature import Feature, Opened
-from component.features.proposals.folder import ProposalFolder
-from component.features.proposals.source import ProposalSource, ServiceView
+from component.features.proposals.source import ProposalFolder, ProposalSource, ServiceView
 from component.kernel.kernel import Kernel
 
 

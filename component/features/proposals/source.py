@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 import time
 from collections.abc import Mapping
 from functools import partial
@@ -10,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import anyio
 import anyio.to_thread
+import msgspec
 from anyio.abc import TaskStatus
 from msgspec import Meta
 
@@ -23,11 +27,12 @@ from component.features.proposals.draft import (
     check,
     prompt_of,
     try_out,
+    write_files,
 )
-from component.features.proposals.folder import ProposalFolder
+from component.private import make_directory
 from component.skill_directories.approvals import Approvals
 from component.skill_directories.content import Found, look
-from component.skill_directories.proposal import Proposal, WrittenBy
+from component.skill_directories.proposal import FILE, Proposal, WrittenBy, read_proposal
 from component.skills.context import Context
 from component.skills.declare import skill
 from component.skills.errors import InvalidParam, SkillError, SkillLoadError, printable
@@ -49,6 +54,72 @@ _LONGEST_SHOWN: Final = 500
 _LONGEST_REASON: Final = 300
 _AT_ONCE: Final = 2
 """Proposals that are tested at the same time; the others wait."""
+_NEW: Final = ".new-"
+_OLD: Final = ".old-"
+
+
+class ProposalFolder:
+    """The directory of the proposals, each in a directory with the name of its skill. Methods block
+    and raise OSError.
+
+    Args:
+        directory: where they are; made when it is needed.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory.expanduser().absolute()
+
+    def path(self, name: str) -> Path:
+        """Return the directory of a proposal."""
+        return self._directory / name
+
+    def recover(self) -> None:
+        """Make the directory, and complete or undo what an interrupted change has left."""
+        make_directory(self._directory)
+        for entry in list(self._directory.iterdir()):
+            if entry.name.startswith(_OLD) and not self.path(entry.name[len(_OLD) :]).exists():
+                entry.rename(self.path(entry.name[len(_OLD) :]))
+            elif entry.name.startswith((_NEW, _OLD)):
+                shutil.rmtree(entry, ignore_errors=True)
+
+    def all(self) -> Mapping[str, Proposal]:
+        """Return the records of all proposals, by the names of the skills."""
+        found = {}
+        for entry in self._directory.iterdir():
+            if entry.name.startswith("."):
+                continue
+            try:
+                proposal = read_proposal(entry)
+            except (SkillLoadError, NotADirectoryError):
+                proposal = None
+            found[entry.name] = proposal or Proposal(principal="")
+        return found
+
+    def put(self, name: str, files: Mapping[str, str], proposal: Proposal) -> None:
+        """Write a proposal, in place of one of the same name; it is on disk afterwards."""
+        make_directory(self._directory)
+        made = Path(tempfile.mkdtemp(dir=self._directory, prefix=_NEW))
+        try:
+            record = msgspec.json.encode(proposal).decode()
+            write_files(made, {**files, FILE: record})
+            target, old = self.path(name), self.path(_OLD + name)
+            if target.exists():
+                target.rename(old)
+            made.rename(target)
+            _sync(self._directory)
+            shutil.rmtree(old, ignore_errors=True)
+        except BaseException:
+            shutil.rmtree(made, ignore_errors=True)
+            raise
+
+
+def _sync(directory: Path) -> None:
+    """Have the names in a directory survive a failure of the machine."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class ServiceView:

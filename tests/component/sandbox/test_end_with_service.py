@@ -23,13 +23,14 @@ import anyio
 from component.sandbox.process_skills import Children, ProcessSkills
 from component.sandbox.profile import Profile
 from component.skills import Context
+from tests.component.sandbox.plain_functions import plain_functions
 
 async def main():
     children = Children()
     async with anyio.create_task_group() as group:
         await group.start(children.run)
         context = Context(principal="ann@test", sender="ann@test/x", skill="counted")
-        skills = ProcessSkills(children, Profile(), {module_of_skills.__file__!r})
+        skills = ProcessSkills(children, Profile(), {module_of_skills.__file__!r}, plain_functions)
         await skills.call("counted", {{}}, context)
         (child,) = children._alive
         print("child", child._process.pid, flush=True)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import structlog
 
-from component.sandbox.process_skills import Children, Functions, ProcessSkills, plain_functions
+from component.sandbox.process_skills import Children, Functions, ProcessSkills
 from component.sandbox.profile import Limits, Profile
 from component.skills import (
     CapabilityMissing,
@@ -26,6 +26,7 @@ from component.skills import (
 from component.skills.host import HostError, HostFunctions, HttpRequest, HttpResponse
 from component.skills.threads import Threads
 from tests.component.sandbox import module_of_skills
+from tests.component.sandbox.plain_functions import plain_functions
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +47,7 @@ class Service:
         self, module: str, functions: Functions = plain_functions, **limits: Any
     ) -> ProcessSkills:
         profile = Profile(limits=Limits(**limits))
-        return ProcessSkills(self.children, profile, module, functions=functions)
+        return ProcessSkills(self.children, profile, module, functions)
 
     async def report(self, fraction: float, text: str) -> None:
         self.progress.append((fraction, text))
@@ -272,7 +273,7 @@ async def test_an_idle_child_ends() -> None:
 async def test_a_new_version_has_children_of_its_own() -> None:
     async with service() as one:
         _, process = await one.counted()
-        newer = ProcessSkills(one.children, Profile(), MODULE, version="2")
+        newer = ProcessSkills(one.children, Profile(), MODULE, plain_functions, "2")
         await one.skills.close()
         (text,) = await one.texts("counted", skills=newer)
         assert msgspec.json.decode(text)[1] != process

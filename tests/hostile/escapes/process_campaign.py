@@ -28,6 +28,7 @@ from component.sandbox.process_skills import Children, ProcessSkills
 from component.sandbox.profile import Limits, Profile
 from component.skills import Context, SkillLoadError, call
 from component.skills.threads import Threads
+from tests.component.sandbox.plain_functions import plain_functions
 
 MODULE = Path(__file__).with_name("process_module.py")
 SECRET = "confidential"
@@ -177,7 +178,7 @@ class Campaign:
         self.targets = self._listen()
 
     def _of(self, module: Path, limits: Limits = LIMITS) -> ProcessSkills:
-        return ProcessSkills(self.children, Profile(limits=limits), str(module))
+        return ProcessSkills(self.children, Profile(limits=limits), str(module), plain_functions)
 
     def _listen(self) -> dict[str, str]:
         tcp = self.stack.enter_context(socket.create_server(("127.0.0.1", 0)))

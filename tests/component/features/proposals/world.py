@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from component.app.schema import SCHEMA
-from component.features.proposals.folder import ProposalFolder
-from component.features.proposals.source import ProposalSource
+from component.features.proposals.source import ProposalFolder, ProposalSource
 from component.policy.taint import Taint
 from component.settings.skills import Proposals
 from component.skills.fake_context import FakeContext, called

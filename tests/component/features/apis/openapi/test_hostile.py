@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from component.features.apis import openapi_operations as operations
 from component.features.apis.openapi_document import Document, Unusable
-from component.features.apis.openapi_requests import Granted, RequestBuilder
+from component.features.apis.openapi_operations import Granted, RequestBuilder
 from component.features.apis.openapi_source import OpenApiSource
 from component.features.apis.settings import OpenApi
 from component.http.targets import target_of
