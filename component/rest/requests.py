@@ -32,12 +32,7 @@ _SECONDS: Final = re.compile(r"[0-9]{1,6}")
 
 
 async def request(
-    gate: HttpGate,
-    wanted: HttpRequest,
-    *,
-    repeatable: bool,
-    retries: int = 0,
-    hidden: Headers = (),
+    gate: HttpGate, wanted: HttpRequest, *, repeatable: bool, retries: int = 0, hidden: Headers = ()
 ) -> HttpResponse:
     """Send a request to a service that an admin has configured, and return its response if the
     status is 2xx. A `repeatable` one is sent again, at most `retries` times, when the service fails

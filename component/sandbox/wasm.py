@@ -162,12 +162,7 @@ class WasmSkill:
     """
 
     def __init__(
-        self,
-        runtime: WasmRuntime,
-        name: str,
-        wasm: bytes,
-        host: MakeHost,
-        limits: WasmLimits,
+        self, runtime: WasmRuntime, name: str, wasm: bytes, host: MakeHost, limits: WasmLimits
     ) -> None:
         self.name = name
         self._runtime = runtime

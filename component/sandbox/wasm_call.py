@@ -87,12 +87,7 @@ class WasmCall:
     """
 
     def __init__(
-        self,
-        skill: str,
-        arguments: str,
-        host: HostFunctions,
-        limits: WasmLimits,
-        group: TaskGroup,
+        self, skill: str, arguments: str, host: HostFunctions, limits: WasmLimits, group: TaskGroup
     ) -> None:
         self.skill = skill
         self.arguments = arguments

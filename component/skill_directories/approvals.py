@@ -45,9 +45,7 @@ TABLES: Final = (
             value TEXT NOT NULL,
             PRIMARY KEY (skill, principal, name)
         """,
-        indexes={
-            "skill_memories_principal": "(principal)",
-        },
+        indexes={"skill_memories_principal": "(principal)"},
     ),
 )
 """What admins have approved, and what skills remember."""

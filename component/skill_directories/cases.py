@@ -139,7 +139,7 @@ def parse_cases(text: bytes) -> Sequence[Case]:
 
 
 class ScriptedNetwork:
-    """The network of tests.
+    """The network of tests. Until the first is played, it connects to real servers.
 
     Attributes:
         problem: how a request differed from what the test expects.
@@ -147,12 +147,12 @@ class ScriptedNetwork:
 
     def __init__(self) -> None:
         self.problem = ""
-        self._responses: list[ScriptedResponse] = []
+        self._responses: list[ScriptedResponse] | None = None
 
     @property
     def unused(self) -> int:
         """The number of responses that nobody asked for."""
-        return len(self._responses)
+        return len(self._responses or ())
 
     def play(self, responses: Sequence[ScriptedResponse]) -> None:
         """Answer the next requests with these responses."""
@@ -161,6 +161,8 @@ class ScriptedNetwork:
 
     def gate(self, access: Sequence[Access], limits: HttpLimits | None) -> HttpGate:
         """Return a gate that permits these servers."""
+        if self._responses is None:
+            return HttpGate(access, limits)
         return _ScriptedGate(access, limits or HttpLimits(), self)
 
     async def request(self, request: host.HttpRequest) -> host.HttpResponse:
@@ -173,6 +175,7 @@ class ScriptedNetwork:
 
     def answer(self, method: str, url: str, body: bytes) -> HttpResponse:
         """Return the next response. Raises HttpFailed if the test expects another request."""
+        assert self._responses is not None, "the gate is of a script"
         if not self._responses:
             self.problem = self.problem or f"there is no response to {method} {url}: add it to http"
         else:

@@ -15,11 +15,7 @@ from anyio.abc import ByteReceiveStream, ByteSendStream, Process, TaskGroup, Tas
 from component.sandbox.launch import NOT_CONFINED, confined_command
 from component.sandbox.process_skills import Children, ProcessSkills
 from component.sandbox.profile import ConfinementError, Limits, Profile
-from component.skill_directories.host_functions import (
-    Services,
-    check_grantable,
-    functions_of,
-)
+from component.skill_directories.host_functions import Services, check_grantable, functions_of
 from component.skill_directories.runners import Artefact, Runner
 from component.skills.context import Context
 from component.skills.description import read, written

@@ -9,22 +9,14 @@ import anyio.to_thread
 import msgspec
 from pydantic import ValidationError
 
-from component.http.gate import (
-    Headers,
-    HttpLimits,
-    HttpRefused,
-)
+from component.http.gate import Headers, HttpLimits, HttpRefused
 from component.http.targets import target_of
 from component.rest.answers import Answers
 from component.rest.requests import request
 from component.rest.template import RequestTemplate, effects_of
 from component.settings.problems import dotted, sentences
 from component.settings.rest import RestSkill
-from component.skill_directories.host_functions import (
-    Credentials,
-    check_grantable,
-    gate_of,
-)
+from component.skill_directories.host_functions import Credentials, check_grantable, gate_of
 from component.skill_directories.runners import Artefact, Runner
 from component.skill_directories.version import schema_of
 from component.skills.context import Context

@@ -96,12 +96,7 @@ class ApprovedContext(Context):
             self._model = capabilities.llm.model
 
     async def llm(
-        self,
-        prompt: str,
-        schema: Any,
-        *,
-        max_tokens: int = 1024,
-        key: str | int | None = None,
+        self, prompt: str, schema: Any, *, max_tokens: int = 1024, key: str | int | None = None
     ) -> Any:
         """See `Context.llm`. Raises CapabilityMissing for a longer answer than is approved."""
         allowed = self._capabilities.llm

@@ -11,11 +11,7 @@ import msgspec
 
 from component.sandbox.wasm import WasmRuntime, WasmSkill
 from component.sandbox.wasm_call import Import, WasmLimits
-from component.skill_directories.host_functions import (
-    Services,
-    check_grantable,
-    functions_of,
-)
+from component.skill_directories.host_functions import Services, check_grantable, functions_of
 from component.skill_directories.runners import Artefact, Runner
 from component.skills.capabilities import Capabilities
 from component.skills.context import Context

@@ -120,8 +120,7 @@ class DescriptionRows:
                 else:
                     at = database.now if row.approved else 0
                     database.execute(
-                        _INSERT,
-                        (source, row.skill, row.approved, row.approved_by, at, row.held),
+                        _INSERT, (source, row.skill, row.approved, row.approved_by, at, row.held)
                     )
             database.execute(
                 "DELETE FROM skill_descriptions"
