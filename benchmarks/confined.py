@@ -19,7 +19,7 @@ import anyio
 
 from benchmarks.report import Line, Target
 from component.memory.document_reader import read
-from component.sandbox.process_skills import Children, ProcessSkills
+from component.sandbox.process_skills import ChildPool, ProcessSkills
 from component.sandbox.profile import Profile
 from component.skills import Context, call, load_module, skills_of
 from component.skills.skill import Skill
@@ -112,8 +112,8 @@ async def _timed(skill: Skill, principal: str) -> float:
 
 
 @asynccontextmanager
-async def _children() -> AsyncIterator[Children]:
-    children = Children()
+async def _children() -> AsyncIterator[ChildPool]:
+    children = ChildPool()
     async with anyio.create_task_group() as group:
         await group.start(children.run)
         yield children

@@ -83,9 +83,9 @@ def _configured(name: str, config: Path) -> tuple[Path | None, Iterable[Skill]]:
 
 
 def _installed(name: str, settings: Settings) -> Path | None:
-    from component.skill_directories.content import look  # noqa: PLC0415
+    from component.skill_directories.content import read_roots  # noqa: PLC0415
 
-    found, _ = look([root.absolute() for root in settings.skill_roots], {})
+    found, _ = read_roots([root.absolute() for root in settings.skill_roots], {})
     return next((one.directory for one in found.values() if one.name == name), None)
 
 

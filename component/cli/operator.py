@@ -170,7 +170,7 @@ def _without_service(settings: "Settings", request: ControlRequest) -> ControlAn
     import anyio  # noqa: PLC0415
 
     from component.app.schema import SCHEMA  # noqa: PLC0415
-    from component.control.server import run  # noqa: PLC0415
+    from component.control.server import run_command  # noqa: PLC0415
     from component.kernel.monitoring import open_monitoring  # noqa: PLC0415
     from component.skills import DuplicateSkillError, SkillLoadError  # noqa: PLC0415
     from component.storage import Storage, StorageError  # noqa: PLC0415
@@ -191,7 +191,7 @@ def _without_service(settings: "Settings", request: ControlRequest) -> ControlAn
             _installed(settings, storage, monitoring.recorder) as installed,
         ):
             commands = await _commands(settings, storage, monitoring.recorder, installed)
-            return await run(commands, request)
+            return await run_command(commands, request)
 
     try:
         return anyio.run(performed, backend=settings.backend)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-NAME = "control.sock"
-LONGEST = 107
+SOCKET_NAME = "control.sock"
+LONGEST_PATH = 107
 """Bytes that fit into `sun_path` with the terminating zero (unix(7))."""
 MAX_REQUEST_BYTES = 65_536
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
@@ -49,8 +49,8 @@ def socket_path(directory: Path) -> Iterator[str]:
 
     Raises ControlError if there is none, OSError if the directory cannot be opened.
     """
-    whole = directory / NAME
-    if len(os.fsencode(whole)) <= LONGEST:
+    whole = directory / SOCKET_NAME
+    if len(os.fsencode(whole)) <= LONGEST_PATH:
         yield str(whole)
         return
     # Through its descriptor any directory has a short name, and no other process sees a change.
@@ -62,7 +62,7 @@ def socket_path(directory: Path) -> Iterator[str]:
                 f"The path {whole} is too long for a socket, and there is no /proc to shorten it:"
                 " set path in [storage] to a shorter one."
             )
-        yield str(through / NAME)
+        yield str(through / SOCKET_NAME)
     finally:
         os.close(descriptor)
 
@@ -73,7 +73,7 @@ def ask(directory: Path, request: ControlRequest, timeout_s: float = 70.0) -> Co
     `timeout_s` is the number of seconds without any input. Raises ControlError if the service does
     not answer, or does not serve this user.
     """
-    where = directory / NAME
+    where = directory / SOCKET_NAME
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(timeout_s)
         try:

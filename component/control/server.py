@@ -135,7 +135,7 @@ class ControlServer:
             return ControlAnswer(error=f"The request cannot be read: {error}.")
         try:
             with anyio.fail_after(self._command_s):
-                return await run(self._commands, request)
+                return await run_command(self._commands, request)
         except TimeoutError:
             return ControlAnswer(error="The command exceeded its time limit.")
         except Exception:  # noqa: BLE001 - a fault of one command must not end the service
@@ -145,7 +145,7 @@ class ControlServer:
             )
 
 
-async def run(commands: Commands, request: ControlRequest) -> ControlAnswer:
+async def run_command(commands: Commands, request: ControlRequest) -> ControlAnswer:
     """Run a command for the operator; its result or error becomes the answer."""
     command = commands.get(request.command, OPERATOR)
     if command is None:

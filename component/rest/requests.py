@@ -96,7 +96,7 @@ def json_of(response: HttpResponse) -> Any:
         ) from error
 
 
-def shortened(text: str, longest: int = _SHOWN) -> str:
+def in_one_line(text: str, longest: int = _SHOWN) -> str:
     """Return a text of somebody else in one line of at most so many characters."""
     line = " ".join(text[: longest * 4].split())
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
@@ -106,7 +106,7 @@ def _told(response: HttpResponse) -> str:
     media_type = response.header("content-type")
     if not ("json" in media_type or media_type.startswith("text/plain")):
         return ""
-    text = shortened(response.body[: _SHOWN * 4].decode(errors="replace"))
+    text = in_one_line(response.body[: _SHOWN * 4].decode(errors="replace"))
     return f": {text}" if text else ""
 
 

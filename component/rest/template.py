@@ -24,14 +24,14 @@ _SLASHES: Final = re.compile(r"[/\\]")
 _DOTS: Final = frozenset({".", ".."})
 
 
-def text_of(value: Any) -> str:
+def value_text(value: Any) -> str:
     """Return a value as text: numbers and true or false as in JSON, arrays separated by commas,
     objects as JSON.
     """
     if isinstance(value, str):
         return value
     if isinstance(value, list | tuple):
-        return ",".join(map(text_of, value))
+        return ",".join(map(value_text, value))
     return msgspec.json.encode(value).decode()
 
 
@@ -41,7 +41,7 @@ def segment(name: str, value: Any) -> str:
     Raises InvalidParam if it is empty, or if a server could read it as several segments of which
     one leads upwards.
     """
-    text = text_of(value)
+    text = value_text(value)
     if not text:
         raise InvalidParam(name, "is part of a path and must not be empty")
     if _CONTROL.search(text):
@@ -61,7 +61,7 @@ def checked_path(path: str) -> str:
     return path
 
 
-def query_of(pairs: Iterable[tuple[str, str]]) -> str:
+def query_string(pairs: Iterable[tuple[str, str]]) -> str:
     """Return the query of a URL with its question mark, or an empty text."""
     try:
         query = urlencode(list(pairs), quote_via=quote)
@@ -138,7 +138,7 @@ class RequestTemplate:
         )
         body = b"" if self._body is None else msgspec.json.encode(_json(self._body, given))
         return HttpRequest(
-            url=self.origin + self._path_of(given) + query_of(pairs),
+            url=self.origin + self._path_of(given) + query_string(pairs),
             method=self._method,
             headers=ACCEPT if self._body is None else (*ACCEPT, *JSON_BODY),
             body=body,
@@ -164,7 +164,7 @@ def _filled(pieces: Pieces, given: Mapping[str, Any]) -> str | None:
         if name:
             if name not in given:
                 return None
-            text += text_of(given[name])
+            text += value_text(given[name])
     return text
 
 

@@ -139,7 +139,7 @@ def _restrict(
     runs_command: bool,
 ) -> None:
     try:
-        seccomp.load(
+        seccomp.load_filter(
             profile,
             own_user=done.own_user,
             signals_scoped=done.landlock >= _SIGNALS_ABI,
@@ -244,7 +244,6 @@ def _limit(profile: Profile, *, counted: bool) -> None:
 
 
 def _tasks_of_user() -> int:
-    """Return how many processes and threads this user has."""
     user, found = os.getuid(), 0
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:

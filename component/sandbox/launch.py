@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from component.sandbox.confinement import confine
-from component.sandbox.profile import ConfinementError, Profile, decode, encode
+from component.sandbox.profile import ConfinementError, Profile
 
 NOT_CONFINED: Final = 126
 NOT_FOUND: Final = 127
@@ -47,7 +47,7 @@ def confined_module(profile: Profile, module: str) -> list[str]:
 
 def _launcher(profile: Profile) -> list[str]:
     launcher = [sys.executable, "-I", "-m", "component.sandbox.launch"]
-    return [*launcher, encode(profile), str(os.getpid())]
+    return [*launcher, profile.encode(), str(os.getpid())]
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
@@ -69,7 +69,7 @@ def _confined(text: str, parent: str, program: str = "") -> dict[str, str]:
     ones.
     """
     try:
-        profile = decode(text)
+        profile = Profile.decode(text)
         home = confine(profile, command=program, parent=int(parent)).work or "/"
     except (ConfinementError, ValueError) as error:
         _fail(str(error), NOT_CONFINED)

@@ -22,7 +22,7 @@ import anyio.to_thread
 import msgspec
 import structlog
 
-from component.sandbox.host_calls import CallHost, HostCalls, NoHost
+from component.sandbox.host_calls import CallHost, HostCalls, NoHost, Outcome
 from component.sandbox.launch import NOT_CONFINED, confined_module
 from component.sandbox.messages import (
     Call,
@@ -52,7 +52,7 @@ _MOST_LINES: Final = 100
 _LINE: Final = 1000
 _PIECE: Final = 1 << 18
 _DESCRIBED_BYTES: Final = 1 << 20
-MOST_BYTES: Final = 16 << 20
+MOST_PRINTED_BYTES: Final = 16 << 20
 """What a child may print in one call."""
 _KEPT: Final = 4000
 _PIPE: Final = 1 << 20  # all that a pipe can hold
@@ -123,7 +123,6 @@ class WorkDirectories:
 
 
 def _make() -> tuple[str, int]:
-    """Make a directory, and lock it."""
     while True:
         path = tempfile.mkdtemp(prefix=_PREFIX)
         lock = _locked(path)
@@ -271,15 +270,12 @@ class Child:
         module cannot be loaded.
         """
         self._frames = Frames(min(self.profile.limits.output_bytes, _DESCRIBED_BYTES))
-        with anyio.move_on_after(self.profile.limits.wall_s):
-            await self._write(frame(Describe()))
-            answer = await self._answer(NoHost())
-            if isinstance(answer, Described):
-                return answer.skills
-            if isinstance(answer, Failure):
-                raise SkillError(answer.text or "the module needs more memory")
-            raise self._broken("it answers something else than it was asked")
-        raise self._broken(f"loading it takes more than {self.profile.limits.wall_s:g} s")
+        answer = await self._ask(Describe(), NoHost(), "loading it")
+        if isinstance(answer, Failure):
+            raise SkillError(answer.text or "the module needs more memory")
+        if isinstance(answer, Described):
+            return answer.skills
+        raise self._broken("it answers something else than it was asked")
 
     async def call(self, wanted: Call, host: CallHost) -> Result | Failure:
         """Call a skill, and return its outcome; `host` runs host functions.
@@ -287,13 +283,16 @@ class Child:
         Raises SkillUnavailable if the child dies, floods, or takes too long. It must be killed
         then, and if this is cancelled.
         """
+        outcome = await self._ask(wanted, host, "it")
+        if isinstance(outcome, Described):
+            raise self._broken("it answers something else than it was asked")
+        return outcome
+
+    async def _ask(self, message: ToChild, host: CallHost, what: str) -> Outcome:
         with anyio.move_on_after(self.profile.limits.wall_s):
-            await self._write(frame(wanted))
-            outcome = await self._answer(host)
-            if isinstance(outcome, Described):
-                raise self._broken("it answers something else than it was asked")
-            return outcome
-        raise self._broken(f"it takes more than {self.profile.limits.wall_s:g} s")
+            await self._send(message)
+            return await self._answer(host)
+        raise self._broken(f"{what} takes more than {self.profile.limits.wall_s:g} s")
 
     async def cancel(self) -> bool:
         """Have it end the current call, and return whether it did so in time."""
@@ -301,7 +300,7 @@ class Child:
             return False  # it has got half of a message
         with anyio.move_on_after(CANCEL_S):
             try:
-                await self._write(frame(Cancel()))
+                await self._send(Cancel())
                 while not isinstance(await self._answer(NoHost()), Failure | Result):
                     pass
             except SkillUnavailable:
@@ -342,7 +341,7 @@ class Child:
             self._process.returncode = os.waitstatus_to_exitcode(status)
             self._cpu_s = usage.ru_utime + usage.ru_stime
 
-    async def _answer(self, host: CallHost) -> Described | Result | Failure:
+    async def _answer(self, host: CallHost) -> Outcome:
         self._used = self._lines = 0
         while True:
             match await self._message(host):
@@ -366,7 +365,10 @@ class Child:
     async def _message(self, host: CallHost) -> FromChild:
         """Return the next message that is no line for the log."""
         while True:
-            message = read_message(await self._read())
+            try:
+                message = read_from_child(await self._read())
+            except FrameError as error:
+                raise SkillUnavailable(f"The process of the skill failed: {error}.") from error
             if not isinstance(message, LogLine):
                 return message
             self._lines += 1
@@ -446,19 +448,10 @@ class Child:
         for descriptor, _ in self._readable.poll(0):
             if descriptor == self._printed.reader and not self._printed.read():
                 self._readable.unregister(descriptor)
-        if self._printed.size > MOST_BYTES:
-            raise self._broken(f"it prints more than {MOST_BYTES:,} bytes in one call")
+        if self._printed.size > MOST_PRINTED_BYTES:
+            raise self._broken(f"it prints more than {MOST_PRINTED_BYTES:,} bytes in one call")
 
     def _log_printed(self) -> None:
-        """Log what it has printed."""
         text = self._printed.take()
         if text:
             _log.info("a skill prints", module=self.module, text=text)
-
-
-def read_message(body: bytes) -> FromChild:
-    """Decode a message of a child. Raises SkillUnavailable."""
-    try:
-        return read_from_child(body)
-    except FrameError as error:
-        raise SkillUnavailable(f"The process of the skill failed: {error}.") from error

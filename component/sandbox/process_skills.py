@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 import anyio
 import msgspec
@@ -45,15 +45,12 @@ from xep.binding.json_bounds import checked_json
 
 _log = structlog.get_logger("component.sandbox")
 
-Functions: TypeAlias = Callable[[Context], HostFunctions]
-"""Makes the host functions of a call."""
-
 
 class ErrorInChild(Exception):  # noqa: N818 - the name says where it was
     """The exception that a skill raised in its process: type and message, for its author."""
 
 
-class Children:
+class ChildPool:
     """The confined children of a service.
 
     Args:
@@ -131,7 +128,6 @@ class Children:
         return outcome
 
     async def _release(self, child: Child | None, key: _Key, *, keep: bool) -> None:
-        """End the use of a child."""
         if child is not None and keep:
             self._idle[child] = (key, anyio.current_time())
         elif child is not None:
@@ -212,10 +208,10 @@ class ProcessSkills:
 
     def __init__(
         self,
-        children: Children,
+        children: ChildPool,
         profile: Profile,
         module: str,
-        functions: Functions,
+        functions: Callable[[Context], HostFunctions],
         version: str = "",
     ) -> None:
         self._children = children

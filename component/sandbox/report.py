@@ -90,17 +90,21 @@ class ConfinementReport(msgspec.Struct, frozen=True):
 async def confinement_report() -> ConfinementReport:
     """Try to break each guarantee, and return which hold."""
     with contextlib.ExitStack() as stack:
-        directory = stack.enter_context(tempfile.TemporaryDirectory())
-        secret, work = _made(Path(directory))
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        secret, work = directory / "secret", directory / "work"
+        secret.write_text("secret")
+        work.mkdir()
         given = [str(secret), str(os.getpid()), str(os.getuid())]
         limits = Limits(memory=_MEMORY, tasks=_TASKS, work_bytes=_WORK)
         try:
             found = await _probed(Profile(work=str(work), limits=limits), given)
         except ConfinementError as error:
             return ConfinementReport(problem=str(error))
-        ports = [str(_listening(stack)) for _ in range(2)]
+        servers = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
+        ports: list[int] = [server.getsockname()[1] for server in servers]
         with contextlib.suppress(ConfinementError):  # a kernel that knows no ports refuses
-            found |= await _probed(Profile(network="tcp", ports=(int(ports[0]),)), given + ports)
+            profile = Profile(network="tcp", ports=(ports[0],))
+            found |= await _probed(profile, [*given, *map(str, ports)])
     return ConfinementReport(
         tuple(
             Guarantee(name, found.get(name, False), needed, text)
@@ -136,20 +140,6 @@ async def _probed(profile: Profile, arguments: Sequence[str]) -> dict[str, bool]
             reason = done.stderr.decode(errors="replace").strip()[-300:]
             raise ConfinementError(reason or f"the probe ended with {done.returncode}") from None
     raise ConfinementError(f"the probe did not end within {_PROBE_S:g} s")
-
-
-def _made(directory: Path) -> tuple[Path, Path]:
-    """Make a file that must not be read, and a working directory."""
-    secret, work = directory / "secret", directory / "work"
-    secret.write_text("secret")
-    work.mkdir()
-    return secret, work
-
-
-def _listening(stack: contextlib.ExitStack) -> int:
-    server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-    port: int = server.getsockname()[1]
-    return port
 
 
 # What follows runs confined.

@@ -173,15 +173,12 @@ class WasmSkill:
         self._loading = anyio.Lock()
         self._stops: dict[str, int] = {}
 
-    async def prepare(self) -> None:
+    async def prepare(self) -> Code:
         """Compile the code and check its imports; otherwise the first call does.
 
         Raises SkillLoadError for code that is no skill, and CapabilityMissing for an import that is
         not granted.
         """
-        await self._prepared()
-
-    async def _prepared(self) -> Code:
         async with self._loading:
             if self._loaded is None:
                 self._loaded = await self._runtime.compiled(self.name, self._wasm, self._limits)
@@ -204,7 +201,7 @@ class WasmSkill:
         if stops > _PATIENCE:
             await anyio.sleep(min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** (stops - _PATIENCE)))
         try:
-            loaded = self._loaded or await self._prepared()
+            loaded = self._loaded or await self.prepare()
         except SkillLoadError as error:
             raise SkillFailed(self.name, str(error)) from error
         limits, remaining = self._limits, context.remaining()

@@ -71,7 +71,7 @@ class WasmLimits(msgspec.Struct, frozen=True, kw_only=True):
     compile_bytes: int = 4 << 30
 
 
-class Stopped(Exception):  # noqa: N818 - it says what happened
+class GuestStopped(Exception):  # noqa: N818 - it says what happened
     """The call was stopped: `WasmCall.failure` says why. It never leaves the sandbox."""
 
 
@@ -111,7 +111,7 @@ class WasmCall:
         in the thread, every few milliseconds while the guest runs.
         """
         if self.cancelled:
-            self.stop(Stopped())
+            self.stop(GuestStopped())
         elif time.monotonic() >= self._deadline:
             self.stop(SkillTimeout(self.skill, self.limits.seconds))
         return self.failure is not None
@@ -121,10 +121,10 @@ class WasmCall:
         if self.failure is None:
             self.failure = failure
 
-    def failed(self, reason: str) -> Stopped:
+    def failed(self, reason: str) -> GuestStopped:
         """Stop the call for a reason, a sentence; return the exception to raise."""
         self.stop(SkillFailed(self.skill, reason))
-        return Stopped()
+        return GuestStopped()
 
     def broken(self, error: Exception) -> None:
         """Stop the call because of a fault in a host function, for the log."""
@@ -139,10 +139,10 @@ class WasmCall:
         except ValueError as error:
             raise self.failed(f"its result is not JSON that can be read: {error}.") from None
 
-    def missing(self, capability: str) -> Stopped:
+    def missing(self, capability: str) -> GuestStopped:
         """Stop the call because it lacks a capability; return the exception to raise."""
         self.stop(CapabilityMissing(self.skill, capability))
-        return Stopped()
+        return GuestStopped()
 
     def cancel(self) -> None:
         """Let the guest and the host function that it waits for end soon. Called on the loop."""
@@ -155,7 +155,7 @@ class WasmCall:
     def count(self) -> None:
         """Count a call of a host function. Raises Stopped."""
         if self.failure is not None or self.expired():
-            raise Stopped
+            raise GuestStopped
         self._host_calls += 1
         if self._host_calls > self.limits.host_calls:
             raise self.failed(f"it called more than {self.limits.host_calls:,} host functions.")
@@ -178,7 +178,7 @@ class WasmCall:
                     self._group.start_soon, _run, work, future, min(most, remaining)
                 )
                 return future.result()
-            self.stop(Stopped())
+            self.stop(GuestStopped())
         except HostError:
             raise
         except (CapabilityMissing, SkillUnavailable) as error:
@@ -191,15 +191,15 @@ class WasmCall:
                 else SkillTimeout(self.skill, self.limits.seconds)
             )
         except CancelledError:
-            self.stop(Stopped())
+            self.stop(GuestStopped())
         except Exception as error:  # noqa: BLE001 - a fault of the host, for the log
             self.broken(error)
         except BaseException:  # noqa: BLE001 - the event loop ends, or the call was cancelled
-            self.stop(Stopped())
+            self.stop(GuestStopped())
         finally:
             with self._lock:
                 self._waiting = None
-        raise Stopped
+        raise GuestStopped
 
     def log(self, level: LogLevel, text: str) -> None:
         """Write a line to the log, at most 100 in a call."""

@@ -12,9 +12,9 @@ from typing import Any, Final, TypeAlias
 import wasmtime
 from wasmtime import component as wc
 
-from component.sandbox.wasm_call import Stopped, WasmCall, WasmLimits, current
-from component.sandbox.wasm_command import Command
-from component.sandbox.wasm_component import Component
+from component.sandbox.wasm_call import GuestStopped, WasmCall, WasmLimits, current
+from component.sandbox.wasm_command import CommandCode
+from component.sandbox.wasm_component import ComponentCode
 from component.sandbox.wasm_engine import engine, ticker
 from component.sandbox.wasm_probe import is_component
 from component.skills.errors import (
@@ -26,7 +26,7 @@ from component.skills.errors import (
     printable,
 )
 
-Code: TypeAlias = Component | Command
+Code: TypeAlias = ComponentCode | CommandCode
 
 _DEEP: Final = "its functions are nested too deeply."
 _UNREACHABLE: Final = "it reached unreachable code, as when memory ends or an assertion fails."
@@ -85,7 +85,7 @@ def restored_code(skill: str, wasm: bytes, limits: WasmLimits, compiled: bytes) 
 
 
 def _checked(skill: str, made: wasmtime.Module | wc.Component, limits: WasmLimits) -> Code:
-    kind = Command if isinstance(made, wasmtime.Module) else Component
+    kind = CommandCode if isinstance(made, wasmtime.Module) else ComponentCode
     return kind(skill, made, limits.imports)  # type: ignore[arg-type]  # each with its own
 
 
@@ -95,7 +95,7 @@ def run_code(code: Code, call: WasmCall) -> Any:
     ticker().enter()
     try:
         return code.run(call)
-    except Stopped:
+    except GuestStopped:
         return call.failure
     except (SkillError, InvalidParam) as error:
         return error
@@ -107,7 +107,6 @@ def run_code(code: Code, call: WasmCall) -> Any:
 
 
 def _trapped(call: WasmCall, error: Exception) -> Exception:
-    """Return the failure for what wasmtime raised."""
     # The text of a trap has a backtrace, which takes long after deep recursion.
     code = error.trap_code if isinstance(error, wasmtime.Trap) else None
     if code is not None and code.name in _TRAP_CODES:

@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 import wasmtime
 
-from component.sandbox.wasm_call import Import, Stopped, WasmCall
+from component.sandbox.wasm_call import GuestStopped, Import, WasmCall
 from component.sandbox.wasm_engine import engine, store_for
 from component.skills.errors import (
     CapabilityMissing,
@@ -97,7 +97,7 @@ class _State(threading.local):
 _state = _State()
 
 
-class Command:
+class CommandCode:
     """A compiled command module, linked.
 
     Args:
@@ -157,7 +157,7 @@ class Command:
                 if state.exit_code is None:
                     raise
             if call.failure is not None:
-                raise Stopped
+                raise GuestStopped
             return state
         finally:
             if call.failure is None and state.exit_code is None and store.get_fuel() == 0:
@@ -234,7 +234,7 @@ def _guarded(function: Callable[..., int], has_result: bool) -> Callable[..., in
             call.count()
             if state.memory is not None and state.exit_code is None:
                 code = function(state, *arguments)
-        except Stopped:
+        except GuestStopped:
             pass
         except (IndexError, OverflowError, struct.error):
             code = _FAULT

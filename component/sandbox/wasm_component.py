@@ -24,7 +24,7 @@ from typing import Any, Final, cast
 import wasmtime
 from wasmtime import component as wc
 
-from component.sandbox.wasm_call import IMPORTS, Import, Stopped, WasmCall, current
+from component.sandbox.wasm_call import IMPORTS, GuestStopped, Import, WasmCall, current
 from component.sandbox.wasm_engine import engine, store_for
 from component.skills.errors import CapabilityMissing, InvalidParam, SkillError, SkillLoadError
 from component.skills.host import HostError, HttpRequest, HttpResponse, LogLevel, Memory
@@ -40,7 +40,7 @@ _FREE: Final = frozenset({"log", "progress"})
 _linking = threading.Lock()
 
 PACKAGE: Final = "xmpp-agent:skill"
-VERSION: Final = "0.1.0"
+WIT_VERSION: Final = "0.1.0"
 _NAMES: Final = {
     wc.Bool: "bool",
     wc.S8: "s8",
@@ -61,7 +61,7 @@ _DEEPEST: Final = 8
 
 def import_name(interface: str) -> str:
     """Return the name by which a component imports an interface of the package."""
-    return f"{PACKAGE}/{interface}@{VERSION}"
+    return f"{PACKAGE}/{interface}@{WIT_VERSION}"
 
 
 def interface_of(name: str) -> str:
@@ -173,7 +173,7 @@ EXECUTE: Final = (
 )
 
 
-class Component:
+class ComponentCode:
     """A component that was checked: it exports `execute`, and imports only what is granted.
 
     Args:
@@ -274,7 +274,7 @@ def _guarded(function: HostFunction) -> HostFunction:
         try:
             call.count()
             return function(call, *arguments)
-        except Stopped:
+        except GuestStopped:
             pass
         except Exception as error:  # noqa: BLE001 - a fault of the host, for the log
             call.broken(error)

@@ -68,7 +68,7 @@ def make_engine() -> wasmtime.Engine:
 
 async def probe(wasm: bytes, seconds: float, most_bytes: int) -> str:
     """Compile code in a child. Return why it cannot be compiled, or an empty text."""
-    profile = profile_of(seconds, most_bytes)
+    profile = compiler_profile(seconds, most_bytes)
     command = confined_command(profile, [sys.executable, "-I", "-m", __name__])
     with anyio.move_on_after(seconds):
         process = await anyio.open_process(
@@ -116,7 +116,7 @@ async def _exchange(process: Process, wasm: bytes) -> bytes:
     return bytes(said)
 
 
-def profile_of(seconds: float, most_bytes: int) -> Profile:
+def compiler_profile(seconds: float, most_bytes: int) -> Profile:
     """Return what the process may do: nothing, for so long and with so much memory."""
     limits = Limits(
         memory=most_bytes,
@@ -130,7 +130,7 @@ def profile_of(seconds: float, most_bytes: int) -> Profile:
     return Profile(limits=limits, weaker=True)
 
 
-def main() -> None:
+def _main() -> None:
     """Compile the code on standard input."""
     wasm = sys.stdin.buffer.read()
     from wasmtime import Module, WasmtimeError  # noqa: PLC0415 - under the limits
@@ -144,4 +144,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    _main()

@@ -22,14 +22,14 @@ from component.http.gate import (
     HttpResponse,
     HttpTooLarge,
 )
-from component.http.targets import Target
+from component.http.targets import HttpTarget
 from component.skills import host
 from component.skills.errors import CALL_ERRORS, SkillLoadError
 from component.skills.fake_context import FakeContext, called
 from component.skills.outputs import File, Link, Part
 from component.skills.skill import Skill
 
-FILE: Final = "tests/cases.toml"
+CASES_FILE: Final = "tests/cases.toml"
 _MOST_BYTES: Final = 1_048_576
 
 
@@ -106,7 +106,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     credentials: tuple[str, ...] = ()
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class CaseOutcome(msgspec.Struct, frozen=True):
     """The outcome of a case; `problem` is empty if it is as it should be."""
 
     name: str
@@ -119,23 +119,23 @@ class _Cases(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_cases(directory: Path) -> Sequence[Case]:
     """Return the cases of a skill; none without a file. Blocks. Raises SkillLoadError."""
-    path = directory / FILE
+    path = directory / CASES_FILE
     try:
         return parse_cases(path.read_bytes())
     except FileNotFoundError:
         return ()
     except OSError as error:
-        raise SkillLoadError(f"{FILE} cannot be read: {error.strerror or error}") from error
+        raise SkillLoadError(f"{CASES_FILE} cannot be read: {error.strerror or error}") from error
 
 
 def parse_cases(text: bytes) -> Sequence[Case]:
     """Return the cases of a file. Raises SkillLoadError."""
     if len(text) > _MOST_BYTES:
-        raise SkillLoadError(f"{FILE} has more than {_MOST_BYTES} bytes.")
+        raise SkillLoadError(f"{CASES_FILE} has more than {_MOST_BYTES} bytes.")
     try:
         return msgspec.convert(tomllib.loads(text.decode()), _Cases).case
     except (ValueError, RecursionError) as error:
-        raise SkillLoadError(f"{FILE} cannot be used: {error}") from error
+        raise SkillLoadError(f"{CASES_FILE} cannot be used: {error}") from error
 
 
 class ScriptedNetwork:
@@ -197,7 +197,7 @@ class _ScriptedGate(HttpGate):
         self._most = limits.response_bytes
 
     async def _exchange(
-        self, target: Target, method: str, headers: Headers, body: bytes
+        self, target: HttpTarget, method: str, headers: Headers, body: bytes
     ) -> HttpResponse:
         found = self._network.answer(method, target.url, body)
         if len(found.body) > self._most:
@@ -205,18 +205,18 @@ class _ScriptedGate(HttpGate):
         return found
 
 
-async def run_case(skill: Skill, case: Case, network: ScriptedNetwork) -> Outcome:
+async def run_case(skill: Skill, case: Case, network: ScriptedNetwork) -> CaseOutcome:
     """Call a skill as a case says. The skill connects through `network`."""
     network.play(case.http)
     outcome = await _run(skill, case, network)
     if network.problem:
-        return Outcome(case.name, network.problem)
+        return CaseOutcome(case.name, network.problem)
     if not outcome.problem and network.unused:
-        return Outcome(case.name, "it made fewer requests than the case answers")
+        return CaseOutcome(case.name, "it made fewer requests than the case answers")
     return outcome
 
 
-async def _run(skill: Skill, case: Case, network: ScriptedNetwork) -> Outcome:
+async def _run(skill: Skill, case: Case, network: ScriptedNetwork) -> CaseOutcome:
     context = FakeContext(
         answers=case.answers,
         model=case.model,
@@ -230,12 +230,14 @@ async def _run(skill: Skill, case: Case, network: ScriptedNetwork) -> Outcome:
         cause = error.__cause__
         text = str(error) if cause is None else f"{type(cause).__name__}: {cause}"
         if case.error is not None and case.error in text:
-            return Outcome(case.name)
-        return Outcome(case.name, text)
+            return CaseOutcome(case.name)
+        return CaseOutcome(case.name, text)
     texts = [_text(part) for part in result.outputs]
     shown = "\n".join(texts)
     if result.is_error != (case.error is not None):
-        return Outcome(case.name, f"it reported {'the error' if result.is_error else ''} {shown!r}")
+        return CaseOutcome(
+            case.name, f"it reported {'the error' if result.is_error else ''} {shown!r}"
+        )
     for expected, right, what in (
         (case.error, case.error is None or case.error in shown, "an error with"),
         (case.text, case.text is None or texts == [case.text], "the text"),
@@ -243,10 +245,10 @@ async def _run(skill: Skill, case: Case, network: ScriptedNetwork) -> Outcome:
         (case.json, case.json is msgspec.UNSET or _value(texts) == case.json, "the value"),
     ):
         if not right:
-            return Outcome(case.name, f"expected {what} {expected!r}, not {shown!r}")
+            return CaseOutcome(case.name, f"expected {what} {expected!r}, not {shown!r}")
     if context.unused:
-        return Outcome(case.name, "it asked fewer questions than the case answers")
-    return Outcome(case.name)
+        return CaseOutcome(case.name, "it asked fewer questions than the case answers")
+    return CaseOutcome(case.name)
 
 
 def _text(part: Part) -> str:

@@ -13,10 +13,10 @@ import structlog
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process, TaskGroup, TaskStatus
 
 from component.sandbox.launch import NOT_CONFINED, confined_command
-from component.sandbox.process_skills import Children, ProcessSkills
+from component.sandbox.process_skills import ChildPool, ProcessSkills
 from component.sandbox.profile import ConfinementError, Limits, Profile
 from component.skill_directories.host_functions import Services, check_grantable, functions_of
-from component.skill_directories.runners import Artefact, Runner
+from component.skill_directories.runners import Artefact, SkillRunner
 from component.skills.context import Context
 from component.skills.description import read, written
 from component.skills.errors import InvalidParam, SkillError, SkillLoadError, SkillUnavailable
@@ -29,7 +29,7 @@ _ERRORS_BYTES: Final = 4_000
 _OF_THE_SERVICE: Final = ("credential", "llm", "memory_read", "memory_write", "xmpp")
 
 
-def profile_of(artefact: Artefact) -> Profile:
+def skill_profile(artefact: Artefact) -> Profile:
     """Return the profile of a skill. It has no network: requests go through the service, which
     alone can tell one host from another. Raises SkillLoadError.
     """
@@ -47,23 +47,23 @@ def profile_of(artefact: Artefact) -> Profile:
         raise SkillLoadError(str(error)) from error
 
 
-class ConfinedPython(Runner[ProcessSkills]):
+class ConfinedPython(SkillRunner[ProcessSkills]):
     """Runs Python in confined children, so that an admin need not trust its authors."""
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
-        self._children = Children()
+        self._children = ChildPool()
         self._group: TaskGroup | None = None
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """See `Runner`."""
+        """See `SkillRunner`."""
         async with anyio.create_task_group() as group:
             self._group = group
             await group.start(self._children.run)
             task_status.started()
 
     async def describe(self, artefact: Artefact) -> Mapping[str, Any]:
-        """See `Runner`."""
+        """See `SkillRunner`."""
         check_grantable(artefact)
         found = await (await self._of(artefact)).describe()
         for skill in found:
@@ -78,11 +78,11 @@ class ConfinedPython(Runner[ProcessSkills]):
     async def call(
         self, artefact: Artefact, arguments: dict[str, Any], context: Context
     ) -> SkillResult:
-        """See `Runner`."""
+        """See `SkillRunner`."""
         return await (await self._of(artefact)).call(artefact.name, arguments, context)
 
     def forget(self, digest: str) -> None:
-        """See `Runner`."""
+        """See `SkillRunner`."""
         found = self._loaded.pop(digest, None)
         if found is not None and self._group is not None:
             self._group.start_soon(found.close)
@@ -90,14 +90,14 @@ class ConfinedPython(Runner[ProcessSkills]):
     async def _load(self, artefact: Artefact) -> ProcessSkills:
         return ProcessSkills(
             self._children,
-            profile_of(artefact),
+            skill_profile(artefact),
             str(artefact.entry),
             functions_of(artefact, self._services),
             artefact.digest,
         )
 
 
-class Commands(Runner[list[str]]):
+class Programs(SkillRunner[list[str]]):
     """Runs programs, each call in a process of its own.
 
     The parameters are JSON on standard input and the result is JSON on standard output, as for
@@ -106,7 +106,7 @@ class Commands(Runner[list[str]]):
     """
 
     async def describe(self, artefact: Artefact) -> Mapping[str, Any]:
-        """See `Runner`. The manifest says everything."""
+        """See `SkillRunner`. The manifest says everything."""
         check_grantable(artefact)
         said = artefact.manifest.skill
         if said.capabilities.network:
@@ -123,7 +123,7 @@ class Commands(Runner[list[str]]):
         return {}
 
     async def call(self, artefact: Artefact, arguments: dict[str, Any], context: Context) -> Any:
-        """See `Runner`."""
+        """See `SkillRunner`."""
         most = artefact.manifest.skill.execution.output_bytes
         process = await anyio.open_process(
             await self._of(artefact),
@@ -157,7 +157,7 @@ class Commands(Runner[list[str]]):
     async def _load(self, artefact: Artefact) -> list[str]:
         runs = artefact.manifest.skill.execution
         try:
-            return confined_command(profile_of(artefact), [str(artefact.entry), *runs.args])
+            return confined_command(skill_profile(artefact), [str(artefact.entry), *runs.args])
         except ConfinementError as error:
             raise SkillLoadError(f"{runs.entry} cannot run: {error}; is it executable?") from error
 

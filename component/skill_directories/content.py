@@ -27,7 +27,7 @@ from component.skills.manifest import FILE, Manifest, ManifestError, read_manife
 APPROVED: Final = "approved-skills"
 """The directory of approved content, in that of the storage."""
 MOST_FILES: Final = 2_000
-MOST_BYTES: Final = 256 * 1_048_576
+MOST_DIRECTORY_BYTES: Final = 256 * 1_048_576
 _MOST_DEPTH: Final = 16
 _LEFT_OUT: Final = frozenset(("__pycache__", "node_modules", "target", "tests"))
 """Directories that are not part of a skill, and neither is what begins with a dot."""
@@ -35,7 +35,7 @@ _CHUNK: Final = 1_048_576
 _KEPT_S: Final = 7 * 86_400.0
 
 
-class Content(msgspec.Struct, frozen=True):
+class SkillContent(msgspec.Struct, frozen=True):
     """A read directory: the digest of what would run, in hexadecimal, and its manifest."""
 
     digest: str
@@ -61,7 +61,7 @@ def signature(directory: Path) -> int:
     return hash(tuple(sorted(found)))
 
 
-def read_content(directory: Path, into: Path | None = None) -> Content:
+def read_content(directory: Path, into: Path | None = None) -> SkillContent:
     """Read a directory, and copy it to the new directory `into` while it is read.
 
     Blocks. Raises SkillLoadError, or ManifestError for an invalid manifest.
@@ -71,7 +71,9 @@ def read_content(directory: Path, into: Path | None = None) -> Content:
         with os.fdopen(descriptor, "rb") as file:
             executable = bool(info.st_mode & stat.S_IXUSR)
             target = None if into is None else into / path
-            digest, read = _copy(file, target, executable=executable, most=MOST_BYTES - size)
+            digest, read = _copy(
+                file, target, executable=executable, most=MOST_DIRECTORY_BYTES - size
+            )
             size += read
             if path == FILE:
                 file.seek(0)
@@ -88,7 +90,7 @@ def read_content(directory: Path, into: Path | None = None) -> Content:
     for path in needed:
         if path not in names:
             raise ManifestError(f"{FILE} names the file {path!r}, which the directory lacks.")
-    return Content(whole, manifest, text.decode())
+    return SkillContent(whole, manifest, text.decode())
 
 
 class ContentStore:
@@ -101,7 +103,7 @@ class ContentStore:
     def __init__(self, directory: Path) -> None:
         self._directory = directory.absolute()
 
-    def add(self, directory: Path) -> Content:
+    def add(self, directory: Path) -> SkillContent:
         """Copy a directory. Blocks. Raises SkillLoadError, ManifestError."""
         try:
             make_directory(self._directory)
@@ -207,7 +209,7 @@ def _copy(file: IO[bytes], target: Path | None, *, executable: bool, most: int) 
         while chunk := file.read(_CHUNK):
             size += len(chunk)
             if size > most:
-                raise SkillLoadError(f"The directory has more than {MOST_BYTES} bytes.")
+                raise SkillLoadError(f"The directory has more than {MOST_DIRECTORY_BYTES} bytes.")
             digest.update(chunk)
             if copy is not None:
                 copy.write(chunk)
@@ -239,7 +241,7 @@ def _unreadable(directory: Path, error: OSError) -> SkillLoadError:
     return SkillLoadError(f"{directory} cannot be read.")
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class SkillDirectory(msgspec.Struct, frozen=True, kw_only=True):
     """One installed directory.
 
     `content` is None for one that cannot be used, and `problem` says why. `signature` changes with
@@ -248,7 +250,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
     directory: Path
     signature: int
-    content: Content | None = None
+    content: SkillContent | None = None
     problem: str = ""
     proposal: Proposal | None = None
 
@@ -260,14 +262,14 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
         return self.content.manifest.skill.name
 
 
-def look(
-    roots: Sequence[Path], before: Mapping[Path, Found]
-) -> tuple[Mapping[Path, Found], Sequence[str]]:
+def read_roots(
+    roots: Sequence[Path], before: Mapping[Path, SkillDirectory]
+) -> tuple[Mapping[Path, SkillDirectory], Sequence[str]]:
     """Return what is installed in the roots, and which of the roots cannot be read, with reasons.
 
     A directory whose files have not changed is not read again. Blocks.
     """
-    found: dict[Path, Found] = {}
+    found: dict[Path, SkillDirectory] = {}
     problems: list[str] = []
     for root in roots:
         try:
@@ -294,19 +296,19 @@ def installed(root: Path) -> Sequence[Path]:
     return [root / name for name in sorted(names) if names[name]]
 
 
-def _look_at(directory: Path, before: Found | None) -> Found | None:
+def _look_at(directory: Path, before: SkillDirectory | None) -> SkillDirectory | None:
     """Look at one directory; None if it is not a skill."""
     mark = 0
     if directory.is_symlink():
         problem = f"{directory} is a symbolic link: name its target instead."
-        return Found(directory=directory, signature=mark, problem=problem)
+        return SkillDirectory(directory=directory, signature=mark, problem=problem)
     try:
         if not (directory / FILE).is_symlink() and not (directory / FILE).exists():
             return None
         mark = signature(directory)
         if before is not None and before.signature == mark:
             return before
-        return Found(
+        return SkillDirectory(
             directory=directory,
             signature=mark,
             content=read_content(directory),
@@ -316,4 +318,4 @@ def _look_at(directory: Path, before: Found | None) -> Found | None:
         problem = f"{directory} cannot be read: {error.strerror or error}."
     except (SkillLoadError, ManifestError) as error:
         problem = str(error)
-    return Found(directory=directory, signature=mark, problem=problem)
+    return SkillDirectory(directory=directory, signature=mark, problem=problem)

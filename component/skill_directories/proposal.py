@@ -15,8 +15,8 @@ from component.policy.flows import TRUSTED
 from component.policy.taint import Taint
 from component.skills.errors import SkillLoadError
 
-FILE: Final = ".proposal.json"
-SHOWN: Final = ("skill.toml", "main.py", "tests/cases.toml")
+RECORD_FILE: Final = ".proposal.json"
+PROPOSED_FILES: Final = ("skill.toml", "main.py", "tests/cases.toml")
 """The files of a proposal; it has no others."""
 WrittenBy: TypeAlias = Literal["model", "caller"]
 _MOST_BYTES: Final = 65_536
@@ -78,7 +78,7 @@ def read_proposal(directory: Path) -> Proposal | None:
 
     Raises SkillLoadError, OSError.
     """
-    path = directory / FILE
+    path = directory / RECORD_FILE
     try:
         with path.open("rb") as file:
             text = file.read(_MOST_BYTES + 1)
@@ -92,7 +92,7 @@ def read_proposal(directory: Path) -> Proposal | None:
 def source_of(directory: Path) -> str:
     """Return the files of a proposal as a text, with their names. Blocks. Raises OSError."""
     found = []
-    for name in SHOWN:
+    for name in PROPOSED_FILES:
         path = directory / name
         if path.is_file():
             with path.open("rb") as file:

@@ -14,7 +14,7 @@ import anyio.to_thread
 import msgspec
 
 from component.skill_directories.host_functions import Services, functions_of
-from component.skill_directories.runners import Artefact, Runner
+from component.skill_directories.runners import Artefact, SkillRunner
 from component.skills.context import Context
 from component.skills.declare import FunctionSkill
 from component.skills.description import read, written
@@ -27,7 +27,7 @@ _loading = threading.Lock()
 """While a module is loaded, its directory is in `sys.path`."""
 
 
-class TrustedPython(Runner[FunctionSkill[Any, Any]]):
+class TrustedPython(SkillRunner[FunctionSkill[Any, Any]]):
     """Loads the code of each content once."""
 
     def __init__(self, services: Services) -> None:
@@ -35,11 +35,11 @@ class TrustedPython(Runner[FunctionSkill[Any, Any]]):
         self._threads = anyio.CapacityLimiter(_THREADS)
 
     async def describe(self, artefact: Artefact) -> Mapping[str, Any]:
-        """See `Runner`."""
+        """See `SkillRunner`."""
         return read(written(await self._of(artefact)))
 
     async def call(self, artefact: Artefact, arguments: dict[str, Any], context: Context) -> Any:
-        """See `Runner`."""
+        """See `SkillRunner`."""
         skill = await self._of(artefact)
         context.provide(functions_of(artefact, self._services)(context))
         values = prepare(skill, (), msgspec.json.encode(arguments))

@@ -11,14 +11,14 @@ from pydantic import ValidationError
 
 from component.http.gate import Headers, HttpLimits, HttpRefused
 from component.http.targets import target_of
-from component.rest.answers import Answers
+from component.rest.answers import ResponseConverter
 from component.rest.requests import request
 from component.rest.template import RequestTemplate, effects_of
 from component.settings.problems import dotted, sentences
 from component.settings.rest import RestSkill
 from component.skill_directories.host_functions import Credentials, check_grantable, gate_of
-from component.skill_directories.runners import Artefact, Runner
-from component.skill_directories.version import schema_of
+from component.skill_directories.runners import Artefact, SkillRunner
+from component.skill_directories.version import read_schema
 from component.skills.context import Context
 from component.skills.errors import CapabilityMissing, SkillError, SkillLoadError, SkillUnavailable
 from component.skills.host import HostError
@@ -27,11 +27,11 @@ from component.skills.outputs import File, Link, SkillResult
 from component.skills.rest_request import RestResponse
 
 
-class RestRequests(Runner["_Request"]):
+class RestRequests(SkillRunner["_Request"]):
     """Makes the requests of skills."""
 
     async def describe(self, artefact: Artefact) -> Mapping[str, Any]:
-        """See `Runner`. The manifest says everything; its effects may follow from the method."""
+        """See `SkillRunner`. The manifest says everything; effects may follow from the method."""
         check_grantable(artefact)
         said = artefact.manifest.skill
         if said.execution.durable:
@@ -53,7 +53,7 @@ class RestRequests(Runner["_Request"]):
     async def call(
         self, artefact: Artefact, arguments: dict[str, Any], context: Context
     ) -> SkillResult:
-        """See `Runner`. A request is sent once; `attempts` of the manifest repeats calls."""
+        """See `SkillRunner`. A request is sent once; `attempts` of the manifest repeats calls."""
         found = await self._of(artefact)
         wanted = found.template.request(arguments)
         secret = await self._secret(artefact, found.credential, wanted.url, context)
@@ -106,7 +106,7 @@ class _Request:
         self.response = said.response or RestResponse()
         entry = _entry(artefact)
         self.template = RequestTemplate(entry)
-        self.answers = Answers(entry.select, entry.output)
+        self.answers = ResponseConverter(entry.select, entry.output)
 
 
 def _entry(artefact: Artefact) -> RestSkill:
@@ -114,7 +114,7 @@ def _entry(artefact: Artefact) -> RestSkill:
     said = artefact.manifest.skill
     assert said.request is not None, "the manifest is checked"
     assert said.input_schema is not None, "the manifest is checked"
-    schema = schema_of(artefact, said.input_schema)
+    schema = read_schema(artefact, said.input_schema)
     properties = schema.get("properties", {})
     required = schema.get("required", ())
     try:
@@ -146,7 +146,6 @@ def _entry(artefact: Artefact) -> RestSkill:
 
 
 def _size(result: SkillResult) -> int:
-    """Return the bytes of all parts."""
     return sum(
         len(part.data)
         if isinstance(part, File)

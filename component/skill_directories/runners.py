@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-TRUSTED = "trusted python"
+TRUSTED_PYTHON = "trusted python"
 """The kind of a Python skill that runs inside the service."""
 
 
@@ -49,7 +49,7 @@ class Artefact(msgspec.Struct, frozen=True, kw_only=True):
         return self.directory / self.manifest.skill.execution.entry
 
 
-class Runner(ABC, Generic[T]):
+class SkillRunner(ABC, Generic[T]):
     """Runs skills of one kind, several calls at a time.
 
     `T` is what is kept of a content between its calls.
@@ -107,7 +107,7 @@ class Runners:
     def __init__(self, services: Services, cache: Path | None = None) -> None:
         self._services = services
         self._cache = cache
-        self._made: dict[str, Runner[Any]] = {}
+        self._made: dict[str, SkillRunner[Any]] = {}
         self._making = anyio.Lock()
         self._group: TaskGroup | None = None
 
@@ -128,19 +128,19 @@ class Runners:
         if failed is not None:
             raise failed
 
-    async def of(self, manifest: Manifest, *, trusted: bool) -> Runner[Any]:
+    async def of(self, manifest: Manifest, *, trusted: bool) -> SkillRunner[Any]:
         """Return what runs a skill. Raises SkillLoadError if nothing can."""
         kind: str = manifest.skill.execution.kind
         if trusted and kind != "python":
             raise SkillLoadError(f"Only Python skills can be trusted; this one is of kind {kind}.")
-        wanted = TRUSTED if trusted else kind
+        wanted = TRUSTED_PYTHON if trusted else kind
         found = self._made.get(wanted)
         if found is None:
             async with self._making:
                 found = self._made.get(wanted) or await self._start(wanted)
         return found
 
-    async def _start(self, kind: str) -> Runner[Any]:
+    async def _start(self, kind: str) -> SkillRunner[Any]:
         if self._group is None:
             raise SkillLoadError("The service is stopping.")
         runner = self.make(kind)
@@ -148,7 +148,7 @@ class Runners:
         self._made[kind] = runner
         return runner
 
-    def make(self, kind: str) -> Runner[Any]:
+    def make(self, kind: str) -> SkillRunner[Any]:
         """Make the runner of a kind. Raises SkillLoadError if it cannot run here."""
         match kind:
             case "trusted python":
@@ -169,9 +169,9 @@ class Runners:
                     ) from error
                 return WebAssembly(self._services, self._cache)
             case "process":
-                from component.skill_directories.confined import Commands  # noqa: PLC0415
+                from component.skill_directories.confined import Programs  # noqa: PLC0415
 
-                return Commands(self._services)
+                return Programs(self._services)
             case "rest":
                 from component.skill_directories.rest import RestRequests  # noqa: PLC0415
 

@@ -15,7 +15,7 @@ from component.policy.flows import covers
 from component.skill_directories.approvals import Approval
 from component.skill_directories.content import ContentStore
 from component.skill_directories.host_functions import Services
-from component.skill_directories.runners import Artefact, Runner, Runners
+from component.skill_directories.runners import Artefact, Runners, SkillRunner
 from component.skills.capabilities import Capabilities
 from component.skills.context import Context
 from component.skills.description import read, written
@@ -34,7 +34,7 @@ from component.skills.spec import Schema
 from component.skills.validation import MOST_BYTES, SchemaValidator
 
 
-async def describe(artefact: Artefact, runner: Runner[Any]) -> str:
+async def describe_content(artefact: Artefact, runner: SkillRunner[Any]) -> str:
     """Return the description of a skill, as JSON.
 
     Raises SkillLoadError, ManifestError: it cannot be loaded, or its manifest and its code do not
@@ -59,7 +59,7 @@ async def describe(artefact: Artefact, runner: Runner[Any]) -> str:
     return written(spec)
 
 
-def schema_of(artefact: Artefact, said: Schema | str) -> Schema:
+def read_schema(artefact: Artefact, said: Schema | str) -> Schema:
     """Return a schema of a manifest, which may be the name of a file. Blocks.
 
     Raises SkillLoadError.
@@ -76,10 +76,9 @@ def schema_of(artefact: Artefact, said: Schema | str) -> Schema:
 
 
 def _schemas(artefact: Artefact) -> dict[str, Schema]:
-    """Return the schemas that the manifest has or names."""
     said = artefact.manifest.skill
     named = {"input_schema": said.input_schema, "output_schema": said.output_schema}
-    return {name: schema_of(artefact, one) for name, one in named.items() if one is not None}
+    return {name: read_schema(artefact, one) for name, one in named.items() if one is not None}
 
 
 class ApprovedContext(Context):
@@ -176,7 +175,7 @@ class Version:
                 self._scopes.discard(scope)
         raise self._was_revoked(begun=True)
 
-    async def _runner(self, artefact: Artefact) -> Runner[Any]:
+    async def _runner(self, artefact: Artefact) -> SkillRunner[Any]:
         try:
             return await self._runners.of(artefact.manifest, trusted=self.approval.trusted)
         except SkillLoadError as error:
@@ -237,7 +236,7 @@ async def opened_skill(
             digest=content.digest,
             directory=str(directory),
             text=content.text,
-            description=await describe(artefact, runner),
+            description=await describe_content(artefact, runner),
             trusted=trusted,
             approved_by="",
         )

@@ -12,7 +12,7 @@ import msgspec
 from component.sandbox.wasm import WasmRuntime, WasmSkill
 from component.sandbox.wasm_call import Import, WasmLimits
 from component.skill_directories.host_functions import Services, check_grantable, functions_of
-from component.skill_directories.runners import Artefact, Runner
+from component.skill_directories.runners import Artefact, SkillRunner
 from component.skills.capabilities import Capabilities
 from component.skills.context import Context
 from component.skills.errors import CapabilityMissing, SkillLoadError
@@ -22,7 +22,7 @@ from component.skills.threads import Threads
 _THREADS = 16
 
 
-class WebAssembly(Runner[WasmSkill]):
+class WebAssembly(SkillRunner[WasmSkill]):
     """Runs code in WebAssembly.
 
     Args:
@@ -35,7 +35,7 @@ class WebAssembly(Runner[WasmSkill]):
         self._runtime = WasmRuntime(Threads(_THREADS, _THREADS // 2), cache)
 
     async def describe(self, artefact: Artefact) -> Mapping[str, Any]:
-        """See `Runner`. The manifest says everything; the code is compiled and checked."""
+        """See `SkillRunner`. The manifest says everything; the code is compiled and checked."""
         check_grantable(artefact)
         said = artefact.manifest.skill.capabilities
         if said.filesystem_read or said.filesystem_write or said.shell:
@@ -54,7 +54,7 @@ class WebAssembly(Runner[WasmSkill]):
     async def call(
         self, artefact: Artefact, arguments: dict[str, Any], context: Context
     ) -> SkillResult:
-        """See `Runner`."""
+        """See `SkillRunner`."""
         return await (await self._of(artefact)).execute(arguments, context)
 
     async def _load(self, artefact: Artefact) -> WasmSkill:

@@ -17,7 +17,7 @@ from component.skills.errors import SkillLoadError
 from component.skills.spec import Schema
 from xep.characters import without_forbidden
 
-Node: TypeAlias = Mapping[str, Any]
+JsonObject: TypeAlias = Mapping[str, Any]
 
 _OF_SCHEMAS: Final = frozenset({"properties", "patternProperties", "dependentSchemas"})
 _LISTS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
@@ -42,18 +42,18 @@ class Unusable(Exception):  # noqa: N818 - says what the operation is
     """An operation cannot be a skill. The message completes "is not offered: it "."""
 
 
-class Document:
+class OpenApiDocument:
     """An OpenAPI document.
 
     Attributes:
         root: the document.
     """
 
-    def __init__(self, root: Node) -> None:
+    def __init__(self, root: JsonObject) -> None:
         self.root = root
 
     @classmethod
-    def parse(cls, data: bytes) -> Document:
+    def parse(cls, data: bytes) -> OpenApiDocument:
         """Read a document. Raises SkillLoadError."""
         root = _json(data) if data.lstrip()[:1] == b"{" else _yaml(data)
         version = root.get("openapi") if isinstance(root, dict) else None
@@ -63,7 +63,7 @@ class Document:
             raise SkillLoadError("It has no paths.")
         return cls(root)
 
-    def node(self, node: object) -> Node:
+    def node(self, node: object) -> JsonObject:
         """Return an object, or the one that it refers to. Raises Unusable."""
         for _ in range(_LONGEST_CHAIN):
             if not isinstance(node, Mapping):
@@ -93,17 +93,17 @@ class Document:
         return found
 
 
-def mapping(value: object) -> Node:
+def mapping(value: object) -> JsonObject:
     """Return an object, or an empty one instead of anything else."""
     return value if isinstance(value, Mapping) else {}
 
 
-def rows(value: object) -> list[Any]:
+def array(value: object) -> list[Any]:
     """Return an array, or an empty one instead of anything else."""
     return value if isinstance(value, list) else []
 
 
-def text(value: object, longest: int) -> str:
+def bounded_text(value: object, longest: int) -> str:
     """Return a text of at most so many characters, which XML allows; empty instead of anything
     else.
     """
@@ -158,7 +158,7 @@ class SchemaConverter:
         definitions: the schemas that others refer to, for `$defs`.
     """
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: OpenApiDocument) -> None:
         self._document = document
         self._names: dict[str, str] = {}
         self._count = 0
@@ -181,7 +181,7 @@ class SchemaConverter:
             if key in _PLAIN:
                 found[key] = value
             elif key in ("title", "description"):
-                if shown := text(value, _LONGEST_TEXT):
+                if shown := bounded_text(value, _LONGEST_TEXT):
                     found[key] = shown
             elif key in _OF_SCHEMAS and isinstance(value, Mapping):
                 found[key] = {

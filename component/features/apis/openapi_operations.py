@@ -11,20 +11,27 @@ from urllib.parse import urlencode
 import msgspec
 
 from component.features.apis.openapi_document import (
-    Document,
-    Node,
+    JsonObject,
+    OpenApiDocument,
     SchemaConverter,
     Unusable,
+    array,
+    bounded_text,
     mapping,
-    rows,
-    text,
 )
 from component.http.gate import Headers, HttpRequest
-from component.rest.template import ACCEPT, checked_path, header_value, query_of, segment, text_of
+from component.rest.template import (
+    ACCEPT,
+    checked_path,
+    header_value,
+    query_string,
+    segment,
+    value_text,
+)
 from component.skills.errors import InvalidParam
 from component.skills.spec import Schema
 
-Place: TypeAlias = Literal["path", "query", "header", "json", "form", "text", "field"]
+ParameterPlace: TypeAlias = Literal["path", "query", "header", "json", "form", "text", "field"]
 
 METHODS: Final = ("get", "head", "post", "put", "patch", "delete")
 _PATH: Final = re.compile(r"/[^\s?#\\\x00-\x1f\x7f]{0,1000}")
@@ -64,12 +71,12 @@ class Parameter(msgspec.Struct, frozen=True):
     """A parameter. `name` is that of the skill, `wire` that of the API.
 
     `place` is where it goes: `field` is a member of a JSON object or a form that the fields make
-    together; `json`, `form` and `text` are the whole body.
+    together; `json`, `form` and `bounded_text` are the whole body.
     """
 
     name: str
     wire: str
-    place: Place
+    place: ParameterPlace
     required: bool
     schema: Any
     style: str = "form"
@@ -104,7 +111,7 @@ class Operation(msgspec.Struct, frozen=True):
         return schema | ({"$defs": self.definitions} if self.definitions else {})
 
 
-class Entry(msgspec.Struct, frozen=True):
+class ListedOperation(msgspec.Struct, frozen=True):
     """An operation as the document lists it, before it is read. `shared` is what all operations of
     its path have in common.
     """
@@ -113,11 +120,11 @@ class Entry(msgspec.Struct, frozen=True):
     method: str
     path: str
     tags: tuple[str, ...]
-    node: Node
-    shared: Node
+    node: JsonObject
+    shared: JsonObject
 
 
-def entries_of(document: Document) -> Iterator[Entry]:
+def entries_of(document: OpenApiDocument) -> Iterator[ListedOperation]:
     """Yield the operations that a document lists."""
     for path, shared in document.root["paths"].items():
         if not isinstance(shared, dict):
@@ -125,11 +132,15 @@ def entries_of(document: Document) -> Iterator[Entry]:
         for method in METHODS:
             node = shared.get(method)
             if isinstance(node, dict):
-                tags = tuple(text(tag, 64) for tag in rows(node.get("tags")) if text(tag, 64))
-                yield Entry(_id(node, method, path), method, path, tags, node, shared)
+                tags = tuple(
+                    bounded_text(tag, 64)
+                    for tag in array(node.get("tags"))
+                    if bounded_text(tag, 64)
+                )
+                yield ListedOperation(_id(node, method, path), method, path, tags, node, shared)
 
 
-def read(document: Document, entry: Entry) -> Operation:
+def read_operation(document: OpenApiDocument, entry: ListedOperation) -> Operation:
     """Read an operation. Raises Unusable."""
     return _Reader(document, entry).operation()
 
@@ -137,7 +148,7 @@ def read(document: Document, entry: Entry) -> Operation:
 class _Reader:
     """Reads an operation. Methods raise Unusable."""
 
-    def __init__(self, document: Document, entry: Entry) -> None:
+    def __init__(self, document: OpenApiDocument, entry: ListedOperation) -> None:
         self._document = document
         self._entry = entry
         self._converter = SchemaConverter(document)
@@ -160,27 +171,27 @@ class _Reader:
             parameters += found
         if len(parameters) > _MOST_PARAMETERS:
             raise Unusable(f"has more than {_MOST_PARAMETERS} parameters")
-        summary = text(node.get("summary"), 100)
+        summary = bounded_text(node.get("summary"), 100)
         return Operation(
             id=entry.id,
             method=entry.method.upper(),
             path=entry.path,
             title=" ".join(summary.split()),
-            description=text(node.get("description"), 1000) or summary,
+            description=bounded_text(node.get("description"), 1000) or summary,
             tags=entry.tags[:8],
             parameters=tuple(parameters),
             definitions=self._converter.definitions,
             media_type=media_type,
             security=self._security(),
-            servers=tuple(rows(node.get("servers")) or rows(entry.shared.get("servers"))),
+            servers=tuple(array(node.get("servers")) or array(entry.shared.get("servers"))),
         )
 
     def _parameters(self) -> Iterator[Parameter]:
         entry = self._entry
-        both = [*rows(entry.shared.get("parameters")), *rows(entry.node.get("parameters"))]
+        both = [*array(entry.shared.get("parameters")), *array(entry.node.get("parameters"))]
         if len(both) > 2 * _MOST_PARAMETERS:
             raise Unusable(f"has more than {_MOST_PARAMETERS} parameters")
-        found: dict[tuple[str, str], Node] = {}
+        found: dict[tuple[str, str], JsonObject] = {}
         for each in both:
             node = self._document.node(each)
             name, place = node.get("name"), node.get("in")
@@ -196,7 +207,7 @@ class _Reader:
             elif required:
                 raise Unusable(f"needs a parameter in {place[:20]!a}, which is not supported")
 
-    def _parameter(self, node: Node, place: str, wire: str, *, required: bool) -> Parameter:
+    def _parameter(self, node: JsonObject, place: str, wire: str, *, required: bool) -> Parameter:
         if place == "header" and (
             not _HEADER.fullmatch(wire) or wire.lower() in _FORBIDDEN_HEADERS
         ):
@@ -211,7 +222,7 @@ class _Reader:
             raise Unusable("has a parameter whose content is not JSON")
         source = self._document.node(next(iter(content.values()))) if as_json else node
         schema = self._converter.convert(source.get("schema", {}))
-        if isinstance(schema, dict) and (said := text(node.get("description"), 400)):
+        if isinstance(schema, dict) and (said := bounded_text(node.get("description"), 400)):
             schema = {**schema, "description": said}
         explode = node.get("explode")
         return Parameter(
@@ -225,7 +236,7 @@ class _Reader:
             as_json=as_json,
         )
 
-    def _body(self, node: Node) -> tuple[str, list[Parameter]]:
+    def _body(self, node: JsonObject) -> tuple[str, list[Parameter]]:
         """Return the media type and the parameters that make the body."""
         content, required = mapping(node.get("content")), node.get("required") is True
         chosen = next(
@@ -247,13 +258,13 @@ class _Reader:
         flat = bool(fields) and not {"allOf", "anyOf", "oneOf", "additionalProperties"} & set(whole)
         names = {wire: self._name(wire, _BODY) for wire in fields} if flat else {}
         if names and len(names) + len(self._taken) <= _MOST_PARAMETERS:
-            needed = set(rows(whole.get("required")))
+            needed = set(array(whole.get("required")))
             return media_type, [
                 Parameter(name, wire, "field", required and wire in needed, fields[wire])
                 for wire, name in names.items()
             ]
         name = self._name(_BODY, "whole")
-        place: Place = "json" if _is_json(chosen) else "form"
+        place: ParameterPlace = "json" if _is_json(chosen) else "form"
         return media_type, [Parameter(name, "", place, required, schema)]
 
     def _name(self, wire: str, place: str) -> str:
@@ -269,10 +280,10 @@ class _Reader:
     def _security(self) -> tuple[tuple[str, ...], ...]:
         node = self._entry.node
         said = node["security"] if "security" in node else self._document.root.get("security")
-        return tuple(tuple(map(str, each)) for each in rows(said) if isinstance(each, dict))
+        return tuple(tuple(map(str, each)) for each in array(said) if isinstance(each, dict))
 
 
-def _id(node: Node, method: str, path: str) -> str:
+def _id(node: JsonObject, method: str, path: str) -> str:
     said = node.get("operationId")
     words = said if isinstance(said, str) and said else f"{method}_{path}"
     return re.sub(r"[^A-Za-z0-9_-]+", "_", words[:200]).lstrip("_-0123456789").rstrip("_")[:60]
@@ -311,7 +322,7 @@ class Granted(msgspec.Struct, frozen=True):
 
 
 def granted(
-    document: Document, alternatives: Sequence[Sequence[str]], secrets: Mapping[str, str]
+    document: OpenApiDocument, alternatives: Sequence[Sequence[str]], secrets: Mapping[str, str]
 ) -> Granted:
     """Return the credentials for an operation: those of the first alternative that the settings
     satisfy.
@@ -334,7 +345,7 @@ def granted(
     raise Unusable(f"needs credentials for {names}, which the settings do not have")
 
 
-def _applied(document: Document, node: object, name: str, secret: str) -> Granted:
+def _applied(document: OpenApiDocument, node: object, name: str, secret: str) -> Granted:
     scheme = document.node(node)
     kind = str(scheme.get("type"))
     if kind == "apiKey":
@@ -396,7 +407,7 @@ class RequestBuilder:
         body = _body(operation, [pair for pair in given if pair[0].place not in _OUTSIDE])
         content: Headers = (("Content-Type", operation.media_type),) if body is not None else ()
         return HttpRequest(
-            url=self._base + self._path(given) + query_of([*pairs, *self._credentials.query]),
+            url=self._base + self._path(given) + query_string([*pairs, *self._credentials.query]),
             method=operation.method,
             headers=(*ACCEPT, *content, *_header_fields(given)),
             body=body or b"",
@@ -419,18 +430,23 @@ class RequestBuilder:
             yield each.wire, _text(each, value)
         elif isinstance(value, list):
             if each.explode and each.style == "form":
-                yield from ((each.wire, text_of(member)) for member in value)
+                yield from ((each.wire, value_text(member)) for member in value)
             elif value:
-                yield each.wire, _SEPARATORS.get(each.style, ",").join(map(text_of, value))
+                yield each.wire, _SEPARATORS.get(each.style, ",").join(map(value_text, value))
         elif each.style == "deepObject":
-            yield from ((f"{each.wire}[{key}]", text_of(member)) for key, member in value.items())
+            yield from (
+                (f"{each.wire}[{key}]", value_text(member)) for key, member in value.items()
+            )
         elif each.explode:
             for key, member in value.items():
                 if key in self._reserved:
                     raise InvalidParam(each.name, f"must not have the member {key!r}")
-                yield key, text_of(member)
+                yield key, value_text(member)
         else:
-            yield each.wire, ",".join(part for key in value for part in (key, text_of(value[key])))
+            yield (
+                each.wire,
+                ",".join(part for key in value for part in (key, value_text(value[key]))),
+            )
 
 
 def _header_fields(given: list[tuple[Parameter, Any]]) -> Headers:
@@ -456,7 +472,7 @@ def _body(operation: Operation, given: list[tuple[Parameter, Any]]) -> bytes | N
     if not isinstance(fields, dict):
         raise InvalidParam(given[0][0].name, "must be an object")
     pairs = [
-        (key, text_of(member))
+        (key, value_text(member))
         for key, value in fields.items()
         for member in (value if isinstance(value, list) else [value])
         if member is not None
@@ -465,4 +481,4 @@ def _body(operation: Operation, given: list[tuple[Parameter, Any]]) -> bytes | N
 
 
 def _text(each: Parameter, value: Any) -> str:
-    return msgspec.json.encode(value).decode() if each.as_json else text_of(value)
+    return msgspec.json.encode(value).decode() if each.as_json else value_text(value)

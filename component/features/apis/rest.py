@@ -11,7 +11,7 @@ from anyio.abc import TaskStatus
 
 from component.http.gate import HttpGate, HttpLimits, HttpRequest, access_to
 from component.http.targets import network_capability
-from component.rest.answers import Answers
+from component.rest.answers import ResponseConverter
 from component.rest.requests import request
 from component.rest.template import RequestTemplate, effects_of
 from component.skills.context import Context
@@ -33,7 +33,7 @@ _GRACE_S = 30.0
 def invoker(
     base: str,
     build: Callable[[Mapping[str, Any]], HttpRequest],
-    answers: Answers,
+    answers: ResponseConverter,
     settings: RestSkill | OpenApi,
     *,
     repeatable: bool,
@@ -88,7 +88,7 @@ class RestSource:
 def rest_skill(name: str, entry: RestSkill) -> Skill:
     """Return the skill of a section. Raises DeclarationError."""
     template = RequestTemplate(entry)
-    answers = Answers(entry.select, entry.output)
+    answers = ResponseConverter(entry.select, entry.output)
     annotations = effects_of(entry.method, entry.annotations)
     repeatable = annotations.repeatable
     schema = _schema(entry)

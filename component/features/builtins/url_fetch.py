@@ -20,7 +20,7 @@ from component.http.gate import (
     Resolve,
     access_to,
 )
-from component.http.targets import Target
+from component.http.targets import HttpTarget
 from component.memory import document_reader
 from component.memory.document_reader import DocumentError, Piece
 from component.policy.globs import pattern
@@ -51,7 +51,7 @@ class _Hosts(Access, frozen=True, tag=True):
     spaces.
     """
 
-    def permits(self, target: Target) -> bool:
+    def permits(self, target: HttpTarget) -> bool:
         named = pattern(self.host.split()).fullmatch(target.host) is not None
         usual = 443 if target.scheme == "https" else 80
         return named and target.port == usual

@@ -19,10 +19,10 @@ from component.commands.definition import (
     Outline,
 )
 from component.skill_directories.approvals import Approval
-from component.skill_directories.content import Found
+from component.skill_directories.content import SkillDirectory
 from component.skills.capabilities import Capabilities
 
-State: TypeAlias = Literal["offered", "changed", "waiting", "revoked", "failed", "missing"]
+SkillState: TypeAlias = Literal["offered", "changed", "waiting", "revoked", "failed", "missing"]
 """`offered`; `changed`: the approved version is offered, and the present one waits; `waiting` for
 an approval; `revoked`; `failed`: it cannot be used; `missing`: its directory is gone."""
 
@@ -35,7 +35,7 @@ class InstalledSkill(msgspec.Struct, frozen=True, kw_only=True):
     """An installed skill, in a list."""
 
     name: str
-    state: State
+    state: SkillState
     kind: str = ""
     version: str = ""
     trusted: bool = False
@@ -62,8 +62,8 @@ class SkillSheet(InstalledSkill, frozen=True, kw_only=True):
     source: str = ""
 
 
-def listed(
-    name: str, found: Found | None, approval: Approval | None, problem: str = ""
+def list_entry(
+    name: str, found: SkillDirectory | None, approval: Approval | None, problem: str = ""
 ) -> InstalledSkill:
     """Return what a list shows of a skill, which is found or approved. `problem` says why an
     approved skill is not offered.
@@ -84,7 +84,9 @@ def listed(
     )
 
 
-def sheet(short: InstalledSkill, found: Found | None, approval: Approval | None) -> SkillSheet:
+def sheet(
+    short: InstalledSkill, found: SkillDirectory | None, approval: Approval | None
+) -> SkillSheet:
     """Return everything about a skill of which `short` is in a list."""
     more: dict[str, Any] = {}
     before = Capabilities() if approval is None else approval.capabilities
@@ -109,7 +111,9 @@ def sheet(short: InstalledSkill, found: Found | None, approval: Approval | None)
     return SkillSheet(**msgspec.structs.asdict(short), **more)
 
 
-def _state(found: Found | None, approval: Approval | None, problem: str) -> tuple[State, str]:
+def _state(
+    found: SkillDirectory | None, approval: Approval | None, problem: str
+) -> tuple[SkillState, str]:
     approved = approval is not None and approval.counts
     if found is None:
         return "missing", "its directory is gone"
@@ -190,19 +194,19 @@ def not_there(name: str, what: str = "installed") -> InstalledError:
     return InstalledError(f"No skill called {name!r} is {what}. See `skills list`.")
 
 
-Name = Annotated[str, msgspec.Meta(title="Skill", description="Name of an installed skill.")]
+SkillName = Annotated[str, msgspec.Meta(title="Skill", description="Name of an installed skill.")]
 
 
 class SkillParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The parameters of a command about one skill."""
 
-    name: Name
+    name: SkillName
 
 
 class ApproveParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The parameters of an approval."""
 
-    name: Name
+    name: SkillName
     digest: Annotated[
         str,
         msgspec.Meta(
@@ -297,7 +301,7 @@ class InstalledSkillCommands:
 
     async def _show(self, _asking: Asking, params: SkillParams) -> CommandResult:
         found = await _done((await self._of(params.name)).show(params.name))
-        return CommandResult(shown(found), found)
+        return CommandResult(sheet_text(found), found)
 
     async def _approve(self, asking: Asking, params: ApproveParams) -> CommandResult:
         if asking.principal is not None and not params.digest:
@@ -314,7 +318,7 @@ class InstalledSkillCommands:
             )
         )
         offered = "offered" if found.state == "offered" else "approved, and not offered"
-        return CommandResult(f"{found.name} is {offered}.\n{shown(found)}", found)
+        return CommandResult(f"{found.name} is {offered}.\n{sheet_text(found)}", found)
 
     async def _revoke(self, asking: Asking, params: SkillParams) -> CommandResult:
         installed = await self._of(params.name)
@@ -338,7 +342,7 @@ def _by(asking: Asking) -> str:
     return "operator" if asking.principal is None else str(asking.principal)
 
 
-def shown(skill: SkillSheet) -> str:
+def sheet_text(skill: SkillSheet) -> str:
     """Return everything about a skill as a text for people."""
     where = "inside the service, without limits" if skill.trusted else f"as {skill.kind}"
     lines = [

@@ -24,17 +24,17 @@ from component.features.installed_skills.commands import (
     InstalledError,
     InstalledSkill,
     SkillSheet,
-    State,
+    SkillState,
     at_by,
     not_there,
 )
 from component.features.installed_skills.description_content import (
     as_approved,
     content_of,
+    description_digest,
     difference,
-    digest_of,
 )
-from component.features.installed_skills.rows import DescriptionRows, Row, all_rows
+from component.features.installed_skills.rows import DescriptionRow, DescriptionRows, all_rows
 from component.kernel.check import Check
 from component.policy.flows import TRUSTED
 from component.private import FILE_MODE
@@ -49,7 +49,7 @@ from component.storage.storage import Storage
 _log = structlog.get_logger("component.features.installed_skills")
 
 _NAMES_SHOWN: Final = 10
-FILE_NAME: Final = "described-sources"
+SEEN_FILE: Final = "described-sources"
 
 
 class SeenSources:
@@ -65,7 +65,7 @@ class SeenSources:
     """
 
     def __init__(self, directory: Path) -> None:
-        self._path = directory / FILE_NAME
+        self._path = directory / SEEN_FILE
 
     def has(self, source: str) -> bool:
         """Return whether a source has made an offer."""
@@ -102,7 +102,7 @@ def waiting_sentence(source: str, names: Sequence[str]) -> str:
     )
 
 
-def waiting_in(rows: Sequence[Row]) -> Sequence[str]:
+def waiting_in(rows: Sequence[DescriptionRow]) -> Sequence[str]:
     """Return a sentence for each source of which rows wait for an approval."""
     sources = dict.fromkeys(row.source for row in rows if row.held)
     return [
@@ -140,7 +140,11 @@ class Descriptions(Installed):
         self._offer_again: dict[str, Callable[[], None]] = {}
         self._there: dict[str, frozenset[str]] = {}
         """The names of the skills that each source has now."""
-        self._waiting: dict[str, Sequence[Row]] = {}
+        self._waiting: dict[str, Sequence[DescriptionRow]] = {}
+
+    def pin(self, source: SkillSource) -> SkillSource:
+        """Return the source that is run in place of one: the same unless it is described here."""
+        return PinnedSource(source, self) if source.name in self.sources else source
 
     def follow(self, source: str, offer_again: Callable[[], None]) -> None:
         """Call `offer_again`, which must not wait, when an approval of a source has changed."""
@@ -166,7 +170,7 @@ class Descriptions(Installed):
         self._say(source, rows)
         return await to_thread.run_sync(_admitted, skills, contents, rows)
 
-    def _say(self, source: str, rows: Mapping[str, Row]) -> None:
+    def _say(self, source: str, rows: Mapping[str, DescriptionRow]) -> None:
         before = {row.skill for row in self._waiting.get(source, ())}
         self._waiting[source] = [row for row in rows.values() if row.held]
         new = [row for row in self._waiting[source] if row.skill not in before]
@@ -210,14 +214,14 @@ class Descriptions(Installed):
                 f" have read (--digest): see `skills show {name}`."
             )
         content = row.held or row.approved
-        if not digest_of(content).startswith(digest) or (
+        if not description_digest(content).startswith(digest) or (
             row.held and not await self._rows.approve(row, by)
         ):
             raise InstalledError(
-                f"{name} has changed: its digest is {digest_of(content)}. Look at it again before"
-                " you approve it."
+                f"{name} has changed: its digest is {description_digest(content)}. Look at it again"
+                " before you approve it."
             )
-        self._record(by, name, "approved", f"{digest_of(content)[:16]}, {row.source}")
+        self._record(by, name, "approved", f"{description_digest(content)[:16]}, {row.source}")
         await self.reload((row.source,))
         return await self.show(name)
 
@@ -238,16 +242,16 @@ class Descriptions(Installed):
             " until it is approved."
         )
 
-    async def _all(self) -> Sequence[Row]:
+    async def _all(self) -> Sequence[DescriptionRow]:
         return [row for row in await self._rows.all() if row.source in self.sources]
 
-    async def _row(self, name: str) -> Row:
+    async def _row(self, name: str) -> DescriptionRow:
         found = [row for row in await self._all() if row.skill == name]
         if not found:
             raise not_there(name)
         return next((row for row in found if row.held), found[0])
 
-    def _state(self, row: Row) -> tuple[State, str]:
+    def _state(self, row: DescriptionRow) -> tuple[SkillState, str]:
         there = self._there.get(row.source)
         if there is not None and row.skill not in there:
             return "missing", f"{row.source} does not have it now"
@@ -278,7 +282,7 @@ def _contents(source: str, skills: Sequence[Skill]) -> Mapping[str, str]:
 
 
 def _admitted(
-    skills: Sequence[Skill], contents: Mapping[str, str], rows: Mapping[str, Row]
+    skills: Sequence[Skill], contents: Mapping[str, str], rows: Mapping[str, DescriptionRow]
 ) -> Sequence[Skill]:
     """Return what may be offered of some skills. Blocks."""
     admitted: list[Skill | None] = []
@@ -292,18 +296,17 @@ def _admitted(
     return [one for one in admitted if one is not None]
 
 
-def _listed(row: Row, state: tuple[State, str]) -> InstalledSkill:
+def _listed(row: DescriptionRow, state: tuple[SkillState, str]) -> InstalledSkill:
     return InstalledSkill(name=row.skill, state=state[0], kind=row.source, reason=state[1])
 
 
-def _sheet(row: Row, state: tuple[State, str]) -> SkillSheet:
-    """Return everything about a skill. Blocks."""
+def _sheet(row: DescriptionRow, state: tuple[SkillState, str]) -> SkillSheet:
     return SkillSheet(
         name=row.skill,
         state=state[0],
         kind=row.source,
         reason=state[1],
-        digest=digest_of(row.held or row.approved),
+        digest=description_digest(row.held or row.approved),
         approved=at_by(row.approved_by, row.approved_at) if row.approved else "",
         source=difference(row.approved, row.held),
     )

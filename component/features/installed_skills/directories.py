@@ -27,17 +27,23 @@ from component.features.installed_skills.commands import (
     InstalledError,
     InstalledSkill,
     SkillSheet,
-    listed,
+    list_entry,
     not_there,
     sheet,
 )
 from component.kernel.check import Check
 from component.settings import Settings
 from component.skill_directories.approvals import Approval, Approvals
-from component.skill_directories.content import APPROVED, ContentStore, Found, installed, look
+from component.skill_directories.content import (
+    APPROVED,
+    ContentStore,
+    SkillDirectory,
+    installed,
+    read_roots,
+)
 from component.skill_directories.proposal import source_of
 from component.skill_directories.runners import Artefact, Runners
-from component.skill_directories.version import Version, describe
+from component.skill_directories.version import Version, describe_content
 from component.skills.errors import SkillLoadError
 from component.skills.manifest import ManifestError
 from component.skills.sources import Offer
@@ -48,7 +54,7 @@ _log = structlog.get_logger("component.skills")
 
 SETTINGS: Final = "settings"
 """Who approves what the settings approve."""
-LOOK_S: Final = 30.0
+_LOOK_S: Final = 30.0
 """Seconds between two looks at the directories where no change is reported, as on network file
 systems."""
 
@@ -89,7 +95,7 @@ class SkillDirectories(Installed):
         self._runners = runners
         self._auto = auto_approve
         self._offer: Offer = lambda _skills: ()
-        self._found: Mapping[Path, Found] = {}
+        self._found: Mapping[Path, SkillDirectory] = {}
         self._approvals: dict[str, Approval] = {}
         self._versions: dict[str, Version] = {}
         """What is offered, by name."""
@@ -107,19 +113,17 @@ class SkillDirectories(Installed):
     async def run(self, offer: Offer, *, task_status: TaskStatus[None]) -> None:
         """See `SkillSource`."""
         self._offer = offer
-        async with self._runners.opened():
-            await self._run(task_status)
-
-    async def _run(self, task_status: TaskStatus[None]) -> None:
         try:
-            await self._load_approvals()
-            await self._offer_approved()
-            if self._auto != "never" or any(map(self._is_expected, self._approvals.values())):
+            async with self._runners.opened():
+                await self._load_approvals()
+                await self._offer_approved()
+                expected = {one.name for one in self._approvals.values() if one.counts}
+                if self._auto != "never" or expected - self._versions.keys():
+                    await self.look()
+                task_status.started()
+                await anyio.sleep(self.rest_s)
                 await self.look()
-            task_status.started()
-            await anyio.sleep(self.rest_s)
-            await self.look()
-            await self.watch()
+                await self.watch()
         except StorageError as error:
             raise SkillLoadError(str(error)) from error
 
@@ -151,7 +155,7 @@ class SkillDirectories(Installed):
         """Look again when the directories have changed, and from time to time, until cancelled."""
         from component.features.installed_skills.directory_watch import watch  # noqa: PLC0415 - after the start
 
-        await watch(self._roots, LOOK_S, self._look_again)
+        await watch(self._roots, _LOOK_S, self._look_again)
 
     async def _look_again(self) -> None:
         try:
@@ -162,7 +166,7 @@ class SkillDirectories(Installed):
     async def look(self) -> None:
         """Look at the directories, and offer what is approved. Raises StorageError."""
         async with self._changing:
-            work = functools.partial(look, self._roots, self._found)
+            work = functools.partial(read_roots, self._roots, self._found)
             self._found, problems = await anyio.to_thread.run_sync(work)
             for problem in problems:
                 self._warn("", problem)
@@ -183,7 +187,7 @@ class SkillDirectories(Installed):
         by_name = self._by_name()
         names = sorted({*by_name, *self._approvals})
         found = [
-            listed(name, by_name.get(name), self._approvals.get(name), self._problem(name))
+            list_entry(name, by_name.get(name), self._approvals.get(name), self._problem(name))
             for name in names
         ]
         shown = {one.directory for one in found}
@@ -204,7 +208,7 @@ class SkillDirectories(Installed):
         if found is None and approval is None:
             raise not_there(name)
         try:
-            return sheet(listed(name, found, approval, self._problem(name)), found, approval)
+            return sheet(list_entry(name, found, approval, self._problem(name)), found, approval)
         except ManifestError as error:
             raise InstalledError(
                 f"The approved manifest of {name} cannot be read: {error}"
@@ -285,10 +289,7 @@ class SkillDirectories(Installed):
                 there.update(map(str, installed(root)))
         return frozenset(there), self._store.names()
 
-    def _is_expected(self, approval: Approval) -> bool:
-        return approval.counts and approval.name not in self._versions
-
-    async def _approve(self, found: Found, by: str, *, trusted: bool) -> None:
+    async def _approve(self, found: SkillDirectory, by: str, *, trusted: bool) -> None:
         """Raises SkillLoadError, ManifestError, StorageError."""
         content = await anyio.to_thread.run_sync(self._store.add, found.directory)
         assert found.content is not None, "the caller has checked it"
@@ -300,7 +301,7 @@ class SkillDirectories(Installed):
             manifest=content.manifest,
         )
         runner = await self._runners.of(content.manifest, trusted=trusted)
-        description = await describe(artefact, runner)
+        description = await describe_content(artefact, runner)
         await self._stored.put(
             Approval(
                 name=artefact.name,
@@ -396,7 +397,7 @@ class SkillDirectories(Installed):
         dropped = before - self._needed
         await anyio.to_thread.run_sync(self._store.clean, self._needed, dropped)
 
-    async def _ensure_copy(self, approval: Approval, found: Found | None) -> None:
+    async def _ensure_copy(self, approval: Approval, found: SkillDirectory | None) -> None:
         """Raise SkillLoadError if the approved content is nowhere."""
         if await anyio.to_thread.run_sync(self._store.has, approval.digest):
             return
@@ -405,9 +406,9 @@ class SkillDirectories(Installed):
             raise SkillLoadError("its approved files are missing; approve the present ones.")
         await anyio.to_thread.run_sync(self._store.add, found.directory)
 
-    def _by_name(self) -> dict[str, Found]:
+    def _by_name(self) -> dict[str, SkillDirectory]:
         """Return the installed skills by name; of two with one name, the first counts."""
-        found: dict[str, Found] = {}
+        found: dict[str, SkillDirectory] = {}
         of_directory = {one.directory: one.name for one in self._approvals.values()}
         for one in self._found.values():
             # One that cannot be read any more is still the skill that was approved there.
@@ -422,7 +423,7 @@ class SkillDirectories(Installed):
         digest = "" if found is None or found.content is None else found.content.digest
         return self._problems.get(name) or self._refused.get(digest, "")
 
-    def _second(self, one: Found) -> InstalledSkill:
+    def _second(self, one: SkillDirectory) -> InstalledSkill:
         first = self._by_name()[one.name].directory
         return InstalledSkill(
             name=one.name,
@@ -431,7 +432,7 @@ class SkillDirectories(Installed):
             reason=f"{first} has a skill of that name: give one of them another name",
         )
 
-    def _log_problems(self, by_name: Mapping[str, Found]) -> None:
+    def _log_problems(self, by_name: Mapping[str, SkillDirectory]) -> None:
         """Log each problem once, until it is over."""
         problems = {
             name: self._problem(name) or found.problem
@@ -454,7 +455,7 @@ def check_directories(settings: Settings) -> Sequence[Check]:
         return ()
     proposed = settings.proposals_path
     roots = [one for one in settings.skill_roots if one != proposed or one.exists()]
-    found, problems = look([one.absolute() for one in roots], {})
+    found, problems = read_roots([one.absolute() for one in roots], {})
     broken = [one for one in found.values() if one.content is None]
     checks = [Check("skills", "warning", problem) for problem in problems]
     checks += [

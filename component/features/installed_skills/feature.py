@@ -45,7 +45,7 @@ class InstalledSkillsFeature(Feature):
             sources=sources,
             commands=commands,
             shared_changes={**changes, "descriptions": descriptions.reload},
-            pin=_pin(descriptions),
+            pin=descriptions.pin,
             warnings=descriptions.warnings,
             held_sources=descriptions.held_sources,
             connected=messages.connected,
@@ -78,16 +78,6 @@ class _AdminMessages:
     def connected(self) -> None:
         while self._unsent:
             self._kernel.contacts.tell_admins(self._unsent.pop(0))
-
-
-def _pin(descriptions: "Descriptions") -> Callable[[SkillSource], SkillSource]:
-    from component.features.installed_skills.descriptions import PinnedSource  # noqa: PLC0415
-
-    def pin(source: SkillSource) -> SkillSource:
-        is_described = source.name in descriptions.sources
-        return PinnedSource(source, descriptions) if is_described else source
-
-    return pin
 
 
 def skill_directories(

@@ -63,7 +63,7 @@ class UnreadableDraftError(DraftError):
     """Its manifest or its tests are not what such a file is."""
 
 
-class Draft(msgspec.Struct, frozen=True, kw_only=True):
+class SkillDraft(msgspec.Struct, frozen=True, kw_only=True):
     """The texts of a proposal, as a model or a caller writes them."""
 
     manifest: Annotated[str, Meta(description="skill.toml, in TOML")]
@@ -79,7 +79,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
     """A draft that may be tried out."""
 
-    draft: Draft
+    draft: SkillDraft
     manifest: Manifest
     cases: Sequence[Case]
 
@@ -89,7 +89,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
         return self.manifest.skill.name
 
 
-def check(draft: Draft, most_bytes: int) -> Checked:
+def check_draft(draft: SkillDraft, most_bytes: int) -> Checked:
     """Check a draft. Blocks for a moment. Raises DraftError."""
     for what, text in draft.files().items():
         _check_text(what, text, most_bytes)
@@ -123,7 +123,7 @@ def _check_text(what: str, text: str, most_bytes: int) -> None:
                 raise DraftError(f"{what}, line {number} has {name}: write an escape instead.")
 
 
-def _check_manifest(manifest: Manifest, draft: Draft) -> None:
+def _check_manifest(manifest: Manifest, draft: SkillDraft) -> None:
     said, runs = manifest.skill, manifest.skill.execution
     if len(said.name) > LONGEST_NAME or not _NAME.fullmatch(said.name):
         raise DraftError(f"The name {printable(said.name, LONGEST_NAME)!r} cannot be used.")
@@ -325,7 +325,7 @@ Write all three texts again, with this corrected.
 """
 
 
-def prompt_of(description: str, last: Draft | None, problem: str) -> str:
+def writing_prompt(description: str, last: SkillDraft | None, problem: str) -> str:
     """Return the question for a model: the first, or the one after a draft that was refused."""
     asked = _ASK.format(format=FORMAT, description=description.replace("-----", "- - -"))
     if last is None:

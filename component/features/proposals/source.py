@@ -21,18 +21,18 @@ from component.audit.protocol import AuditEvent, Recorder
 from component.features.proposals.draft import (
     FORMAT,
     Checked,
-    Draft,
     DraftError,
+    SkillDraft,
     UnreadableDraftError,
-    check,
-    prompt_of,
+    check_draft,
     try_out,
     write_files,
+    writing_prompt,
 )
 from component.private import make_directory
 from component.skill_directories.approvals import Approvals
-from component.skill_directories.content import Found, look
-from component.skill_directories.proposal import FILE, Proposal, WrittenBy, read_proposal
+from component.skill_directories.content import SkillDirectory, read_roots
+from component.skill_directories.proposal import RECORD_FILE, Proposal, WrittenBy, read_proposal
 from component.skills.context import Context
 from component.skills.declare import skill
 from component.skills.errors import InvalidParam, SkillError, SkillLoadError, printable
@@ -101,7 +101,7 @@ class ProposalFolder:
         made = Path(tempfile.mkdtemp(dir=self._directory, prefix=_NEW))
         try:
             record = msgspec.json.encode(proposal).decode()
-            write_files(made, {**files, FILE: record})
+            write_files(made, {**files, RECORD_FILE: record})
             target, old = self.path(name), self.path(_OLD + name)
             if target.exists():
                 target.rename(old)
@@ -136,7 +136,7 @@ class ServiceView:
         self._catalog = kernel.environment.catalog
         self._approvals = Approvals(kernel.storage)
         self._roots = [root.expanduser().absolute() for root in kernel.settings.skill_roots]
-        self._found: Mapping[Path, Found] = {}
+        self._found: Mapping[Path, SkillDirectory] = {}
         self.announce = kernel.contacts.tell_admins
 
     async def taken(self) -> Mapping[str, str]:
@@ -147,7 +147,7 @@ class ServiceView:
             approvals = await self._approvals.all()
         except StorageError:
             raise SkillError("The database is temporarily unavailable.") from None
-        self._found, _ = await anyio.to_thread.run_sync(look, self._roots, self._found)
+        self._found, _ = await anyio.to_thread.run_sync(read_roots, self._roots, self._found)
         names = {one.name: one.directory for one in approvals}
         # Of two directories with one name, the first counts.
         names |= {one.name: str(one.directory) for one in reversed(list(self._found.values()))}
@@ -194,7 +194,7 @@ class ProposalSource:
         task_status.started()
         await anyio.sleep_forever()
 
-    async def propose(self, context: Context, description: str, draft: Draft | None) -> str:
+    async def propose(self, context: Context, description: str, draft: SkillDraft | None) -> str:
         """Propose what a caller has written, or without a draft have the model write it, and return
         what became of it. Raises SkillError.
         """
@@ -212,14 +212,14 @@ class ProposalSource:
     async def _written(self, context: Context, description: str) -> str:
         """Have the model write a skill, and again with the reason when it is refused."""
         await self._check_room(context.principal, "")  # before a model is paid
-        draft: Draft | None = None
+        draft: SkillDraft | None = None
         problem = ""
         attempts = self._settings.attempts
         for attempt in range(attempts):
             await context.progress(attempt / attempts, "writing the skill")
-            asked = prompt_of(description, draft, problem)
+            asked = writing_prompt(description, draft, problem)
             draft = await context.llm(
-                asked, Draft, max_tokens=self._settings.max_tokens, key=attempt
+                asked, SkillDraft, max_tokens=self._settings.max_tokens, key=attempt
             )
             try:
                 return await self._tried(draft, context, description, written_by="model")
@@ -231,10 +231,10 @@ class ProposalSource:
         )
 
     async def _tried(
-        self, draft: Draft, context: Context, description: str, *, written_by: WrittenBy
+        self, draft: SkillDraft, context: Context, description: str, *, written_by: WrittenBy
     ) -> str:
         """Raises DraftError: it may be written again; SkillError: that would not help."""
-        checked = await anyio.to_thread.run_sync(check, draft, self._settings.max_bytes)
+        checked = await anyio.to_thread.run_sync(check_draft, draft, self._settings.max_bytes)
         await self._check_room(context.principal, checked.name)
         async with self._testing:
             digest = await try_out(checked)
@@ -356,7 +356,7 @@ def create_skill_skill(source: ProposalSource) -> Skill:
             for name, value in (("manifest", manifest), ("tests", tests)):
                 if not value:
                     raise InvalidParam(name, "must be given, too: a skill is written as a whole")
-            draft = Draft(manifest=manifest, code=code, tests=tests)
+            draft = SkillDraft(manifest=manifest, code=code, tests=tests)
         said = await source.propose(context, description, draft)
         # The sentence names the skill, which whoever wrote the proposal has chosen.
         return SkillResult((Output(said),), taints=context.taints)

@@ -8,8 +8,9 @@ import anyio
 import msgspec
 import pytest
 
-from component.sandbox.process_skills import Children, Functions, ProcessSkills
+from component.sandbox.process_skills import ChildPool, ProcessSkills
 from component.sandbox.profile import Profile
+from component.skill_directories.host_functions import Functions
 from component.skills import Context, Skill, SkillFailed, SkillUnavailable
 from component.skills.fake_context import FakeContext, called
 from component.skills.host import HostFunctions, HttpRequest, HttpResponse
@@ -27,7 +28,7 @@ Open = Callable[..., AbstractAsyncContextManager[Storage]]
 
 @asynccontextmanager
 async def confined(functions: Functions = plain_functions) -> AsyncIterator[dict[str, Skill]]:
-    children = Children()
+    children = ChildPool()
     async with anyio.create_task_group() as group:
         await group.start(children.run)
         module = ProcessSkills(children, Profile(), str(durable_module.__file__), functions)

@@ -24,7 +24,7 @@ import msgspec
 import structlog
 
 from component.sandbox.launch import confined_command
-from component.sandbox.process_skills import Children, ProcessSkills
+from component.sandbox.process_skills import ChildPool, ProcessSkills
 from component.sandbox.profile import Limits, Profile
 from component.skills import Context, SkillLoadError, call
 from component.skills.threads import Threads
@@ -161,7 +161,7 @@ class Outcome(msgspec.Struct, frozen=True):
 class Campaign:
     """Attacks, one after the other, on one service."""
 
-    def __init__(self, directory: Path, children: Children) -> None:
+    def __init__(self, directory: Path, children: ChildPool) -> None:
         self.directory = directory
         self.children = children
         self.secret = directory / "secret.txt"
@@ -315,7 +315,7 @@ async def _until(done: Callable[[], bool]) -> None:
 @asynccontextmanager
 async def campaign() -> AsyncIterator[Campaign]:
     """A service with children, and a directory that others can enter."""
-    children = Children(most=8, per_principal=4)
+    children = ChildPool(most=8, per_principal=4)
     with tempfile.TemporaryDirectory(prefix="escapes-") as directory:
         os.chmod(directory, 0o755)  # noqa: PTH101 - it is a string
         async with anyio.create_task_group() as group:

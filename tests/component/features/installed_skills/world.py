@@ -14,7 +14,7 @@ from anyio.abc import TaskStatus
 from component.audit.protocol import AuditEvent
 from component.features.installed_skills.directories import AutoApprove, SkillDirectories
 from component.skill_directories.host_functions import Services
-from component.skill_directories.runners import Artefact, Runner, Runners
+from component.skill_directories.runners import Artefact, Runners, SkillRunner
 from component.skills import Context, Registry, Skill, call
 from component.skills.outputs import SkillResult
 from component.skills.params import prepare
@@ -125,7 +125,7 @@ class Made(Runners):
         super().__init__(services)
         self._always = runner
 
-    def make(self, kind: str) -> Runner[Any]:
+    def make(self, kind: str) -> SkillRunner[Any]:
         return self._always or super().make(kind)  # type: ignore[return-value]
 
 
