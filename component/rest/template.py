@@ -1,4 +1,8 @@
-"""The template of a skill's request, and the effects of its method."""
+"""Requests that contain values which callers and models chose, and the effects of their methods.
+
+A value never changes where a request goes: it is one segment of the path, a value in the query, or
+one line of a header field.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,10 @@ if TYPE_CHECKING:
     from component.settings.effects import Effects
     from component.settings.rest import RestSkill
 
+Pieces: TypeAlias = tuple[tuple[str, str], ...]
+JSON_BODY: Final[Headers] = (("Content-Type", "application/json"),)
+ACCEPT: Final[Headers] = (("Accept", "application/json, */*;q=0.5"),)
+_ABSENT: Final = object()
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _HEADER_VALUE: Final = re.compile(r"([\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?)?")
 _SLASHES: Final = re.compile(r"[/\\]")
@@ -92,12 +100,6 @@ def _encoded(name: str, text: str) -> str:
         return quote(text, safe="")
     except UnicodeEncodeError:
         raise InvalidParam(name, "has half of a surrogate pair") from None
-
-
-Pieces: TypeAlias = tuple[tuple[str, str], ...]
-JSON_BODY: Final[Headers] = (("Content-Type", "application/json"),)
-ACCEPT: Final[Headers] = (("Accept", "application/json, */*;q=0.5"),)
-_ABSENT: Final = object()
 
 
 class RequestTemplate:

@@ -1,4 +1,4 @@
-"""One approved version of a skill: how it is called, and how its calls are stopped."""
+"""One version of a skill: its description, how it is called, and how its calls are stopped."""
 
 from __future__ import annotations
 
@@ -212,8 +212,8 @@ class Version:
 async def opened_skill(
     directory: Path, temporary: Path, services: Services, *, trusted: bool = False
 ) -> AsyncIterator[Skill]:
-    """Yield the skill of a directory, as the service runs it when it is approved; nothing of it
-    runs after the block.
+    """Yield the skill of a directory that nobody has approved, for its author and its tests, as the
+    service runs it when it is approved. Nothing of it runs after the block.
 
     Args:
         directory: an absolute path.

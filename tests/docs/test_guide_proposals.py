@@ -16,7 +16,7 @@ from component.app.service import Service
 from component.app.settings import load
 from component.features.proposals.draft import SkillDraft
 from component.settings import Settings
-from component.skill_directories.proposal import read_proposal
+from component.skill_directories.content import read_proposal
 from component.skills.manifest import read_manifest
 from tests.component.features.proposals.world import CODE, SPLIT, WEATHER
 from tests.component.models.endpoint import Calls, Endpoint, Text, serving

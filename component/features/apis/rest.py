@@ -1,4 +1,4 @@
-"""The source of skills that are HTTP requests."""
+"""The source of skills that are HTTP requests, and how skills of APIs are called."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ from component.skills.spec import Schema
 if TYPE_CHECKING:
     from component.features.apis.settings import OpenApi
     from component.settings.rest import RestSkill
+
+_log = structlog.get_logger("component.features.apis")
 
 _GRACE_S = 30.0
 """Seconds for the waits between the repetitions of a request."""
@@ -55,9 +57,6 @@ def invoker(
 def whole_timeout(settings: RestSkill | OpenApi) -> float:
     """Return the seconds that a call may take with all repetitions."""
     return settings.timeout_s * (1 + settings.retries) + _GRACE_S
-
-
-_log = structlog.get_logger("component.features.apis")
 
 
 class RestSource:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -27,8 +27,12 @@ SkillState: TypeAlias = Literal["offered", "changed", "waiting", "revoked", "fai
 an approval; `revoked`; `failed`: it cannot be used; `missing`: its directory is gone."""
 
 
-class InstalledError(Exception):
+class InstalledError(CommandError):
     """An installed skill cannot be shown, approved or revoked; one sentence for the admin."""
+
+    def __init__(self, reason: str) -> None:
+        """Create the error, which is about the name of the skill."""
+        super().__init__(reason, "name")
 
 
 class InstalledSkill(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,9 +142,6 @@ def _without(these: Sequence[str], those: Sequence[str]) -> tuple[str, ...]:
 def at_by(who: str, at: int) -> str:
     """Return when, in milliseconds since 1970, somebody did something, and who."""
     return f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%d %H:%M} UTC by {who}"
-
-
-T = TypeVar("T")
 
 
 class Installed(ABC):
@@ -300,7 +301,7 @@ class InstalledSkillCommands:
         return CommandResult("\n".join(lines), found)
 
     async def _show(self, _asking: Asking, params: SkillParams) -> CommandResult:
-        found = await _done((await self._of(params.name)).show(params.name))
+        found = await (await self._of(params.name)).show(params.name)
         return CommandResult(sheet_text(found), found)
 
     async def _approve(self, asking: Asking, params: ApproveParams) -> CommandResult:
@@ -312,30 +313,21 @@ class InstalledSkillCommands:
                 "digest",
             )
         installed = await self._of(params.name)
-        found = await _done(
-            installed.approve(
-                params.name, _by(asking), digest=params.digest, trusted=params.trusted
-            )
+        found = await installed.approve(
+            params.name, _by(asking), digest=params.digest, trusted=params.trusted
         )
         offered = "offered" if found.state == "offered" else "approved, and not offered"
         return CommandResult(f"{found.name} is {offered}.\n{sheet_text(found)}", found)
 
     async def _revoke(self, asking: Asking, params: SkillParams) -> CommandResult:
         installed = await self._of(params.name)
-        found = await _done(installed.revoke(params.name, _by(asking)))
+        found = await installed.revoke(params.name, _by(asking))
         ended = "; its calls have ended" if found.directory else ""
         return CommandResult(f"{found.name} is not offered any more{ended}.", found)
 
     async def _reject(self, asking: Asking, params: SkillParams) -> CommandResult:
-        await _done((await self._of(params.name)).reject(params.name, _by(asking)))
+        await (await self._of(params.name)).reject(params.name, _by(asking))
         return CommandResult(f"{params.name} is deleted.", params)
-
-
-async def _done(change: Awaitable[T]) -> T:
-    try:
-        return await change
-    except InstalledError as error:
-        raise CommandError(str(error), "name") from None
 
 
 def _by(asking: Asking) -> str:

@@ -40,8 +40,8 @@ from component.skill_directories.content import (
     SkillDirectory,
     installed,
     read_roots,
+    source_of,
 )
-from component.skill_directories.proposal import source_of
 from component.skill_directories.runners import Artefact, Runners
 from component.skill_directories.version import Version, describe_content
 from component.skills.errors import SkillLoadError

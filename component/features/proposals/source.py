@@ -31,8 +31,14 @@ from component.features.proposals.draft import (
 )
 from component.private import make_directory
 from component.skill_directories.approvals import Approvals
-from component.skill_directories.content import SkillDirectory, read_roots
-from component.skill_directories.proposal import RECORD_FILE, Proposal, WrittenBy, read_proposal
+from component.skill_directories.content import (
+    RECORD_FILE,
+    Proposal,
+    SkillDirectory,
+    WrittenBy,
+    read_proposal,
+    read_roots,
+)
 from component.skills.context import Context
 from component.skills.declare import skill
 from component.skills.errors import InvalidParam, SkillError, SkillLoadError, printable
