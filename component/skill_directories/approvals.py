@@ -98,20 +98,10 @@ class Approvals:
     async def put(self, approval: Approval) -> None:
         """Record an approval, in place of an earlier one of the same skill."""
 
+        *texts, trusted, by = msgspec.structs.astuple(approval)[:7]
+
         def op(database: Database) -> None:
-            database.execute(
-                _INSERT,
-                (
-                    approval.name,
-                    approval.digest,
-                    approval.directory,
-                    approval.text,
-                    approval.description,
-                    int(approval.trusted),
-                    approval.approved_by,
-                    database.now,
-                ),
-            )
+            database.execute(_INSERT, (*texts, int(trusted), by, database.now))
 
         await self._storage.write(op)
 
