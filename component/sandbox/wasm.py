@@ -112,14 +112,12 @@ class WasmRuntime:
             return await self._compile(skill, wasm, limits)
 
     async def _compile(self, skill: str, wasm: bytes, limits: WasmLimits) -> Code:
-        from component.sandbox.wasm_code import compiled_code, restored_code  # noqa: PLC0415 - wasmtime
-
         digest = hashlib.sha256(wasm).digest()
         if self._directory is not None and self._cache is None:
             self._cache = WasmCache(self._directory, f"wasmtime {version('wasmtime')}")
         found = await self._in_thread(self._cache.get, digest) if self._cache else None
         if found is not None:
-            restored = await self._in_thread(restored_code, skill, wasm, limits, found)
+            restored = await self._in_thread(_restored, skill, wasm, limits, found)
             if restored is not None:
                 return restored
         reason = await self._probe(wasm, limits.compile_s, limits.compile_bytes)
@@ -127,7 +125,7 @@ class WasmRuntime:
             raise SkillLoadError(
                 f"The code of the skill {skill} cannot be compiled: {printable(reason, 200)}"
             )
-        loaded, serialized = await self._in_thread(compiled_code, skill, wasm, limits)
+        loaded, serialized = await self._in_thread(_compiled, skill, wasm, limits)
         if self._cache is not None:
             await self._in_thread(self._cache.put, digest, serialized)
         return loaded
@@ -148,6 +146,21 @@ class WasmRuntime:
         # Not one of anyio's threads: those go on to do other work, with the low priority.
         threading.Thread(target=run, name="wasm-compile", daemon=True).start()
         return await anyio.to_thread.run_sync(result.result, abandon_on_cancel=True)
+
+
+# Importing wasmtime takes long, so that is done in the thread, too.
+
+
+def _compiled(skill: str, wasm: bytes, limits: WasmLimits) -> tuple[Code, bytes]:
+    from component.sandbox.wasm_code import compiled_code  # noqa: PLC0415 - see above
+
+    return compiled_code(skill, wasm, limits)
+
+
+def _restored(skill: str, wasm: bytes, limits: WasmLimits, compiled: bytes) -> Code | None:
+    from component.sandbox.wasm_code import restored_code  # noqa: PLC0415 - see above
+
+    return restored_code(skill, wasm, limits, compiled)
 
 
 class WasmSkill:
@@ -194,8 +207,6 @@ class WasmSkill:
         A principal whose calls were stopped several times in a row waits before the next one, up to
         a second: stopping costs more than answering, and others need the processor too.
         """
-        from component.sandbox.wasm_code import run_code  # noqa: PLC0415 - wasmtime
-
         started = perf_counter()
         stops = self._stops.get(context.principal, 0)
         if stops > _PATIENCE:
@@ -204,6 +215,8 @@ class WasmSkill:
             loaded = self._loaded or await self.prepare()
         except SkillLoadError as error:
             raise SkillFailed(self.name, str(error)) from error
+        from component.sandbox.wasm_code import run_code  # noqa: PLC0415 - loaded by now
+
         limits, remaining = self._limits, context.remaining()
         if remaining is not None:
             limits = msgspec.structs.replace(limits, seconds=round(remaining, 2))

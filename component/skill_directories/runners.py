@@ -160,13 +160,8 @@ class Runners:
 
                 return ConfinedPython(self._services)
             case "wasm":
-                try:
-                    from component.skill_directories.webassembly import WebAssembly  # noqa: PLC0415
-                except ImportError as error:
-                    raise SkillLoadError(
-                        "Skills in WebAssembly need wasmtime:"
-                        " pip install 'xmpp-agent-component[wasm]'."
-                    ) from error
+                from component.skill_directories.webassembly import WebAssembly  # noqa: PLC0415
+
                 return WebAssembly(self._services, self._cache)
             case "process":
                 from component.skill_directories.confined import Programs  # noqa: PLC0415

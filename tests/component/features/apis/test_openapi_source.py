@@ -16,7 +16,7 @@ from component.features.apis.settings import OpenApi
 from component.skills import InvalidParam, Skill
 from component.skills.errors import SkillLoadError
 from component.storage import Storage
-from tests.component.features.apis.openapi.documents import encoded, petstore
+from tests.component.features.apis.documents import encoded, petstore
 from tests.component.features.installed_skills.described import ADMIN
 from tests.component.features.installed_skills.described import serving as pinned
 from tests.component.skill_calls import called, data_of

@@ -18,7 +18,7 @@ from component.features.apis.settings import OpenApi
 from component.http.targets import target_of
 from component.skills import InvalidParam, Skill
 from component.skills.errors import SkillLoadError
-from tests.component.features.apis.openapi.documents import (
+from tests.component.features.apis.documents import (
     PETSTORE,
     encoded,
     petstore,
