@@ -53,7 +53,7 @@ class Approval(msgspec.Struct, frozen=True, dict=True):
     text: str
     description: str
     trusted: bool
-    approved_by: str
+    approved_by: str = ""
     approved_at: int = 0
     revoked_by: str | None = None
     revoked_at: int | None = None

@@ -206,7 +206,7 @@ class Credentials:
         return name in self._credentials
 
     def headers(self, name: str, url: str) -> tuple[tuple[str, str], ...]:
-        """See `component.skill_directories.http_functions.CredentialPort`."""
+        """Return what a credential adds to a request. Raises CapabilityMissing, HostError."""
         self._check(name)
         credential = self._credentials.get(name)
         if credential is None:

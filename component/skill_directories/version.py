@@ -13,7 +13,7 @@ import msgspec
 
 from component.policy.flows import covers
 from component.skill_directories.approvals import Approval
-from component.skill_directories.content import ContentStore
+from component.skill_directories.content import ContentStore, SkillContent
 from component.skill_directories.host_functions import Services
 from component.skill_directories.runners import Artefact, Runners, SkillRunner
 from component.skills.capabilities import Capabilities
@@ -79,6 +79,28 @@ def _schemas(artefact: Artefact) -> dict[str, Schema]:
     said = artefact.manifest.skill
     named = {"input_schema": said.input_schema, "output_schema": said.output_schema}
     return {name: read_schema(artefact, one) for name, one in named.items() if one is not None}
+
+
+async def new_approval(
+    content: SkillContent, directory: Path, store: ContentStore, runners: Runners, *, trusted: bool
+) -> Approval:
+    """Return the approval of the content of a directory, of which the store has a copy; it says
+    nothing of who approves it.
+
+    Raises SkillLoadError, ManifestError.
+    """
+    artefact = Artefact(
+        directory=store.path(content.digest), digest=content.digest, manifest=content.manifest
+    )
+    runner = await runners.of(content.manifest, trusted=trusted)
+    return Approval(
+        name=artefact.name,
+        digest=content.digest,
+        directory=str(directory),
+        text=content.text,
+        description=await describe_content(artefact, runner),
+        trusted=trusted,
+    )
 
 
 class ApprovedContext(Context):
@@ -226,18 +248,6 @@ async def opened_skill(
     runners = Runners(services)
     store = ContentStore(temporary / "copies")
     content = await anyio.to_thread.run_sync(store.add, directory)
-    artefact = Artefact(
-        directory=store.path(content.digest), digest=content.digest, manifest=content.manifest
-    )
     async with runners.opened():
-        runner = await runners.of(content.manifest, trusted=trusted)
-        approval = Approval(
-            name=artefact.name,
-            digest=content.digest,
-            directory=str(directory),
-            text=content.text,
-            description=await describe_content(artefact, runner),
-            trusted=trusted,
-            approved_by="",
-        )
+        approval = await new_approval(content, directory, store, runners, trusted=trusted)
         yield Version(approval, store, runners).skill

@@ -42,8 +42,8 @@ from component.skill_directories.content import (
     read_roots,
     source_of,
 )
-from component.skill_directories.runners import Artefact, Runners
-from component.skill_directories.version import Version, describe_content
+from component.skill_directories.runners import Runners
+from component.skill_directories.version import Version, new_approval
 from component.skills.errors import SkillLoadError
 from component.skills.manifest import ManifestError
 from component.skills.sources import Offer
@@ -295,26 +295,12 @@ class SkillDirectories(Installed):
         assert found.content is not None, "the caller has checked it"
         if content.digest != found.content.digest:
             raise SkillLoadError("its files have changed meanwhile; look at it again.")
-        artefact = Artefact(
-            directory=self._store.path(content.digest),
-            digest=content.digest,
-            manifest=content.manifest,
+        approval = await new_approval(
+            content, found.directory, self._store, self._runners, trusted=trusted
         )
-        runner = await self._runners.of(content.manifest, trusted=trusted)
-        description = await describe_content(artefact, runner)
-        await self._stored.put(
-            Approval(
-                name=artefact.name,
-                digest=content.digest,
-                directory=str(found.directory),
-                text=content.text,
-                description=description,
-                trusted=trusted,
-                approved_by=by,
-            )
-        )
+        await self._stored.put(msgspec.structs.replace(approval, approved_by=by))
         detail = ", ".join((content.digest[:16], *content.manifest.skill.capabilities.texts))
-        self._record(by, artefact.name, "approved", detail)
+        self._record(by, approval.name, "approved", detail)
         await self._load_approvals()
 
     async def _approve_all(self) -> None:
