@@ -67,7 +67,7 @@ def _successful(response: HttpResponse, wanted: HttpRequest, *, repeatable: bool
     if response.status in (401, 403):
         raise SkillError(
             f"{server} does not permit this, or not with the credentials that are configured for it"
-            f" (status {response.status}){_told(response)}."
+            f" (status {response.status}){_reason_in(response)}."
         )
     if response.status == 429:
         raise SkillUnavailable(
@@ -76,7 +76,7 @@ def _successful(response: HttpResponse, wanted: HttpRequest, *, repeatable: bool
     if response.status >= 500:
         reason = f"{server} has failed (status {response.status})."
         raise SkillUnavailable(reason, begun=not repeatable)
-    raise SkillError(f"{server} answered with status {response.status}{_told(response)}.")
+    raise SkillError(f"{server} answered with status {response.status}{_reason_in(response)}.")
 
 
 def _retry_after(response: HttpResponse | None, usual: float) -> float:
@@ -86,7 +86,7 @@ def _retry_after(response: HttpResponse | None, usual: float) -> float:
 
 
 def json_of(response: HttpResponse) -> Any:
-    """Return the JSON of a response. Raises SkillError if it is none, or too large."""
+    """Return the JSON of a response. Raises SkillError if it is not JSON, or too large."""
     try:
         return decoded_json(response.body)
     except ValueError as error:
@@ -102,7 +102,7 @@ def in_one_line(text: str, longest: int = _SHOWN) -> str:
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
-def _told(response: HttpResponse) -> str:
+def _reason_in(response: HttpResponse) -> str:
     media_type = response.header("content-type")
     if not ("json" in media_type or media_type.startswith("text/plain")):
         return ""

@@ -119,7 +119,7 @@ class ChildPool:
             if child is None or self._group is None:
                 self._busy.release(key.principal)
             else:
-                self._group.start_soon(self._wind_down, child, key)
+                self._group.start_soon(self._end_call, child, key)
             raise
         except BaseException:
             await self._release(child, key, keep=False)
@@ -165,7 +165,7 @@ class ChildPool:
         self._alive.add(child)
         return child
 
-    async def _wind_down(self, child: Child, key: _Key) -> None:
+    async def _end_call(self, child: Child, key: _Key) -> None:
         """Have a child end a call that nobody waits for."""
         keep = False
         try:

@@ -63,7 +63,8 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         limits: what it may use.
         end_with_parent: whether it is killed when the thread ends that started it.
         weaker: whether it may run on a system that has neither seccomp nor Landlock, with resource
-            limits only. For programs of ours that read what others wrote, never for theirs.
+            limits only. For programs of this project that parse untrusted data, never for
+            untrusted programs.
     """
 
     read: tuple[str, ...] = ()

@@ -61,7 +61,7 @@ Probe: TypeAlias = Callable[[bytes, float, int], Awaitable[str]]
 MakeHost: TypeAlias = Callable[[Context], HostFunctions]
 """Returns the functions of the service for one call; those that the skill lacks are None."""
 
-_PATIENCE: Final = 2
+_STOPS_WITHOUT_WAIT: Final = 2
 _FIRST_WAIT_S: Final = 0.02
 _LONGEST_WAIT_S: Final = 1.0
 _PRINCIPALS: Final = 1_000
@@ -140,7 +140,7 @@ class WasmRuntime:
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
             try:
                 result.set_result(work(*arguments))
-            except BaseException as error:  # noqa: BLE001 - raised by whoever waits
+            except BaseException as error:  # noqa: BLE001 - raised in the caller
                 result.set_exception(error)
 
         # Not one of anyio's threads: those go on to do other work, with the low priority.
@@ -209,8 +209,10 @@ class WasmSkill:
         """
         started = perf_counter()
         stops = self._stops.get(context.principal, 0)
-        if stops > _PATIENCE:
-            await anyio.sleep(min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** (stops - _PATIENCE)))
+        if stops > _STOPS_WITHOUT_WAIT:
+            await anyio.sleep(
+                min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** (stops - _STOPS_WITHOUT_WAIT))
+            )
         try:
             loaded = self._loaded or await self.prepare()
         except SkillLoadError as error:

@@ -76,9 +76,9 @@ class CommandState:
 
     def log(self, data: bytes) -> None:
         """Write standard error to the log, by lines."""
-        room = self.call.limits.log_bytes - self._error_bytes
+        left = self.call.limits.log_bytes - self._error_bytes
         self._error_bytes += len(data)
-        self._errors += data[: max(0, room)]
+        self._errors += data[: max(0, left)]
         *lines, rest = self._errors.split(b"\n")
         for line in filter(None, lines):
             self.call.log("info", line.decode("utf-8", "replace"))

@@ -106,7 +106,7 @@ class Approvals:
         await self._storage.write(op)
 
     async def revoke(self, name: str, by: str) -> bool:
-        """Record that an approval no longer counts; False if there is none that does."""
+        """Revoke an approval; return False if no valid one exists."""
 
         def op(database: Database) -> bool:
             done = database.execute(

@@ -275,7 +275,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     tests: tuple[str, ...] = ()
 
     @property
-    def strangers(self) -> tuple[str, ...]:
+    def untrusted_sources(self) -> tuple[str, ...]:
         """The sources that are not trusted."""
         return tuple(sorted(set(self.taints) - TRUSTED))
 
@@ -287,10 +287,9 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
             f"Proposed by {self.principal} on {when:%Y-%m-%d %H:%M} UTC, written by {author}.",
             f"It should: {self.description}",
         ]
-        if self.strangers:
+        if sources := ", ".join(self.untrusted_sources):
             found.append(
-                f"WARNING: the model had read texts of strangers ({', '.join(self.strangers)})"
-                " when it proposed this."
+                f"WARNING: the model had read texts of strangers ({sources}) when it proposed this."
             )
         found.append(
             f"{len(self.tests)} tests passed, confined and without a network: "

@@ -56,7 +56,7 @@ _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
 
 
 class DraftError(Exception):
-    """A proposal is refused. The message says what is wrong, for who wrote it."""
+    """A proposal is refused. The message says what is wrong, for its author."""
 
 
 class UnreadableDraftError(DraftError):

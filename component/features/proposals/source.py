@@ -217,7 +217,7 @@ class ProposalSource:
 
     async def _written(self, context: Context, description: str) -> str:
         """Have the model write a skill, and again with the reason when it is refused."""
-        await self._check_room(context.principal, "")  # before a model is paid
+        await self._check_quota(context.principal, "")  # before a model is paid
         draft: SkillDraft | None = None
         problem = ""
         attempts = self._settings.attempts
@@ -241,7 +241,7 @@ class ProposalSource:
     ) -> str:
         """Raises DraftError: it may be written again; SkillError: that would not help."""
         checked = await anyio.to_thread.run_sync(check_draft, draft, self._settings.max_bytes)
-        await self._check_room(context.principal, checked.name)
+        await self._check_quota(context.principal, checked.name)
         async with self._testing:
             digest = await try_out(checked)
         proposal = Proposal(
@@ -255,7 +255,7 @@ class ProposalSource:
             tests=tuple(printable(case.name, 100) for case in checked.cases),
         )
         async with self._writing:
-            known = await self._check_room(context.principal, checked.name)
+            known = await self._check_quota(context.principal, checked.name)
             put = partial(self._folder.put, checked.name, draft.files(), proposal)
             try:
                 await anyio.to_thread.run_sync(put)
@@ -271,7 +271,7 @@ class ProposalSource:
             f" an admin has approved it (xmpp-agent skills approve {checked.name})."
         )
 
-    async def _check_room(self, principal: str, name: str) -> bool:
+    async def _check_quota(self, principal: str, name: str) -> bool:
         """Return whether there is such a proposal of the same person, which is to be replaced.
 
         Raises DraftError for a name that is taken, and SkillError if there are too many proposals.
@@ -364,7 +364,7 @@ def create_skill_skill(source: ProposalSource) -> Skill:
                     raise InvalidParam(name, "must be given, too: a skill is written as a whole")
             draft = SkillDraft(manifest=manifest, code=code, tests=tests)
         said = await source.propose(context, description, draft)
-        # The sentence names the skill, which whoever wrote the proposal has chosen.
+        # The sentence contains the name of the skill, which the author of the proposal has chosen.
         return SkillResult((Output(said),), taints=context.taints)
 
     return create_skill
@@ -381,7 +381,5 @@ def _announcement(checked: Checked, proposal: Proposal) -> str:
 
 
 def _warned(proposal: Proposal) -> tuple[str, ...]:
-    strangers = proposal.strangers
-    return (
-        (f"its author had read texts of strangers ({', '.join(strangers)})",) if strangers else ()
-    )
+    sources = proposal.untrusted_sources
+    return (f"its author had read texts of strangers ({', '.join(sources)})",) if sources else ()
