@@ -19,11 +19,12 @@ import anyio
 
 from benchmarks.report import Line, Target
 from component.memory.document_reader import read_document
-from component.sandbox.process_skills import Children, ProcessSkills
+from component.sandbox.process_skills import ChildPool, ProcessSkills
 from component.sandbox.profile import Profile
 from component.skills import Context, call, load_module, skills_of
 from component.skills.skill import Skill
 from component.skills.threads import Threads
+from tests.component.sandbox.plain_functions import plain_functions
 
 _CALLS = 1000
 _COLD = 5
@@ -67,7 +68,9 @@ def measure(runs: int) -> Iterator[Line]:
 async def _run(module: Path) -> tuple[float, ...]:
     native = skills_of(load_module(module))[0]
     async with _children() as children:
-        confined, loop = await ProcessSkills(children, Profile(), str(module)).describe()
+        confined, loop = await ProcessSkills(
+            children, Profile(), str(module), plain_functions
+        ).describe()
         cold = [await _timed(confined, f"cold{number}@test") for number in range(_COLD)]
         await _timed(confined, "warm@test")
         # Interleaved, so that other load affects both alike.
@@ -109,8 +112,8 @@ async def _timed(skill: Skill, principal: str) -> float:
 
 
 @asynccontextmanager
-async def _children() -> AsyncIterator[Children]:
-    children = Children()
+async def _children() -> AsyncIterator[ChildPool]:
+    children = ChildPool()
     async with anyio.create_task_group() as group:
         await group.start(children.run)
         yield children

@@ -21,8 +21,9 @@ import msgspec
 import wasmtime
 
 from benchmarks.report import Line, Target
-from component.sandbox.wasm import IMPORTS, WasmLimits, WasmRuntime, WasmSkill
-from component.sandbox.wasm_call import WasmCall, current
+from component.sandbox.wasm import WasmRuntime, WasmSkill
+from component.sandbox.wasm_call import IMPORTS, WasmCall, WasmLimits, current
+from component.sandbox.wasm_code import run_code
 from component.sandbox.wasm_engine import engine, store_for, ticker
 from component.skills.errors import SkillFailed, SkillTimeout
 from component.skills.host import HostFunctions
@@ -55,7 +56,7 @@ def _function(runs: int) -> Line:
         (local.get $i)))"""
         )
     )
-    state = WasmCall("run", "", _host(), WasmLimits(), 3600.0, None)  # type: ignore[arg-type]
+    state = WasmCall("run", "", _host(), WasmLimits(seconds=3600.0), None)  # type: ignore[arg-type]
 
     def limited(linked: wasmtime.InstancePre) -> Any:
         current.call = state
@@ -132,8 +133,8 @@ def _limited(one: WasmSkill, text: str) -> Callable[[], Any]:
 
     def call() -> Any:
         # No host function of a command needs the event loop.
-        state = WasmCall(one.name, arguments, host, one._limits, 30.0, None)  # type: ignore[arg-type]
-        return one._run(loaded, state)
+        state = WasmCall(one.name, arguments, host, one._limits, None)  # type: ignore[arg-type]
+        return run_code(loaded, state)
 
     return call
 

@@ -11,14 +11,14 @@ import anyio
 import msgspec
 import structlog
 
-from component.models.catalog import is_loopback
-from component.sandbox.http_gate import (
+from component.http.gate import (
     Access,
     HttpError,
     HttpGate,
     HttpLimits,
     HttpRequest,
 )
+from component.models.catalog import is_loopback
 from component.skills.outputs import File, Link
 from component.tasks.protocol import CannotShare
 from xep.binding import Payload

@@ -61,7 +61,7 @@ MODULES: Final[dict[str, str]] = {
     "component/features/schedules/rows.py": "tests/component/features/schedules",
     "component/pubsub/access.py": "tests/component/pubsub tests/component/handlers/test_pubsub.py",
     "component/router/fair_queue.py": "tests/component/router",
-    "component/sandbox/http_gate.py": "tests/component/sandbox tests/component/features/builtins",
+    "component/http/gate.py": "tests/component/http tests/component/features/builtins",
     "component/skills/forms.py": "tests/component/skills",
     "component/skill_directories/approvals.py": "tests/component/features/installed_skills",
     "component/storage/writes.py": "tests/component/storage",

@@ -56,7 +56,7 @@ async def directory_skill(
     SkillLoadError, ManifestError.
     """
     from component.skill_directories.host_functions import Services  # noqa: PLC0415
-    from component.skill_directories.trial import opened_skill  # noqa: PLC0415
+    from component.skill_directories.version import opened_skill  # noqa: PLC0415
 
     if not await anyio.Path(directory / FILE).is_file():
         raise SkillLoadError(f"{directory} has no {FILE}: name the directory of one skill.")
@@ -83,9 +83,9 @@ def _configured(name: str, config: Path) -> tuple[Path | None, Iterable[Skill]]:
 
 
 def _installed(name: str, settings: Settings) -> Path | None:
-    from component.skill_directories.found import look  # noqa: PLC0415
+    from component.skill_directories.content import read_roots  # noqa: PLC0415
 
-    found, _ = look([root.absolute() for root in settings.skill_roots], {})
+    found, _ = read_roots([root.absolute() for root in settings.skill_roots], {})
     return next((one.directory for one in found.values() if one.name == name), None)
 
 

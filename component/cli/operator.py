@@ -17,7 +17,7 @@ from component import logs  # the first, as it imports structlog without rich
 from component.cli.exit_codes import ExitCode
 from component.cli.frame import ConfigFault, Fault, config_option, interactive, load_settings
 from component.commands.definition import AnyCommand, AnyOutline, CommandError
-from component.control.messages import ControlAnswer, ControlRequest
+from component.control.client import ControlAnswer, ControlError, ControlRequest, ask
 
 if TYPE_CHECKING:
     from component.audit.protocol import Recorder
@@ -149,9 +149,6 @@ def ask_about(settings: "Settings", name: str, params: Any) -> ControlAnswer:
     """Return the answer of the service with these settings, or of its storage. Raises Fault."""
     import msgspec  # noqa: PLC0415 - --help needs none of it
 
-    from component.control.client import ask  # noqa: PLC0415
-    from component.control.path import ControlError  # noqa: PLC0415
-
     request = ControlRequest(name, msgspec.Raw(msgspec.json.encode(params)))
     try:
         answer = ask(settings.storage.path, request)
@@ -173,7 +170,7 @@ def _without_service(settings: "Settings", request: ControlRequest) -> ControlAn
     import anyio  # noqa: PLC0415
 
     from component.app.schema import SCHEMA  # noqa: PLC0415
-    from component.control.server import run  # noqa: PLC0415
+    from component.control.server import run_command  # noqa: PLC0415
     from component.kernel.monitoring import open_monitoring  # noqa: PLC0415
     from component.skills import DuplicateSkillError, SkillLoadError  # noqa: PLC0415
     from component.storage import Storage, StorageError  # noqa: PLC0415
@@ -194,7 +191,7 @@ def _without_service(settings: "Settings", request: ControlRequest) -> ControlAn
             _installed(settings, storage, monitoring.recorder) as installed,
         ):
             commands = await _commands(settings, storage, monitoring.recorder, installed)
-            return await run(commands, request)
+            return await run_command(commands, request)
 
     try:
         return anyio.run(performed, backend=settings.backend)

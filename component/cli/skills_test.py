@@ -15,7 +15,7 @@ from component.cli.exit_codes import ExitCode
 from component.cli.frame import Fault
 
 if TYPE_CHECKING:
-    from component.skill_directories.cases import Outcome
+    from component.skill_directories.cases import CaseOutcome
 
 
 @click.command("test")
@@ -41,7 +41,7 @@ def test(directory: Path, trusted: bool) -> None:
     from component import logs  # noqa: PLC0415
 
     logs.configure("info", "human")
-    found: list[Outcome] = []
+    found: list[CaseOutcome] = []
 
     async def run() -> None:
         found.extend(await _cases(directory, trusted=trusted))
@@ -61,10 +61,13 @@ def test(directory: Path, trusted: bool) -> None:
     click.echo(f"{directory} can be offered.")
 
 
-async def _cases(directory: Path, *, trusted: bool) -> Sequence[Outcome]:
+async def _cases(directory: Path, *, trusted: bool) -> Sequence[CaseOutcome]:
     from component.cli.local_skills import directory_skill  # noqa: PLC0415
-    from component.sandbox.http_script import ScriptedNetwork  # noqa: PLC0415
-    from component.skill_directories.cases import read_cases, run_case  # noqa: PLC0415
+    from component.skill_directories.cases import (  # noqa: PLC0415
+        ScriptedNetwork,
+        read_cases,
+        run_case,
+    )
     from component.skill_directories.host_functions import Services  # noqa: PLC0415
     from component.skills.errors import SkillLoadError  # noqa: PLC0415
     from component.skills.manifest import ManifestError  # noqa: PLC0415

@@ -34,7 +34,7 @@ def worker(config: Path) -> None:
     import anyio  # noqa: PLC0415
 
     from component import logs  # noqa: PLC0415
-    from component.control.path import ControlError  # noqa: PLC0415
+    from component.control.client import ControlError  # noqa: PLC0415
     from component.features.workers.settings import WORKER  # noqa: PLC0415
     from component.skills import SkillLoadError  # noqa: PLC0415
     from component.storage import StorageError  # noqa: PLC0415

@@ -1,17 +1,70 @@
-"""The client of the control socket, for the command line. It waits for one answer and needs no
-event loop.
+"""The control socket: its path, its messages (one JSON object per line, requests and answers
+alternate), and the client for the command line, which needs no event loop.
 """
 
 import contextlib
+import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
-from component.control.messages import MAX_ANSWER_BYTES, ControlAnswer, ControlRequest
-from component.control.path import NAME, ControlError, socket_path
-
+SOCKET_NAME = "control.sock"
+LONGEST_PATH = 107
+"""Bytes that fit into `sun_path` with the terminating zero (unix(7))."""
+MAX_REQUEST_BYTES = 65_536
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
 _CHUNK = 65_536
+
+
+class ControlRequest(msgspec.Struct, frozen=True):
+    """Run a command, with its parameters as a JSON object."""
+
+    command: str
+    params: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class ControlAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The result: a text for people and a value in JSON, or the sentence of an error.
+
+    `param` is the parameter that the error is about. `unknown` says that the command does not
+    exist.
+    """
+
+    text: str = ""
+    value: msgspec.Raw = msgspec.Raw(b"null")
+    error: str | None = None
+    param: str | None = None
+    unknown: bool = False
+
+
+class ControlError(Exception):
+    """The control socket cannot be used; the message says why and how to correct it."""
+
+
+@contextlib.contextmanager
+def socket_path(directory: Path) -> Iterator[str]:
+    """Yield a path of the socket in the directory that is short enough for bind and connect.
+
+    Raises ControlError if there is none, OSError if the directory cannot be opened.
+    """
+    whole = directory / SOCKET_NAME
+    if len(os.fsencode(whole)) <= LONGEST_PATH:
+        yield str(whole)
+        return
+    # Through its descriptor any directory has a short name, and no other process sees a change.
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        through = Path(f"/proc/self/fd/{descriptor}")
+        if not through.exists():
+            raise ControlError(
+                f"The path {whole} is too long for a socket, and there is no /proc to shorten it:"
+                " set path in [storage] to a shorter one."
+            )
+        yield str(through / SOCKET_NAME)
+    finally:
+        os.close(descriptor)
 
 
 def ask(directory: Path, request: ControlRequest, timeout_s: float = 70.0) -> ControlAnswer | None:
@@ -20,7 +73,7 @@ def ask(directory: Path, request: ControlRequest, timeout_s: float = 70.0) -> Co
     `timeout_s` is the number of seconds without any input. Raises ControlError if the service does
     not answer, or does not serve this user.
     """
-    where = directory / NAME
+    where = directory / SOCKET_NAME
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(timeout_s)
         try:

@@ -1,6 +1,9 @@
 """The server of the control socket."""
 
 import contextlib
+import os
+import socket
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,9 +14,13 @@ from anyio.abc import TaskStatus
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from component.commands.definition import OPERATOR, CommandError, Commands
-from component.control.messages import MAX_REQUEST_BYTES, ControlAnswer, ControlRequest
-from component.control.path import ControlError, socket_path
-from component.control.peers import may_control, peer_uid
+from component.control.client import (
+    MAX_REQUEST_BYTES,
+    ControlAnswer,
+    ControlError,
+    ControlRequest,
+    socket_path,
+)
 from component.storage import StorageError
 from component.unix_sockets import UnixStream, listen, serve
 
@@ -21,6 +28,18 @@ _log = structlog.get_logger("component.control")
 
 _MOST_CLIENTS = 8
 _DECODER = msgspec.json.Decoder(ControlRequest)
+_UCRED = struct.Struct("3i")  # pid, uid, gid
+
+
+def may_control(uid: int) -> bool:
+    """Return whether a user may control this service: the one it runs as, and root."""
+    return uid in (0, os.geteuid())
+
+
+def peer_uid(sock: socket.socket) -> int:
+    """Return the user id of the process that connected, as the kernel knows it."""
+    _, uid, _ = _UCRED.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+    return int(uid)
 
 
 class ControlServer:
@@ -116,7 +135,7 @@ class ControlServer:
             return ControlAnswer(error=f"The request cannot be read: {error}.")
         try:
             with anyio.fail_after(self._command_s):
-                return await run(self._commands, request)
+                return await run_command(self._commands, request)
         except TimeoutError:
             return ControlAnswer(error="The command exceeded its time limit.")
         except Exception:  # noqa: BLE001 - a fault of one command must not end the service
@@ -126,7 +145,7 @@ class ControlServer:
             )
 
 
-async def run(commands: Commands, request: ControlRequest) -> ControlAnswer:
+async def run_command(commands: Commands, request: ControlRequest) -> ControlAnswer:
     """Run a command for the operator; its result or error becomes the answer."""
     command = commands.get(request.command, OPERATOR)
     if command is None:

@@ -4,8 +4,8 @@ from typing import Final
 
 import anyio
 
+from component.http.targets import target_of
 from component.kernel.check import Check
-from component.sandbox.http_targets import target_of
 
 _CONNECT_S: Final = 5.0
 

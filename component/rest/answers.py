@@ -9,9 +9,9 @@ import jmespath
 import msgspec
 from jmespath.exceptions import JMESPathError
 
-from component.rest.parts import text_of
-from component.sandbox.http_gate import HttpResponse
-from component.sandbox.http_requests import json_of
+from component.http.gate import HttpResponse
+from component.rest.requests import json_of
+from component.rest.template import value_text
 from component.settings.placeholders import pieces_of
 from component.skills.errors import SkillError
 from component.skills.outputs import JSON, TEXT, File, Output, SkillResult
@@ -21,7 +21,7 @@ _MOST_LINES: Final = 1_000
 _TEXTS: Final = ("text/", "application/xml", "application/yaml")
 
 
-class Answers:
+class ResponseConverter:
     """Makes results.
 
     Args:
@@ -68,7 +68,7 @@ class Answers:
             line += literal
             if expression is not None:
                 found = expression.search(value)
-                line += "" if found is None else text_of(found)
+                line += "" if found is None else value_text(found)
         return line
 
 

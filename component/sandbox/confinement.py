@@ -3,10 +3,14 @@
 The order matters. Namespaces and another user need privileges, so they come first; then all
 privileges are given up; then seccomp, and Landlock last, because what it forbids includes files
 that the steps before it use.
+
+Landlock restricts the calling thread and what it starts. It knows nothing of UDP (before ABI 10),
+of Unix sockets with a path (before ABI 9), netlink and raw sockets: seccomp refuses those.
 """
 
 from __future__ import annotations
 
+import ctypes.util
 import os
 import resource
 import stat
@@ -16,9 +20,11 @@ from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from typing import Final
 
+import landlockpy
 import msgspec
+from landlockpy import AccessFS, AccessNet, Scope
 
-from component.sandbox import landlock, namespaces, seccomp
+from component.sandbox import namespaces, seccomp
 from component.sandbox.profile import ConfinementError, Profile
 
 _SYSTEM: Final = (
@@ -43,6 +49,24 @@ _WORK: Final = "/tmp"  # noqa: S108 - in a root directory of its own
 _FIRST_USER: Final = 1 << 30
 _FIRST_SHORT_USER: Final = 61184  # of the range in which systemd allocates users of one service
 _SHORT_USERS: Final = 4336
+_PORTS_ABI: Final = 4
+_SIGNALS_ABI: Final = 6
+
+_READ: Final = AccessFS.EXECUTE | AccessFS.READ_FILE | AccessFS.READ_DIR
+_WRITE: Final = (
+    AccessFS.READ_FILE
+    | AccessFS.READ_DIR
+    | AccessFS.WRITE_FILE
+    | AccessFS.TRUNCATE
+    | AccessFS.REMOVE_DIR
+    | AccessFS.REMOVE_FILE
+    | AccessFS.MAKE_DIR
+    | AccessFS.MAKE_REG
+    | AccessFS.MAKE_SYM
+    | AccessFS.MAKE_FIFO
+    | AccessFS.REFER
+)
+_OF_FILES: Final = AccessFS.EXECUTE | AccessFS.READ_FILE | AccessFS.WRITE_FILE | AccessFS.TRUNCATE
 
 
 class Confinement(msgspec.Struct, frozen=True):
@@ -74,9 +98,9 @@ def confine(profile: Profile, *, command: str = "", parent: int = 0) -> Confinem
     Raises ConfinementError if the kernel lacks seccomp, if it has neither Landlock nor mount
     namespaces, or if a path does not exist. The process must end then.
     """
-    abi = landlock.abi()
+    abi = _landlock_abi()
     read, write = _paths(profile, command)
-    if profile.network == "tcp" and abi < landlock.PORTS_ABI:
+    if profile.network == "tcp" and abi < _PORTS_ABI:
         raise ConfinementError("this kernel cannot restrict connections to ports (Landlock ABI 4)")
     _end_inheritance()
     try:
@@ -98,29 +122,31 @@ def confine(profile: Profile, *, command: str = "", parent: int = 0) -> Confinem
         namespaces.no_new_privileges()
         if profile.end_with_parent:
             namespaces.end_with_parent(parent)
-        _restrict(profile, abi, read, (*write, *filter(None, (work,))), own_user, bool(command))
+        done = Confinement(abi, entered, rooted, own_user, work)
+        writable = (*write, *filter(None, (work,)), *namespaces.DEVICES)
+        _restrict(profile, done, read, writable, runs_command=bool(command))
     except OSError as error:
         raise ConfinementError(f"the process cannot be confined: {error}") from error
-    return Confinement(abi, entered, rooted, own_user, work)
+    return done
 
 
 def _restrict(
     profile: Profile,
-    abi: int,
+    done: Confinement,
     read: Iterable[str],
     write: Iterable[str],
-    own_user: bool,
+    *,
     runs_command: bool,
 ) -> None:
     try:
-        seccomp.load(
+        seccomp.load_filter(
             profile,
-            own_user=own_user,
-            signals_scoped=abi >= landlock.SIGNALS_ABI,
+            own_user=done.own_user,
+            signals_scoped=done.landlock >= _SIGNALS_ABI,
             runs_command=runs_command,
         )
-        if abi:
-            landlock.restrict(profile, read, (*write, *namespaces.DEVICES))
+        if done.landlock:
+            _restrict_files(profile, read, write)
     except ConfinementError:
         if not profile.weaker:
             raise
@@ -218,7 +244,6 @@ def _limit(profile: Profile, *, counted: bool) -> None:
 
 
 def _tasks_of_user() -> int:
-    """Return how many processes and threads this user has."""
     user, found = os.getuid(), 0
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -227,3 +252,45 @@ def _tasks_of_user() -> int:
         except OSError:
             continue
     return found
+
+
+def _landlock_abi() -> int:
+    """Return the version of the kernel's Landlock, or 0 without it."""
+    # Both packages ask find_library for the C library, which runs other programs to find it; the
+    # library is in the process already.
+    ctypes.util.find_library = lambda name: None
+    try:
+        return landlockpy.abi_version()
+    except landlockpy.LandlockError:
+        return 0
+
+
+def _restrict_files(profile: Profile, read: Iterable[str], write: Iterable[str]) -> None:
+    """Restrict this thread, and what it starts, for ever.
+
+    Args:
+        profile: gives the ports.
+        read: files and directories that can be read, and whose programs can be run.
+        write: those that can be changed.
+
+    Raises ConfinementError.
+    """
+    try:
+        with landlockpy.Ruleset(
+            handled_net=AccessNet.NONE if profile.network == "any" else None,
+            scoped=Scope.SIGNAL | Scope.ABSTRACT_UNIX_SOCKET,
+        ) as rules:
+            for path in read:
+                _allow(rules, path, _READ)
+            for path in write:
+                _allow(rules, path, _WRITE)
+            for port in profile.ports:
+                rules.allow_port(port, AccessNet.CONNECT_TCP)
+            rules.restrict()
+    except (landlockpy.LandlockError, OSError) as error:
+        raise ConfinementError(f"Landlock refuses the rules: {error}") from error
+
+
+def _allow(rules: landlockpy.Ruleset, path: str, access: AccessFS) -> None:
+    is_directory = stat.S_ISDIR(os.stat(path).st_mode)
+    rules.allow_path(path, access if is_directory else access & _OF_FILES)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import anyio
@@ -19,10 +22,8 @@ import anyio.to_thread
 import msgspec
 import structlog
 
-from component.sandbox.child import child_command
-from component.sandbox.error_output import MOST_BYTES, ErrorOutput
-from component.sandbox.host_calls import CallHost, HostCalls, NoHost
-from component.sandbox.launch import NOT_CONFINED
+from component.sandbox.host_calls import CallHost, HostCalls, NoHost, Outcome
+from component.sandbox.launch import NOT_CONFINED, confined_module
 from component.sandbox.messages import (
     Call,
     Cancel,
@@ -41,7 +42,6 @@ from component.sandbox.messages import (
     read_from_child,
 )
 from component.sandbox.profile import Profile
-from component.sandbox.work_directories import WorkDirectories
 from component.skills.errors import SkillError, SkillUnavailable, printable
 
 _log = structlog.get_logger("component.sandbox")
@@ -52,6 +52,120 @@ _MOST_LINES: Final = 100
 _LINE: Final = 1000
 _PIECE: Final = 1 << 18
 _DESCRIBED_BYTES: Final = 1 << 20
+MOST_PRINTED_BYTES: Final = 16 << 20
+"""What a child may print in one call."""
+_KEPT: Final = 4000
+_PIPE: Final = 1 << 20  # all that a pipe can hold
+_PREFIX: Final = "xmpp-agent-skills-"
+
+
+class ErrorOutput:
+    """The standard error of a child: a pipe, of which the service keeps the end.
+
+    A file would be one that the child can write to: `fallocate` takes space of the disk that no
+    limit of the kernel counts.
+
+    Attributes:
+        writer: the end of the pipe for the child. It is closed once the child has it.
+        reader: the other end. It is not blocking.
+        size: the number of bytes that have been read since `take`.
+    """
+
+    def __init__(self) -> None:
+        self.reader, self.writer = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self.reader, False)
+        self.size = 0
+        self._end = b""
+
+    def read(self) -> bool:
+        """Read what is there; return whether more can follow."""
+        try:
+            data = os.read(self.reader, _PIPE)
+        except BlockingIOError:
+            return True
+        self.size += len(data)
+        self._end = (self._end + data[-_KEPT:])[-_KEPT:]
+        return bool(data)
+
+    def take(self) -> str:
+        """Return the last lines that were printed since this was called before."""
+        self.read()
+        lines = self._end.decode(errors="replace").strip().splitlines()
+        self._end, self.size = b"", 0
+        return "\n".join(printable(line, _LINE) for line in lines)
+
+    def close(self) -> None:
+        """Close the reader. What the child prints after that fails."""
+        os.close(self.reader)
+
+
+class WorkDirectories:
+    """Makes the working directories of children, in one directory of this service. Methods block.
+
+    A service that is killed cannot remove its own. So each locks its directory while it runs, and
+    the next one of the same user removes those that nobody locks.
+
+    Raises OSError if no directory can be made.
+    """
+
+    def __init__(self) -> None:
+        _remove_stale()
+        self._path, self._lock = _make()
+
+    def new(self) -> str:
+        """Return a new empty directory. Raises OSError."""
+        return tempfile.mkdtemp(dir=self._path)
+
+    def close(self) -> None:
+        """Remove all of them."""
+        shutil.rmtree(self._path, ignore_errors=True)
+        os.close(self._lock)
+
+
+def _make() -> tuple[str, int]:
+    while True:
+        path = tempfile.mkdtemp(prefix=_PREFIX)
+        lock = _locked(path)
+        # Another service may have removed it before it was locked.
+        if lock is not None and _is_at(lock, path):
+            # Children can have other user ids.
+            os.chmod(path, 0o711)  # noqa: PTH101, S103 - a string; it has no names to read
+            return path, lock
+        if lock is not None:
+            os.close(lock)
+
+
+def _remove_stale() -> None:
+    """Remove the directories of services of this user that have ended."""
+    for found in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if found.lstat().st_uid != os.geteuid():
+                continue
+            lock = _locked(str(found))
+            if lock is not None:
+                shutil.rmtree(found, ignore_errors=True)
+                os.close(lock)
+
+
+def _locked(path: str) -> int | None:
+    """Lock a directory, and return its descriptor; None if it is locked, or no directory."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _is_at(descriptor: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+    except OSError:
+        return False
 
 
 class Spawner:
@@ -103,7 +217,7 @@ class Child:
         self._incoming, child_out = os.pipe2(os.O_CLOEXEC)
         try:
             self._process = subprocess.Popen(  # noqa: S603 - the command is the launcher
-                child_command(self.profile, module),
+                confined_module(self.profile, module),
                 executable=sys.executable,
                 stdin=child_in,
                 stdout=child_out,
@@ -156,15 +270,12 @@ class Child:
         module cannot be loaded.
         """
         self._frames = Frames(min(self.profile.limits.output_bytes, _DESCRIBED_BYTES))
-        with anyio.move_on_after(self.profile.limits.wall_s):
-            await self._write(frame(Describe()))
-            answer = await self._answer(NoHost())
-            if isinstance(answer, Described):
-                return answer.skills
-            if isinstance(answer, Failure):
-                raise SkillError(answer.text or "the module needs more memory")
-            raise self._broken("it answers something else than it was asked")
-        raise self._broken(f"loading it takes more than {self.profile.limits.wall_s:g} s")
+        answer = await self._ask(Describe(), NoHost(), "loading it")
+        if isinstance(answer, Failure):
+            raise SkillError(answer.text or "the module needs more memory")
+        if isinstance(answer, Described):
+            return answer.skills
+        raise self._broken("it answers something else than it was asked")
 
     async def call(self, wanted: Call, host: CallHost) -> Result | Failure:
         """Call a skill, and return its outcome; `host` runs host functions.
@@ -172,13 +283,16 @@ class Child:
         Raises SkillUnavailable if the child dies, floods, or takes too long. It must be killed
         then, and if this is cancelled.
         """
+        outcome = await self._ask(wanted, host, "it")
+        if isinstance(outcome, Described):
+            raise self._broken("it answers something else than it was asked")
+        return outcome
+
+    async def _ask(self, message: ToChild, host: CallHost, what: str) -> Outcome:
         with anyio.move_on_after(self.profile.limits.wall_s):
-            await self._write(frame(wanted))
-            outcome = await self._answer(host)
-            if isinstance(outcome, Described):
-                raise self._broken("it answers something else than it was asked")
-            return outcome
-        raise self._broken(f"it takes more than {self.profile.limits.wall_s:g} s")
+            await self._send(message)
+            return await self._answer(host)
+        raise self._broken(f"{what} takes more than {self.profile.limits.wall_s:g} s")
 
     async def cancel(self) -> bool:
         """Have it end the current call, and return whether it did so in time."""
@@ -186,7 +300,7 @@ class Child:
             return False  # it has got half of a message
         with anyio.move_on_after(CANCEL_S):
             try:
-                await self._write(frame(Cancel()))
+                await self._send(Cancel())
                 while not isinstance(await self._answer(NoHost()), Failure | Result):
                     pass
             except SkillUnavailable:
@@ -227,7 +341,7 @@ class Child:
             self._process.returncode = os.waitstatus_to_exitcode(status)
             self._cpu_s = usage.ru_utime + usage.ru_stime
 
-    async def _answer(self, host: CallHost) -> Described | Result | Failure:
+    async def _answer(self, host: CallHost) -> Outcome:
         self._used = self._lines = 0
         while True:
             match await self._message(host):
@@ -251,7 +365,10 @@ class Child:
     async def _message(self, host: CallHost) -> FromChild:
         """Return the next message that is no line for the log."""
         while True:
-            message = read_message(await self._read())
+            try:
+                message = read_from_child(await self._read())
+            except FrameError as error:
+                raise SkillUnavailable(f"The process of the skill failed: {error}.") from error
             if not isinstance(message, LogLine):
                 return message
             self._lines += 1
@@ -331,19 +448,10 @@ class Child:
         for descriptor, _ in self._readable.poll(0):
             if descriptor == self._printed.reader and not self._printed.read():
                 self._readable.unregister(descriptor)
-        if self._printed.size > MOST_BYTES:
-            raise self._broken(f"it prints more than {MOST_BYTES:,} bytes in one call")
+        if self._printed.size > MOST_PRINTED_BYTES:
+            raise self._broken(f"it prints more than {MOST_PRINTED_BYTES:,} bytes in one call")
 
     def _log_printed(self) -> None:
-        """Log what it has printed."""
         text = self._printed.take()
         if text:
             _log.info("a skill prints", module=self.module, text=text)
-
-
-def read_message(body: bytes) -> FromChild:
-    """Decode a message of a child. Raises SkillUnavailable."""
-    try:
-        return read_from_child(body)
-    except FrameError as error:
-        raise SkillUnavailable(f"The process of the skill failed: {error}.") from error

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 import anyio
 import msgspec
@@ -35,7 +35,7 @@ from component.skills.errors import (
     SkillUnavailable,
     printable,
 )
-from component.skills.host import FUNCTION_KINDS, HostFunctions, LogLevel
+from component.skills.host import FUNCTION_KINDS, HostFunctions
 from component.skills.inputs import Arguments
 from component.skills.outputs import SkillResult
 from component.skills.schema_inputs import schema_inputs
@@ -45,28 +45,12 @@ from xep.binding.json_bounds import checked_json
 
 _log = structlog.get_logger("component.sandbox")
 
-Functions: TypeAlias = Callable[[Context], HostFunctions]
-"""Makes the host functions of a call."""
-
 
 class ErrorInChild(Exception):  # noqa: N818 - the name says where it was
     """The exception that a skill raised in its process: type and message, for its author."""
 
 
-class _Log:
-    def __init__(self, skill: str) -> None:
-        self._skill = skill
-
-    def __call__(self, level: LogLevel, text: str) -> None:
-        getattr(_log, level)("a skill logs", skill=self._skill, text=text)
-
-
-def plain_functions(context: Context) -> HostFunctions:
-    """Return the host functions that need no capability: progress, and the log."""
-    return HostFunctions(log=_Log(context.skill), progress=context.progress)
-
-
-class Children:
+class ChildPool:
     """The confined children of a service.
 
     Args:
@@ -135,7 +119,7 @@ class Children:
             if child is None or self._group is None:
                 self._busy.release(key.principal)
             else:
-                self._group.start_soon(self._wind_down, child, key)
+                self._group.start_soon(self._end_call, child, key)
             raise
         except BaseException:
             await self._release(child, key, keep=False)
@@ -144,7 +128,6 @@ class Children:
         return outcome
 
     async def _release(self, child: Child | None, key: _Key, *, keep: bool) -> None:
-        """End the use of a child."""
         if child is not None and keep:
             self._idle[child] = (key, anyio.current_time())
         elif child is not None:
@@ -182,7 +165,7 @@ class Children:
         self._alive.add(child)
         return child
 
-    async def _wind_down(self, child: Child, key: _Key) -> None:
+    async def _end_call(self, child: Child, key: _Key) -> None:
         """Have a child end a call that nobody waits for."""
         keep = False
         try:
@@ -219,18 +202,17 @@ class ProcessSkills:
         children: the children of the service.
         profile: what a child may do; it may read the module's files too.
         module: the `.py` file of the module, or its name.
+        functions: makes the host functions of a call.
         version: says which version of the files this is. Children of one are not used for another.
-        functions: makes the host functions of a call; without it, progress and log.
     """
 
     def __init__(
         self,
-        children: Children,
+        children: ChildPool,
         profile: Profile,
         module: str,
-        *,
+        functions: Callable[[Context], HostFunctions],
         version: str = "",
-        functions: Functions = plain_functions,
     ) -> None:
         self._children = children
         own = (module,) if module.endswith(".py") else ()

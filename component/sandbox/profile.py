@@ -63,7 +63,8 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         limits: what it may use.
         end_with_parent: whether it is killed when the thread ends that started it.
         weaker: whether it may run on a system that has neither seccomp nor Landlock, with resource
-            limits only. For programs of ours that read what others wrote, never for theirs.
+            limits only. For programs of this project that parse untrusted data, never for
+            untrusted programs.
     """
 
     read: tuple[str, ...] = ()
@@ -88,15 +89,14 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if not 0 < port < 1 << 16:
                 raise ConfinementError(f"{port} is not a port")
 
+    def encode(self) -> str:
+        """Return it as JSON, an argument of `component.sandbox.launch`."""
+        return msgspec.json.encode(self).decode()
 
-def encode(profile: Profile) -> str:
-    """Return a profile as JSON, an argument of `component.sandbox.launch`."""
-    return msgspec.json.encode(profile).decode()
-
-
-def decode(text: str) -> Profile:
-    """Return the profile in a JSON text. Raises ConfinementError."""
-    try:
-        return msgspec.json.decode(text, type=Profile)
-    except msgspec.MsgspecError as error:
-        raise ConfinementError(f"the profile is not valid: {error}") from error
+    @classmethod
+    def decode(cls, text: str) -> Profile:
+        """Return the profile in a JSON text. Raises ConfinementError."""
+        try:
+            return msgspec.json.decode(text, type=cls)
+        except msgspec.MsgspecError as error:
+            raise ConfinementError(f"the profile is not valid: {error}") from error

@@ -1,16 +1,25 @@
 """What the kernel and the rights of this service guarantee about confined processes.
 
-Each guarantee is found by an attempt to break it, in a process that is confined.
+Each guarantee is found by an attempt to break it, in a process that is confined:
+`python -m component.sandbox.report WHAT…` writes a JSON object of the names of the guarantees, each
+true if the attempt was stopped. That a system call for a confinement succeeded says little; that an
+escape fails says what is needed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import json
 import os
+import resource
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +27,6 @@ import anyio
 import msgspec
 import structlog
 
-from component.sandbox import probe
 from component.sandbox.launch import confined_command
 from component.sandbox.profile import ConfinementError, Limits, Profile
 
@@ -39,6 +47,11 @@ _TEXTS: Final = {
     "names": (False, "see no names and sizes of other files"),
     "user": (False, "have a user id of their own"),
 }
+
+_MEMORY: Final = 256 << 20
+_TASKS: Final = 24
+_WORK: Final = 4 << 20
+"""The limits with which it is run: bytes, tasks, bytes."""
 
 
 class Guarantee(msgspec.Struct, frozen=True):
@@ -77,17 +90,21 @@ class ConfinementReport(msgspec.Struct, frozen=True):
 async def confinement_report() -> ConfinementReport:
     """Try to break each guarantee, and return which hold."""
     with contextlib.ExitStack() as stack:
-        directory = stack.enter_context(tempfile.TemporaryDirectory())
-        secret, work = _made(Path(directory))
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        secret, work = directory / "secret", directory / "work"
+        secret.write_text("secret")
+        work.mkdir()
         given = [str(secret), str(os.getpid()), str(os.getuid())]
-        limits = Limits(memory=probe.MEMORY, tasks=probe.TASKS, work_bytes=probe.WORK)
+        limits = Limits(memory=_MEMORY, tasks=_TASKS, work_bytes=_WORK)
         try:
             found = await _probed(Profile(work=str(work), limits=limits), given)
         except ConfinementError as error:
             return ConfinementReport(problem=str(error))
-        ports = [str(_listening(stack)) for _ in range(2)]
+        servers = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
+        ports: list[int] = [server.getsockname()[1] for server in servers]
         with contextlib.suppress(ConfinementError):  # a kernel that knows no ports refuses
-            found |= await _probed(Profile(network="tcp", ports=(int(ports[0]),)), given + ports)
+            profile = Profile(network="tcp", ports=(ports[0],))
+            found |= await _probed(profile, [*given, *map(str, ports)])
     return ConfinementReport(
         tuple(
             Guarantee(name, found.get(name, False), needed, text)
@@ -108,7 +125,7 @@ async def log_confinement() -> None:
 
 async def _probed(profile: Profile, arguments: Sequence[str]) -> dict[str, bool]:
     """Run the probe. Raises ConfinementError if it cannot be confined."""
-    python = [sys.executable, "-I", "-m", "component.sandbox.probe"]
+    python = [sys.executable, "-I", "-m", "component.sandbox.report"]
     with anyio.move_on_after(_PROBE_S):
         done = await anyio.run_process(
             confined_command(profile, [*python, *arguments]),
@@ -125,17 +142,98 @@ async def _probed(profile: Profile, arguments: Sequence[str]) -> dict[str, bool]
     raise ConfinementError(f"the probe did not end within {_PROBE_S:g} s")
 
 
-def _made(directory: Path) -> tuple[Path, Path]:
-    """Make a file that must not be read, and a working directory."""
-    secret, work = directory / "secret", directory / "work"
-    secret.write_text("secret")
-    work.mkdir()
-    return secret, work
+# What follows runs confined.
 
 
-def _listening(stack: contextlib.ExitStack) -> int:
-    import socket  # noqa: PLC0415 - only here
+def _main(arguments: Sequence[str]) -> None:
+    """Try everything, with a file that it must not read, the process to signal, and two ports."""
+    secret, process, user = arguments[0], int(arguments[1]), int(arguments[2])
+    ports = [int(port) for port in arguments[3:]]
+    if ports:
+        found = {"ports": _connects(ports[0]) and not _connects(ports[1])}
+    else:
+        found = {
+            "files": _fails(lambda: os.open(secret, os.O_RDONLY)),
+            "names": _fails(Path(secret).stat),
+            "others": _fails(lambda: os.open(f"/proc/{process}/environ", os.O_RDONLY)),
+            "network": not any(map(_socket, _SOCKETS)),
+            "signals": _fails(lambda: os.kill(process, 0)),
+            "fork": _fails(_fork),
+            "privileges": _no_privileges(),
+            "user": os.getuid() != user,
+            "memory": _fails(lambda: bytearray(_MEMORY)),
+            "space": _fails(_fill),
+            "tasks": _threads() <= _TASKS,
+        }
+    sys.stdout.write(json.dumps(found))
+    sys.stdout.flush()
+    os._exit(0)
 
-    server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-    port: int = server.getsockname()[1]
-    return port
+
+_SOCKETS: Final = (
+    (socket.AF_INET, socket.SOCK_STREAM),
+    (socket.AF_INET, socket.SOCK_DGRAM),
+    (socket.AF_INET6, socket.SOCK_STREAM),
+    (socket.AF_UNIX, socket.SOCK_STREAM),
+    (socket.AF_UNIX, socket.SOCK_DGRAM),
+    (socket.AF_NETLINK, socket.SOCK_RAW),
+    (socket.AF_PACKET, socket.SOCK_RAW),
+)
+
+
+def _fails(attempt: Callable[[], object]) -> bool:
+    try:
+        attempt()
+    except (OSError, ValueError, MemoryError):
+        return True
+    return False
+
+
+def _fork() -> None:
+    if os.fork() == 0:
+        os._exit(0)
+
+
+def _socket(kind: tuple[int, int]) -> bool:
+    return not _fails(lambda: socket.socket(*kind))
+
+
+def _connects(port: int) -> bool:
+    return not _fails(lambda: socket.create_connection(("127.0.0.1", port), 10).close())
+
+
+def _no_privileges() -> bool:
+    libc = ctypes.CDLL(None, use_errno=True)
+    no_new = libc.prctl(39, 0, 0, 0, 0) == 1  # PR_GET_NO_NEW_PRIVS
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1] + 1
+    exceeds = not _fails(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (most, most)))
+    mounts = libc.mount(b"none", b"/", b"tmpfs", 0, None) == 0
+    unshares = libc.unshare(0x10000000) == 0
+    traces = libc.ptrace(16, os.getppid(), 0, 0) == 0
+    return no_new and not (exceeds or mounts or unshares or traces)
+
+
+def _fill() -> None:
+    """Write more to the working directory than it may hold. Raises OSError."""
+    for number in range(2 * _WORK >> 20):
+        Path(os.environ["TMPDIR"], str(number)).write_bytes(bytes(1 << 20))
+
+
+def _threads() -> int:
+    """Return how many threads it can have at the same time."""
+    threading.stack_size(1 << 16)
+    wait = threading.Event()
+    found = 1
+    try:
+        while found <= _TASKS:
+            threading.Thread(target=wait.wait, daemon=True).start()
+            found += 1
+    except RuntimeError:
+        pass
+    wait.set()
+    return found
+
+
+if __name__ == "__main__":
+    signal.alarm(60)
+    _main(sys.argv[1:])

@@ -95,7 +95,9 @@ _INT: Final = 0xFFFFFFFF
 _SHARED_ANONYMOUS: Final = 0x21
 
 
-def load(profile: Profile, *, own_user: bool, signals_scoped: bool, runs_command: bool) -> None:
+def load_filter(
+    profile: Profile, *, own_user: bool, signals_scoped: bool, runs_command: bool
+) -> None:
     """Restrict the system calls of this thread, and of what it starts, for ever.
 
     Args:

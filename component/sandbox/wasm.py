@@ -1,22 +1,23 @@
 """Skills in WebAssembly: components (`protocol_schemas/skill.wit`) and commands of WASI preview 1.
 
 Each call runs in a store of its own, in a thread of its own, within `WasmLimits`; so no call sees
-the memory of another one, not even of the same skill. What goes wrong becomes SkillTimeout,
-CapabilityMissing, or SkillFailed with a sentence; nothing that wasmtime raises leaves this module.
+the memory of another one, not even of the same skill.
 
 New code is first compiled in a child process with limits of time and memory, whose result is thrown
 away (`wasm_probe`): a fault of the compiler ends the process in which it happens. What passes is
 compiled here, in one thread of low priority: wasmtime runs whatever it deserialises, so only this
 process makes what it deserialises. Only code that an admin approved comes so far.
 
-wasmtime is the extra `wasm`, and imported before the first compilation.
+wasmtime is the extra `wasm`, and imported (with `wasm_code`) before the first compilation.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import os
-import re
+import secrets
+import stat
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
@@ -31,17 +32,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 import anyio
 import anyio.to_thread
 import msgspec
+import structlog
 
-from component.sandbox.wasm_cache import WasmCache
-from component.sandbox.wasm_call import Stopped, WasmCall, current
-from component.sandbox.wasm_limits import IMPORTS, Import, WasmLimits
+from component.private import make_directory, open_private
+from component.sandbox.wasm_call import WasmCall, WasmLimits
 from component.sandbox.wasm_probe import probe
 from component.skills.calling import in_thread
 from component.skills.context import Context
 from component.skills.errors import (
     CapabilityMissing,
-    InvalidParam,
-    SkillError,
     SkillFailed,
     SkillLoadError,
     SkillTimeout,
@@ -50,15 +49,11 @@ from component.skills.errors import (
 from component.skills.host import HostFunctions
 from component.skills.outputs import SkillResult, result_of
 from component.skills.threads import Threads
-from xep.binding.json_bounds import decoded_json
 
 if TYPE_CHECKING:
-    from wasmtime import Module
-    from wasmtime.component import Component
+    from component.sandbox.wasm_code import Code
 
-    from component.sandbox.wasm_command import Command
-
-__all__ = ["IMPORTS", "Import", "WasmLimits", "WasmRuntime", "WasmSkill"]
+_log = structlog.get_logger("component.sandbox")
 
 T = TypeVar("T")
 Probe: TypeAlias = Callable[[bytes, float, int], Awaitable[str]]
@@ -66,40 +61,17 @@ Probe: TypeAlias = Callable[[bytes, float, int], Awaitable[str]]
 MakeHost: TypeAlias = Callable[[Context], HostFunctions]
 """Returns the functions of the service for one call; those that the skill lacks are None."""
 
-_PATIENCE: Final = 2
+_STOPS_WITHOUT_WAIT: Final = 2
 _FIRST_WAIT_S: Final = 0.02
 _LONGEST_WAIT_S: Final = 1.0
 _PRINCIPALS: Final = 1_000
 _MAGIC: Final = b"\0asm"
 _NICE: Final = 10
-_DEEP: Final = "its functions are nested too deeply."
-_UNREACHABLE: Final = "it reached unreachable code, as when memory ends or an assertion fails."
-_TRAP_CODES: Final = {"STACK_OVERFLOW": _DEEP, "UNREACHABLE": _UNREACHABLE}
-_TRAPS: Final = (
-    ("call stack exhausted", _DEEP),
-    ("unreachable", _UNREACHABLE),
-    ("out of bounds memory", "it accessed memory outside its own."),
-    ("undefined element", "it accessed a table outside its bounds."),
-    ("uninitialized element", "it called a function that does not exist."),
-    ("indirect call type mismatch", "it called a function with another type."),
-    ("integer divide by zero", "it divided by zero."),
-    ("integer overflow", "it computed a number that is too large."),
-    ("invalid conversion to integer", "it converted a number that is no integer."),
-    ("hostcalls has been exhausted", "it passed too much data to the host at once."),
-    ("exceeds memory limits", "it needs more memory than it may use."),
-    ("exceeds table limits", "it needs larger tables than it may use."),
-    ("exceeds limits", "it needs larger memories or tables than it may use."),
-    ("resource limit exceeded", "it needs more instances, memories or tables than it may use."),
-    ("not utf-8", "it returned text that is not UTF-8."),
-    ("utf-8", "it returned text that is not UTF-8."),
-)
-_STUBS: Final = (
-    (re.compile(r"random_get_random|insecure_seed"), "random"),
-    (re.compile(r"(wall|monotonic)_clock_"), "clock"),
-    (re.compile(r"filesystem_"), "filesystem"),
-    (re.compile(r"(tcp|udp|sockets?|ip_name_lookup)_"), "network"),
-)
-"""Functions of WASI that builds with `--stub-wasi` replace by traps, in backtraces."""
+_HASH_BYTES: Final = 32
+_KEY_BYTES: Final = 32
+_OTHERS: Final = 0o077
+MOST_CACHE_BYTES: Final = 1 << 30
+"""The size of all entries of compiled code; the least recently used ones are removed."""
 
 
 class WasmRuntime:
@@ -120,9 +92,7 @@ class WasmRuntime:
         self._probe = probe
         self._compiling = anyio.Lock()
 
-    async def compiled(
-        self, skill: str, wasm: bytes, granted: frozenset[Import], limits: WasmLimits
-    ) -> Component | Command:
+    async def compiled(self, skill: str, wasm: bytes, limits: WasmLimits) -> Code:
         """Compile code, or load its compiled form, and check its imports and exports.
 
         Raises SkillLoadError and CapabilityMissing.
@@ -139,17 +109,15 @@ class WasmRuntime:
                 "Skills in WebAssembly need wasmtime: pip install 'xmpp-agent-component[wasm]'."
             )
         async with self._compiling:
-            return await self._compile(skill, wasm, granted, limits)
+            return await self._compile(skill, wasm, limits)
 
-    async def _compile(
-        self, skill: str, wasm: bytes, granted: frozenset[Import], limits: WasmLimits
-    ) -> Component | Command:
+    async def _compile(self, skill: str, wasm: bytes, limits: WasmLimits) -> Code:
         digest = hashlib.sha256(wasm).digest()
         if self._directory is not None and self._cache is None:
             self._cache = WasmCache(self._directory, f"wasmtime {version('wasmtime')}")
         found = await self._in_thread(self._cache.get, digest) if self._cache else None
         if found is not None:
-            restored = await self._in_thread(_restored, skill, wasm, granted, found)
+            restored = await self._in_thread(_restored, skill, wasm, limits, found)
             if restored is not None:
                 return restored
         reason = await self._probe(wasm, limits.compile_s, limits.compile_bytes)
@@ -157,7 +125,7 @@ class WasmRuntime:
             raise SkillLoadError(
                 f"The code of the skill {skill} cannot be compiled: {printable(reason, 200)}"
             )
-        loaded, serialized = await self._in_thread(_loaded, skill, wasm, granted)
+        loaded, serialized = await self._in_thread(_compiled, skill, wasm, limits)
         if self._cache is not None:
             await self._in_thread(self._cache.put, digest, serialized)
         return loaded
@@ -172,7 +140,7 @@ class WasmRuntime:
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
             try:
                 result.set_result(work(*arguments))
-            except BaseException as error:  # noqa: BLE001 - raised by whoever waits
+            except BaseException as error:  # noqa: BLE001 - raised in the caller
                 result.set_exception(error)
 
         # Not one of anyio's threads: those go on to do other work, with the low priority.
@@ -180,61 +148,19 @@ class WasmRuntime:
         return await anyio.to_thread.run_sync(result.result, abandon_on_cancel=True)
 
 
-def _loaded(
-    skill: str, wasm: bytes, granted: frozenset[Import]
-) -> tuple[Component | Command, bytes]:
-    """Compile code, and check it; return also its compiled form.
-
-    Raises SkillLoadError and CapabilityMissing.
-    """
-    from wasmtime import Module, WasmtimeError  # noqa: PLC0415 - of an extra
-    from wasmtime.component import Component  # noqa: PLC0415
-
-    from component.sandbox.wasm_config import is_component  # noqa: PLC0415
-    from component.sandbox.wasm_engine import engine  # noqa: PLC0415
-
-    try:
-        made = (Component if is_component(wasm) else Module)(engine(), wasm)
-        return _checked(skill, made, granted), bytes(made.serialize())
-    except WasmtimeError as error:
-        reason = printable(" ".join(str(error).split()), 200)
-        raise SkillLoadError(f"The code of the skill {skill} cannot be loaded: {reason}") from error
+# Importing wasmtime takes long, so that is done in the thread, too.
 
 
-def _restored(
-    skill: str, wasm: bytes, granted: frozenset[Import], compiled: bytes
-) -> Component | Command | None:
-    """Load code in the form that this service compiled it to, and check it.
+def _compiled(skill: str, wasm: bytes, limits: WasmLimits) -> tuple[Code, bytes]:
+    from component.sandbox.wasm_code import compiled_code  # noqa: PLC0415 - see above
 
-    Return None if it was compiled for another processor. Raises as `_loaded`.
-    """
-    from wasmtime import Module, WasmtimeError  # noqa: PLC0415 - of an extra
-    from wasmtime.component import Component  # noqa: PLC0415
-
-    from component.sandbox.wasm_config import is_component  # noqa: PLC0415
-    from component.sandbox.wasm_engine import engine  # noqa: PLC0415
-
-    kind = Component if is_component(wasm) else Module
-    try:
-        made = kind.deserialize(engine(), compiled)
-    except WasmtimeError:
-        return None
-    return _checked(skill, made, granted)
+    return compiled_code(skill, wasm, limits)
 
 
-def _checked(
-    skill: str, made: Module | Component, granted: frozenset[Import]
-) -> Component | Command:
-    """Check imports and exports. Raises SkillLoadError and CapabilityMissing."""
-    from wasmtime import Module  # noqa: PLC0415 - loaded by now
+def _restored(skill: str, wasm: bytes, limits: WasmLimits, compiled: bytes) -> Code | None:
+    from component.sandbox.wasm_code import restored_code  # noqa: PLC0415 - see above
 
-    from component.sandbox.wasm_command import Command  # noqa: PLC0415
-    from component.sandbox.wasm_component import check_component  # noqa: PLC0415
-
-    if isinstance(made, Module):
-        return Command(skill, made, granted)
-    check_component(skill, made, granted)
-    return made
+    return restored_code(skill, wasm, limits, compiled)
 
 
 class WasmSkill:
@@ -244,45 +170,31 @@ class WasmSkill:
         runtime: compiles and runs it.
         name: of the skill.
         wasm: the code, a component or a command module.
-        granted: the imports that its manifest declares and an admin approved.
         host: makes the functions of the service for a call.
-        limits: of its calls.
+        limits: of its calls, with the imports that its manifest declares and an admin approved.
     """
 
     def __init__(
-        self,
-        runtime: WasmRuntime,
-        name: str,
-        wasm: bytes,
-        *,
-        granted: frozenset[Import],
-        host: MakeHost,
-        limits: WasmLimits | None = None,
+        self, runtime: WasmRuntime, name: str, wasm: bytes, host: MakeHost, limits: WasmLimits
     ) -> None:
         self.name = name
         self._runtime = runtime
         self._wasm = wasm
-        self._granted = granted
         self._host = host
-        self._limits = limits or WasmLimits()
-        self._loaded: Component | Command | None = None
+        self._limits = limits
+        self._loaded: Code | None = None
         self._loading = anyio.Lock()
         self._stops: dict[str, int] = {}
 
-    async def prepare(self) -> None:
+    async def prepare(self) -> Code:
         """Compile the code and check its imports; otherwise the first call does.
 
         Raises SkillLoadError for code that is no skill, and CapabilityMissing for an import that is
         not granted.
         """
-        await self._prepared()
-
-    async def _prepared(self) -> Component | Command:
         async with self._loading:
             if self._loaded is None:
-                self._loaded = await self._runtime.compiled(
-                    self.name, self._wasm, self._granted, self._limits
-                )
+                self._loaded = await self._runtime.compiled(self.name, self._wasm, self._limits)
                 self._wasm = b""
             return self._loaded
 
@@ -297,21 +209,25 @@ class WasmSkill:
         """
         started = perf_counter()
         stops = self._stops.get(context.principal, 0)
-        if stops > _PATIENCE:
-            await anyio.sleep(min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** (stops - _PATIENCE)))
+        if stops > _STOPS_WITHOUT_WAIT:
+            await anyio.sleep(
+                min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** (stops - _STOPS_WITHOUT_WAIT))
+            )
         try:
-            loaded = self._loaded or await self._prepared()
+            loaded = self._loaded or await self.prepare()
         except SkillLoadError as error:
             raise SkillFailed(self.name, str(error)) from error
-        remaining = context.remaining()
-        seconds = self._limits.seconds if remaining is None else round(remaining, 2)
+        from component.sandbox.wasm_code import run_code  # noqa: PLC0415 - loaded by now
+
+        limits, remaining = self._limits, context.remaining()
+        if remaining is not None:
+            limits = msgspec.structs.replace(limits, seconds=round(remaining, 2))
         text = msgspec.json.encode(arguments).decode()
         async with anyio.create_task_group() as group:
-            call = WasmCall(self.name, text, self._host(context), self._limits, seconds, group)
+            call = WasmCall(self.name, text, self._host(context), limits, group)
             try:
-                value = await in_thread(
-                    partial(self._run, loaded, call), self._runtime.threads.share(context.principal)
-                )
+                share = self._runtime.threads.share(context.principal)
+                value = await in_thread(partial(run_code, loaded, call), share)
             finally:
                 call.cancel()
         if isinstance(value, SkillFailed | SkillTimeout | CapabilityMissing):
@@ -327,89 +243,124 @@ class WasmSkill:
             self._stops.clear()
         self._stops[principal] = self._stops.get(principal, 0) + 1
 
-    def _run(self, loaded: Component | Command, call: WasmCall) -> Any:
-        """Run a call in its thread; return its value, or the exception that it ends with."""
-        from component.sandbox.wasm_command import Command  # noqa: PLC0415 - loaded by now
-        from component.sandbox.wasm_component import run_component  # noqa: PLC0415
-        from component.sandbox.wasm_engine import ticker  # noqa: PLC0415
 
-        current.call = call
-        ticker().enter()
+class WasmCache:
+    """Compiled code on disk, so that it is compiled once and not in every process.
+
+    wasmtime runs whatever it deserialises, so an entry is trusted only if this service wrote it:
+    the directory and its files are the service's own (modes 0700 and 0600), and each entry begins
+    with a keyed hash over its name and content. The key lies beside the entries. An entry that
+    another user owns or may write, or whose hash is not the right one, is removed, and the code
+    compiled again. No child process writes here.
+
+    Args:
+        directory: is made if it is missing.
+        fingerprint: of the compiler and its configuration, on which compiled code depends.
+    """
+
+    def __init__(self, directory: Path, fingerprint: str) -> None:
+        self._directory = directory
+        self._fingerprint = fingerprint
+        self._key: bytes | None = None
+
+    def get(self, digest: bytes) -> bytes | None:
+        """Return the compiled form of code with this hash, or None if it has to be compiled."""
+        path = self._path(digest)
         try:
-            if isinstance(loaded, Command):
-                ended = loaded.run(call)
-                return _value_of_command(call, bytes(ended.output), ended.exit_code or 0)
-            outcome = run_component(call, loaded, self._granted)
-            return _value_of_component(call, outcome.tag, outcome.payload)
-        except Stopped:
-            return call.failure
-        except (SkillError, InvalidParam) as error:
-            return error
-        except Exception as error:  # noqa: BLE001 - wasmtime's, for traps; see wasm_call
-            return call.failure or _trapped(call, error)
-        finally:
-            ticker().leave()
-            current.call = None
+            key = self._opened()
+            content = _read_own(path)
+            if content is None:
+                return None
+            found, compiled = content[:_HASH_BYTES], memoryview(content)[_HASH_BYTES:]
+            if hmac.compare_digest(found, self._hash(key, path.name, compiled)):
+                os.utime(path)
+                return bytes(compiled)
+            _log.warning("compiled code was changed, and is compiled again", path=str(path))
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            _log.warning("compiled code cannot be read", path=str(path), error=str(error))
+        return None
+
+    def put(self, digest: bytes, compiled: bytes) -> None:
+        """Store the compiled form of code with this hash. A failure is only logged."""
+        path = self._path(digest)
+        part = path.with_suffix(f".{secrets.token_hex(8)}.part")
+        try:
+            key = self._opened()
+            with open_private(part, "wb") as file:
+                file.write(self._hash(key, path.name, compiled))
+                file.write(compiled)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+            self._prune()
+        except OSError as error:
+            _log.warning("compiled code cannot be stored", path=str(path), error=str(error))
+            part.unlink(missing_ok=True)
+
+    def _path(self, digest: bytes) -> Path:
+        name = hashlib.sha256(digest + self._fingerprint.encode()).hexdigest()
+        return self._directory / f"{name}.compiled"
+
+    @staticmethod
+    def _hash(key: bytes, name: str, compiled: bytes | memoryview) -> bytes:
+        # Keyed BLAKE2b is a MAC (RFC 7693 §2.9), and faster than HMAC-SHA-256 over 40 MB.
+        found = hashlib.blake2b(name.encode(), key=key, digest_size=_HASH_BYTES)
+        found.update(compiled)
+        return found.digest()
+
+    def _opened(self) -> bytes:
+        """Return the key; make it, and the directory, if they are missing. Raises OSError."""
+        if self._key is not None:
+            return self._key
+        make_directory(self._directory)
+        mode = self._directory.stat()
+        if mode.st_uid != os.geteuid() or stat.S_IMODE(mode.st_mode) & _OTHERS:
+            raise PermissionError(f"{self._directory} is not the service's own, with mode 0700")
+        path = self._directory / "key"
+        key = _read_own(path)
+        if key is None or len(key) != _KEY_BYTES:
+            key = secrets.token_bytes(_KEY_BYTES)
+            part = path.with_suffix(f".{secrets.token_hex(8)}.part")
+            with open_private(part, "wb") as file:
+                file.write(key)
+            part.replace(path)
+            # Of two processes that start at once, the last one's key remains.
+            key = _read_own(path) or key
+        self._key = key
+        return key
+
+    def _prune(self) -> None:
+        """Remove the entries that were used least recently, down to `MOST_CACHE_BYTES`."""
+        entries = []
+        for path in self._directory.glob("*.compiled"):
+            found = path.stat()
+            entries.append((found.st_mtime, found.st_size, path))
+        size = sum(each[1] for each in entries)
+        for _, each, path in sorted(entries)[:-1]:
+            if size <= MOST_CACHE_BYTES:
+                return
+            path.unlink(missing_ok=True)
+            size -= each
 
 
-def _value_of_component(call: WasmCall, tag: str, payload: Any) -> Any:
-    """Return the value of an outcome. Raises SkillError, InvalidParam and Stopped."""
-    texts = payload if isinstance(payload, tuple) else (payload,)
-    if sum(map(len, texts)) > call.limits.output_bytes:
-        raise call.failed(f"it returned more than {call.limits.output_bytes:,} bytes.")
-    match tag:
-        case "text":
-            return payload
-        case "json":
-            return _json(call, payload)
-        case "refused":
-            raise SkillError(payload)
-    raise InvalidParam(*payload)
+def _read_own(path: Path) -> bytes | None:
+    """Read a file that only this user may read and write; None if it is missing.
 
-
-def _value_of_command(call: WasmCall, output: bytes, exit_code: int) -> Any:
-    """Return the value that a command wrote. Raises SkillError, InvalidParam and Stopped."""
-    if not exit_code:
-        return _json(call, output)
+    One of others, or a link, is removed. Raises OSError.
+    """
     try:
-        refusal = msgspec.json.decode(output, type=_Refusal)
-    except (msgspec.DecodeError, RecursionError):
-        raise call.failed(f"it ended with the exit code {exit_code}.") from None
-    if refusal.parameter is not None:
-        raise InvalidParam(refusal.parameter, refusal.error)
-    raise SkillError(refusal.error)
-
-
-class _Refusal(msgspec.Struct):
-    """What a command writes that ends with another exit code than 0."""
-
-    error: str
-    parameter: str | None = None
-
-
-def _json(call: WasmCall, text: str | bytes) -> Any:
-    try:
-        return decoded_json(text)
-    except ValueError as error:
-        raise call.failed(f"its result is not JSON that can be read: {error}.") from None
-
-
-def _trapped(call: WasmCall, error: Exception) -> Exception:
-    """Return the failure for what wasmtime raised."""
-    from wasmtime import Trap  # noqa: PLC0415 - loaded by now
-
-    # The text of a trap has a backtrace, which takes long after deep recursion.
-    code = error.trap_code if isinstance(error, Trap) else None
-    if code is not None and code.name in _TRAP_CODES:
-        return SkillFailed(call.skill, _TRAP_CODES[code.name])
-    text = str(error)
-    for pattern, capability in _STUBS:
-        if pattern.search(text):
-            return CapabilityMissing(call.skill, capability)
-    # The names of a guest's functions are in the backtrace, so only the end is read.
-    cause = text.rpartition("Caused by:")[2] or text
-    reasons = (reason for words, reason in _TRAPS if words in cause)
-    reason = next(reasons, "it ended with a trap.")
-    failure = SkillFailed(call.skill, reason)
-    failure.__cause__ = error
-    return failure
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        path.unlink(missing_ok=True)
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        own = found.st_uid == os.geteuid() and not stat.S_IMODE(found.st_mode) & _OTHERS
+        if own and stat.S_ISREG(found.st_mode):
+            return file.read()
+    _log.warning("a file of compiled code was not the service's own", path=str(path))
+    path.unlink(missing_ok=True)
+    return None

@@ -11,14 +11,14 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
-from typing import Any, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 import anyio
 import anyio.from_thread
+import msgspec
 import structlog
 from anyio.abc import TaskGroup
 
-from component.sandbox.wasm_limits import WasmLimits
 from component.skills.errors import (
     CapabilityMissing,
     SkillFailed,
@@ -27,16 +27,51 @@ from component.skills.errors import (
     printable,
 )
 from component.skills.host import HostError, HostFunctions, LogLevel
+from xep.binding.json_bounds import decoded_json
 
+Import: TypeAlias = Literal["http", "memory", "credentials", "llm", "xmpp", "clock", "random"]
+"""Interfaces of `protocol_schemas/skill.wit` that a skill may import only if its manifest declares
+them and an admin approved it. It may always import `log` and `progress`."""
+
+IMPORTS: Final[tuple[Import, ...]] = get_args(Import)
 T = TypeVar("T")
 
 _log = structlog.get_logger("component.sandbox")
 
-_LOG_LINES = 100
-_LOG_TEXT = 2_000
+_LOG_LINES: Final = 100
+_LOG_TEXT: Final = 2_000
 
 
-class Stopped(Exception):  # noqa: N818 - it says what happened
+class WasmLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a skill may use: the imports that it may have, and limits of one call and of the code.
+    Sizes are in bytes, times in seconds.
+
+    `fuel` is the number of instructions that are executed at most, `seconds` the time if the
+    context of the call sets none. `table_elements` holds for each table. `memory_bytes` holds for
+    each memory, of which a module has one and a component `memories` at most. `host_calls` is the
+    number of calls of imported functions, `host_s` the time of one of them, `llm_s` that of one
+    that asks a model. `compile_s` and `compile_bytes` are what compiling the code may take.
+    """
+
+    imports: frozenset[Import] = frozenset()
+    seconds: float = 120.0
+    fuel: int = 20_000_000_000
+    memory_bytes: int = 64 << 20
+    memories: int = 4
+    table_elements: int = 20_000
+    tables: int = 16
+    instances: int = 100
+    output_bytes: int = 1 << 20
+    log_bytes: int = 64 << 10
+    host_calls: int = 1_000
+    host_s: float = 30.0
+    llm_s: float = 120.0
+    code_bytes: int = 32 << 20
+    compile_s: float = 300.0
+    compile_bytes: int = 4 << 30
+
+
+class GuestStopped(Exception):  # noqa: N818 - it says what happened
     """The call was stopped: `WasmCall.failure` says why. It never leaves the sandbox."""
 
 
@@ -47,19 +82,12 @@ class WasmCall:
         skill: the name of the skill.
         arguments: as JSON.
         host: the functions of the service for this call.
-        limits: of the call.
-        seconds: that the call may take.
+        limits: of the call; `seconds` is the time that it may take.
         group: runs host functions, on the event loop.
     """
 
     def __init__(
-        self,
-        skill: str,
-        arguments: str,
-        host: HostFunctions,
-        limits: WasmLimits,
-        seconds: float,
-        group: TaskGroup,
+        self, skill: str, arguments: str, host: HostFunctions, limits: WasmLimits, group: TaskGroup
     ) -> None:
         self.skill = skill
         self.arguments = arguments
@@ -67,8 +95,7 @@ class WasmCall:
         self.limits = limits
         self.failure: Exception | None = None
         self.cancelled = False
-        self._seconds = seconds
-        self._deadline = time.monotonic() + seconds
+        self._deadline = time.monotonic() + limits.seconds
         self._group = group
         self._host_calls = 0
         self._lines = 0
@@ -84,9 +111,9 @@ class WasmCall:
         in the thread, every few milliseconds while the guest runs.
         """
         if self.cancelled:
-            self.stop(Stopped())
+            self.stop(GuestStopped())
         elif time.monotonic() >= self._deadline:
-            self.stop(SkillTimeout(self.skill, self._seconds))
+            self.stop(SkillTimeout(self.skill, self.limits.seconds))
         return self.failure is not None
 
     def stop(self, failure: Exception) -> None:
@@ -94,10 +121,10 @@ class WasmCall:
         if self.failure is None:
             self.failure = failure
 
-    def failed(self, reason: str) -> Stopped:
+    def failed(self, reason: str) -> GuestStopped:
         """Stop the call for a reason, a sentence; return the exception to raise."""
         self.stop(SkillFailed(self.skill, reason))
-        return Stopped()
+        return GuestStopped()
 
     def broken(self, error: Exception) -> None:
         """Stop the call because of a fault in a host function, for the log."""
@@ -105,10 +132,17 @@ class WasmCall:
         failure.__cause__ = error
         self.stop(failure)
 
-    def missing(self, capability: str) -> Stopped:
+    def json(self, text: str | bytes) -> Any:
+        """Return the value in a result of the skill. Raises Stopped if it is not JSON."""
+        try:
+            return decoded_json(text)
+        except ValueError as error:
+            raise self.failed(f"its result is not JSON that can be read: {error}.") from None
+
+    def missing(self, capability: str) -> GuestStopped:
         """Stop the call because it lacks a capability; return the exception to raise."""
         self.stop(CapabilityMissing(self.skill, capability))
-        return Stopped()
+        return GuestStopped()
 
     def cancel(self) -> None:
         """Let the guest and the host function that it waits for end soon. Called on the loop."""
@@ -121,7 +155,7 @@ class WasmCall:
     def count(self) -> None:
         """Count a call of a host function. Raises Stopped."""
         if self.failure is not None or self.expired():
-            raise Stopped
+            raise GuestStopped
         self._host_calls += 1
         if self._host_calls > self.limits.host_calls:
             raise self.failed(f"it called more than {self.limits.host_calls:,} host functions.")
@@ -144,7 +178,7 @@ class WasmCall:
                     self._group.start_soon, _run, work, future, min(most, remaining)
                 )
                 return future.result()
-            self.stop(Stopped())
+            self.stop(GuestStopped())
         except HostError:
             raise
         except (CapabilityMissing, SkillUnavailable) as error:
@@ -154,18 +188,18 @@ class WasmCall:
             self.stop(
                 SkillFailed(self.skill, late)
                 if most < remaining
-                else SkillTimeout(self.skill, self._seconds)
+                else SkillTimeout(self.skill, self.limits.seconds)
             )
         except CancelledError:
-            self.stop(Stopped())
+            self.stop(GuestStopped())
         except Exception as error:  # noqa: BLE001 - a fault of the host, for the log
             self.broken(error)
         except BaseException:  # noqa: BLE001 - the event loop ends, or the call was cancelled
-            self.stop(Stopped())
+            self.stop(GuestStopped())
         finally:
             with self._lock:
                 self._waiting = None
-        raise Stopped
+        raise GuestStopped
 
     def log(self, level: LogLevel, text: str) -> None:
         """Write a line to the log, at most 100 in a call."""

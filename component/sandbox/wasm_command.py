@@ -15,14 +15,20 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 import wasmtime
 
-from component.sandbox.wasm_call import Stopped, WasmCall, current
+from component.sandbox.wasm_call import GuestStopped, Import, WasmCall
 from component.sandbox.wasm_engine import engine, store_for
-from component.sandbox.wasm_limits import Import
-from component.skills.errors import CapabilityMissing, SkillLoadError, printable
+from component.skills.errors import (
+    CapabilityMissing,
+    InvalidParam,
+    SkillError,
+    SkillLoadError,
+    printable,
+)
 
 MODULE: Final = "wasi_snapshot_preview1"
 _SUCCESS, _BADF, _FAULT, _INVAL, _SPIPE, _NOTSUP = 0, 8, 21, 28, 70, 58
@@ -40,6 +46,7 @@ class CommandState:
     """The standard streams and the exit code of a command."""
 
     def __init__(self, call: WasmCall, store: wasmtime.Store) -> None:
+        self.call = call
         self.store = store
         self.memory: wasmtime.Memory | None = None
         self.input = memoryview(call.arguments.encode())
@@ -67,20 +74,20 @@ class CommandState:
             raise IndexError
         return list(_IOVEC.iter_unpack(self.read(start, count * _IOVEC.size)))
 
-    def log(self, call: WasmCall, data: bytes) -> None:
+    def log(self, data: bytes) -> None:
         """Write standard error to the log, by lines."""
-        room = call.limits.log_bytes - self._error_bytes
+        left = self.call.limits.log_bytes - self._error_bytes
         self._error_bytes += len(data)
-        self._errors += data[: max(0, room)]
+        self._errors += data[: max(0, left)]
         *lines, rest = self._errors.split(b"\n")
         for line in filter(None, lines):
-            call.log("info", line.decode("utf-8", "replace"))
+            self.call.log("info", line.decode("utf-8", "replace"))
         self._errors = rest
 
-    def flush(self, call: WasmCall) -> None:
+    def flush(self) -> None:
         """Write an unfinished line to the log."""
         if self._errors:
-            self.log(call, b"\n")
+            self.log(b"\n")
 
 
 class _State(threading.local):
@@ -90,7 +97,7 @@ class _State(threading.local):
 _state = _State()
 
 
-class Command:
+class CommandCode:
     """A compiled command module, linked.
 
     Args:
@@ -118,11 +125,24 @@ class Command:
             linker = _linker(module)
             self._linked = linker.instantiate_pre(module)
 
-    def run(self, call: WasmCall) -> CommandState:
-        """Run the command in a store of its own.
+    def run(self, call: WasmCall) -> Any:
+        """Run the command in a store of its own, and return its value.
 
-        Raises Stopped with `call.failure` set, and what wasmtime raises for traps.
+        Raises SkillError and InvalidParam as it says, Stopped with `call.failure` set, and what
+        wasmtime raises for traps.
         """
+        ended = self._ended(call)
+        if not ended.exit_code:
+            return call.json(bytes(ended.output))
+        try:
+            refusal = msgspec.json.decode(ended.output, type=_Refusal)
+        except (msgspec.DecodeError, RecursionError):
+            raise call.failed(f"it ended with the exit code {ended.exit_code}.") from None
+        if refusal.parameter is not None:
+            raise InvalidParam(refusal.parameter, refusal.error)
+        raise SkillError(refusal.error)
+
+    def _ended(self, call: WasmCall) -> CommandState:
         store = store_for(call, 1)
         state = _state.state = CommandState(call, store)
         try:
@@ -137,14 +157,21 @@ class Command:
                 if state.exit_code is None:
                     raise
             if call.failure is not None:
-                raise Stopped
+                raise GuestStopped
             return state
         finally:
             if call.failure is None and state.exit_code is None and store.get_fuel() == 0:
                 call.failed(f"it executed more than {call.limits.fuel:,} instructions.")
-            state.flush(call)
+            state.flush()
             _state.state = None
             store.close()
+
+
+class _Refusal(msgspec.Struct):
+    """What a command writes that ends with another exit code than 0."""
+
+    error: str
+    parameter: str | None = None
 
 
 def _check_import(skill: str, each: wasmtime.ImportType, granted: frozenset[Import]) -> None:
@@ -200,14 +227,14 @@ def _guarded(function: Callable[..., int], has_result: bool) -> Callable[..., in
     """Wrap a function so that it raises nothing, and stops the guest if the call is stopped."""
 
     def run(*arguments: int) -> int | None:
-        call, state = current.get(), _state.state
-        assert state is not None
-        code = _FAULT
+        state = _state.state
+        assert state is not None, "these functions run only during a call"
+        call, code = state.call, _FAULT
         try:
             call.count()
             if state.memory is not None and state.exit_code is None:
-                code = function(call, state, *arguments)
-        except Stopped:
+                code = function(state, *arguments)
+        except GuestStopped:
             pass
         except (IndexError, OverflowError, struct.error):
             code = _FAULT
@@ -221,22 +248,20 @@ def _guarded(function: Callable[..., int], has_result: bool) -> Callable[..., in
 
 
 def _stopping(capability: str) -> Callable[..., int]:
-    def stop(call: WasmCall, *_: object) -> int:
-        raise call.missing(capability)
+    def stop(state: CommandState, *_: object) -> int:
+        raise state.call.missing(capability)
 
     return stop
 
 
-def _nothing(_: WasmCall, state: CommandState, count: int, size: int) -> int:
+def _nothing(state: CommandState, count: int, size: int) -> int:
     """No arguments, or no environment."""
     state.write(count, _SIZE.pack(0))
     state.write(size, _SIZE.pack(0))
     return _SUCCESS
 
 
-def _fd_read(
-    _: WasmCall, state: CommandState, fd: int, iovecs: int, count: int, sum_at: int
-) -> int:
+def _fd_read(state: CommandState, fd: int, iovecs: int, count: int, sum_at: int) -> int:
     if fd != _STDIN:
         return _BADF
     total = 0
@@ -251,9 +276,8 @@ def _fd_read(
     return _SUCCESS
 
 
-def _fd_write(
-    call: WasmCall, state: CommandState, fd: int, iovecs: int, count: int, sum_at: int
-) -> int:
+def _fd_write(state: CommandState, fd: int, iovecs: int, count: int, sum_at: int) -> int:
+    call = state.call
     if fd not in (_STDOUT, _STDERR):
         return _BADF
     total = 0
@@ -263,24 +287,24 @@ def _fd_write(
         if fd == _STDOUT:
             state.output += state.read(start, length)
         else:
-            state.log(call, state.read(start, min(length, call.limits.log_bytes)))
+            state.log(state.read(start, min(length, call.limits.log_bytes)))
         total += length
     state.write(sum_at, _SIZE.pack(total & 0xFFFFFFFF))
     return _SUCCESS
 
 
-def _fd_fdstat_get(_: WasmCall, state: CommandState, fd: int, at: int) -> int:
+def _fd_fdstat_get(state: CommandState, fd: int, at: int) -> int:
     if fd not in _RIGHTS:
         return _BADF
     state.write(at, struct.pack("<BxHxxxxQQ", 0, 0, _RIGHTS[fd], 0))
     return _SUCCESS
 
 
-def _standard(_: WasmCall, __: CommandState, fd: int, *rest: int) -> int:
+def _standard(_: CommandState, fd: int, *rest: int) -> int:
     return _SUCCESS if fd in _RIGHTS else _BADF
 
 
-def _seek(_: WasmCall, __: CommandState, fd: int, *rest: int) -> int:
+def _seek(_: CommandState, fd: int, *rest: int) -> int:
     return _SPIPE if fd in _RIGHTS else _BADF
 
 
@@ -288,19 +312,19 @@ def _no_file(*_: object) -> int:
     return _BADF
 
 
-def _proc_exit(_: WasmCall, state: CommandState, code: int) -> int:
+def _proc_exit(state: CommandState, code: int) -> int:
     state.exit_code = code & 0xFFFFFFFF
     return _SUCCESS
 
 
-def _random_get(call: WasmCall, state: CommandState, at: int, length: int) -> int:
+def _random_get(state: CommandState, at: int, length: int) -> int:
     if not 0 <= length <= _RANDOM_BYTES:
-        raise call.failed(f"it asked for more than {_RANDOM_BYTES:,} random bytes at once.")
+        raise state.call.failed(f"it asked for more than {_RANDOM_BYTES:,} random bytes at once.")
     state.write(at, os.urandom(length))
     return _SUCCESS
 
 
-def _clock_time_get(_: WasmCall, state: CommandState, clock: int, precision: int, at: int) -> int:
+def _clock_time_get(state: CommandState, clock: int, precision: int, at: int) -> int:
     if clock not in (0, 1):
         return _INVAL
     now = time.time_ns() if clock == 0 else time.monotonic_ns()
@@ -308,7 +332,7 @@ def _clock_time_get(_: WasmCall, state: CommandState, clock: int, precision: int
     return _SUCCESS
 
 
-def _clock_res_get(_: WasmCall, state: CommandState, clock: int, at: int) -> int:
+def _clock_res_get(state: CommandState, clock: int, at: int) -> int:
     if clock not in (0, 1):
         return _INVAL
     state.write(at, _U64.pack(1_000_000))

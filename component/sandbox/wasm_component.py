@@ -2,6 +2,10 @@
 
 WASI is never linked. The functions of the host are the same for all skills; they find the call that
 runs in their thread, so one linker serves all skills with the same imports.
+
+A component declares the types of what it imports itself, and wasmtime-py converts values as it
+says. So every declared type must be exactly that of `skill.wit`: with a list of lists where the
+interface has a text, a guest could have the host copy many times the memory that it may use.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ from __future__ import annotations
 import base64
 import binascii
 import math
+import re
 import secrets
 import threading
 import time
@@ -19,18 +24,9 @@ from typing import Any, Final, cast
 import wasmtime
 from wasmtime import component as wc
 
-from component.sandbox.wasm_call import Stopped, WasmCall, current
+from component.sandbox.wasm_call import IMPORTS, GuestStopped, Import, WasmCall, current
 from component.sandbox.wasm_engine import engine, store_for
-from component.sandbox.wasm_limits import IMPORTS, Import
-from component.sandbox.wasm_types import (
-    EXECUTE,
-    INTERFACES,
-    export_of,
-    import_name,
-    imports_of,
-    interface_of,
-)
-from component.skills.errors import CapabilityMissing, SkillLoadError
+from component.skills.errors import CapabilityMissing, InvalidParam, SkillError, SkillLoadError
 from component.skills.host import HostError, HttpRequest, HttpResponse, LogLevel, Memory
 from component.skills.model_answers import ModelFailed
 
@@ -43,55 +39,213 @@ _KEYS: Final = 1_000
 _FREE: Final = frozenset({"log", "progress"})
 _linking = threading.Lock()
 
+PACKAGE: Final = "xmpp-agent:skill"
+WIT_VERSION: Final = "0.1.0"
+_NAMES: Final = {
+    wc.Bool: "bool",
+    wc.S8: "s8",
+    wc.S16: "s16",
+    wc.S32: "s32",
+    wc.S64: "s64",
+    wc.U8: "u8",
+    wc.U16: "u16",
+    wc.U32: "u32",
+    wc.U64: "u64",
+    wc.F32: "f32",
+    wc.F64: "f64",
+    wc.Char: "char",
+    wc.String: "string",
+}
+_DEEPEST: Final = 8
 
-def check_component(skill: str, component: wc.Component, granted: Imports) -> None:
-    """Check that a component exports `execute`, and imports only what is granted.
+
+def import_name(interface: str) -> str:
+    """Return the name by which a component imports an interface of the package."""
+    return f"{PACKAGE}/{interface}@{WIT_VERSION}"
+
+
+def interface_of(name: str) -> str:
+    """Return the interface that a component imports, or an empty text if it is not of the package.
+
+    A later patch version is the same interface.
+    """
+    found = re.fullmatch(rf"{re.escape(PACKAGE)}/([a-z-]+)@0\.1\.\d{{1,9}}", name)
+    return found[1] if found else ""
+
+
+def function_text(function: wc.FuncType) -> str:
+    """Return the type of a function, as in `(level: enum{debug,info}) -> string`."""
+    params = ", ".join(f"{name}: {type_text(each)}" for name, each in function.params)
+    result = function.result
+    return f"({params})" + ("" if result is None else f" -> {type_text(result)}")
+
+
+def type_text(value: wc.ValType | None, depth: int = 0) -> str:
+    """Return a type. One that no skill's interface uses, or that is nested deeply, is `?`."""
+    if value is None:
+        return "_"
+    if type(value) in _NAMES:
+        return _NAMES[type(value)]
+    if depth == _DEEPEST:
+        return "?"
+
+    def inner(part: wc.ValType | None) -> str:
+        return type_text(part, depth + 1)
+
+    match value:
+        case wc.ListType():
+            return f"list<{inner(value.element)}>"
+        case wc.OptionType():
+            return f"option<{inner(value.payload)}>"
+        case wc.ResultType():
+            return f"result<{inner(value.ok)}, {inner(value.err)}>"
+        case wc.TupleType():
+            return f"tuple<{', '.join(map(inner, value.elements))}>"
+        case wc.EnumType():
+            return f"enum{{{', '.join(value.names)}}}"
+        case wc.RecordType():
+            return f"record{{{', '.join(f'{n}: {inner(t)}' for n, t in value.fields)}}}"
+        case wc.VariantType():
+            return f"variant{{{', '.join(f'{n}: {inner(t)}' for n, t in value.cases)}}}"
+    return "?"
+
+
+def imports_of(component: wc.Component, engine: wasmtime.Engine) -> dict[str, dict[str, str]]:
+    """Return what a component imports: the functions of each interface, with their types.
+
+    Something other than an interface of functions has the type `?`.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for name, extern in component.type.imports(engine).items():
+        item = extern.ty
+        if isinstance(item, wc.ComponentInstanceType):
+            found[name] = {
+                inner: _item_text(each.ty) for inner, each in item.exports(engine).items()
+            }
+        else:
+            found[name] = {"": "?"}
+    return found
+
+
+def export_of(component: wc.Component, engine: wasmtime.Engine, name: str) -> str:
+    """Return the type of an exported function, or an empty text if there is none."""
+    extern = component.type.exports(engine).get(name)
+    item = None if extern is None else extern.ty
+    return function_text(item) if isinstance(item, wc.FuncType) else ""
+
+
+def _item_text(item: object) -> str:
+    if isinstance(item, wc.FuncType):
+        return function_text(item)
+    # The types that an interface declares come with it; they do nothing.
+    return "type" if isinstance(item, wc.ValType) else "?"
+
+
+_BODY = "variant{text: string, base64: string}"
+_REQUEST = (
+    "record{method: string, url: string, headers: string,"
+    f" body: option<{_BODY}>, credential: option<string>}}"
+)
+INTERFACES: Final[Mapping[str, Mapping[str, str]]] = {
+    "log": {"write": "(level: enum{debug, info, warning, error}, text: string)"},
+    "progress": {"report": "(fraction: f64, text: string)"},
+    "http": {
+        "send": f"(request: {_REQUEST}) -> result<record{{status: u16, headers: string,"
+        f" body: {_BODY}}}, string>"
+    },
+    "memory": {
+        "get": "(key: string) -> result<option<string>, string>",
+        "put": "(key: string, value: string) -> result<_, string>",
+        "delete": "(key: string) -> result<_, string>",
+        "keys": "(prefix: string) -> result<list<string>, string>",
+    },
+    "credentials": {"available": "(name: string) -> bool"},
+    "llm": {"ask": "(prompt: string, schema: string, max-tokens: u32) -> result<string, string>"},
+    "xmpp": {"send": "(to: string, text: string) -> result<_, string>"},
+    "clock": {"now": "() -> u64", "monotonic": "() -> u64"},
+    "random": {"bytes": "(length: u32) -> list<u8>", "number": "() -> u64"},
+}
+"""The functions of each interface in `skill.wit`; a test compares them with the file."""
+
+EXECUTE: Final = (
+    "(arguments: string) -> variant{text: string, json: string, refused: string,"
+    " invalid-parameter: tuple<string, string>}"
+)
+
+
+class ComponentCode:
+    """A component that was checked: it exports `execute`, and imports only what is granted.
+
+    Args:
+        skill: the name of the skill.
+        component: the component.
+        granted: the imports that it may have.
 
     Raises CapabilityMissing for an interface that is not granted, and SkillLoadError for a
     component that is no skill.
     """
-    for name, functions in imports_of(component, engine()).items():
-        interface = interface_of(name)
-        if interface not in INTERFACES:
+
+    def __init__(self, skill: str, component: wc.Component, granted: Imports) -> None:
+        self._component = component
+        self._granted = granted
+        for name, functions in imports_of(component, engine()).items():
+            _check_import(skill, name, functions, granted)
+        declared = export_of(component, engine(), "execute")
+        if declared != EXECUTE:
             raise SkillLoadError(
-                f"The skill {skill} imports {name}, which skills cannot have; they import the"
-                " interfaces of skill.wit, and nothing of WASI."
+                f"The skill {skill} exports no function execute{EXECUTE}"
+                + (f", but execute{declared}." if declared else ".")
             )
-        if name != import_name(interface):
-            raise SkillLoadError(
-                f"The skill {skill} imports {name}: build it again for version 0.1.0."
-            )
-        for function, declared in functions.items():
-            if declared not in ("type", INTERFACES[interface].get(function)):
-                raise SkillLoadError(
-                    f"The skill {skill} imports {interface}.{function} with the type {declared},"
-                    " which is not the one of skill.wit."
-                )
-        if interface not in _FREE and interface not in granted:
-            raise CapabilityMissing(skill, interface)
-    declared = export_of(component, engine(), "execute")
-    if declared != EXECUTE:
+
+    def run(self, call: WasmCall) -> Any:
+        """Instantiate the component in a store of its own, call `execute`, and return its value.
+
+        Raises SkillError and InvalidParam as it says, Stopped with `call.failure` set, and what
+        wasmtime raises for traps.
+        """
+        outcome = self._outcome(call)
+        texts = outcome.payload if isinstance(outcome.payload, tuple) else (outcome.payload,)
+        if sum(map(len, texts)) > call.limits.output_bytes:
+            raise call.failed(f"it returned more than {call.limits.output_bytes:,} bytes.")
+        match outcome.tag:
+            case "text":
+                return outcome.payload
+            case "json":
+                return call.json(outcome.payload)
+            case "refused":
+                raise SkillError(outcome.payload)
+        raise InvalidParam(*texts)
+
+    def _outcome(self, call: WasmCall) -> Any:
+        store = store_for(call, call.limits.memories)
+        try:
+            instance = linker(self._granted).instantiate(store, self._component)
+            execute = instance.get_func(store, "execute")
+            assert execute is not None, "it has been checked"
+            return execute(store, call.arguments)
+        finally:
+            if call.failure is None and store.get_fuel() == 0:
+                call.failed(f"it executed more than {call.limits.fuel:,} instructions.")
+            store.close()
+
+
+def _check_import(skill: str, name: str, functions: Mapping[str, str], granted: Imports) -> None:
+    interface = interface_of(name)
+    if interface not in INTERFACES:
         raise SkillLoadError(
-            f"The skill {skill} exports no function execute{EXECUTE}"
-            + (f", but execute{declared}." if declared else ".")
+            f"The skill {skill} imports {name}, which skills cannot have; they import the"
+            " interfaces of skill.wit, and nothing of WASI."
         )
-
-
-def run_component(call: WasmCall, component: wc.Component, granted: Imports) -> wc.Variant:
-    """Instantiate a component in a store of its own, and call `execute`.
-
-    Raises Stopped with `call.failure` set, and what wasmtime raises for traps.
-    """
-    store = store_for(call, call.limits.memories)
-    try:
-        instance = linker(granted).instantiate(store, component)
-        execute = instance.get_func(store, "execute")
-        assert execute is not None, "it has been checked"
-        return cast("wc.Variant", execute(store, call.arguments))
-    finally:
-        if call.failure is None and store.get_fuel() == 0:
-            call.failed(f"it executed more than {call.limits.fuel:,} instructions.")
-        store.close()
+    if name != import_name(interface):
+        raise SkillLoadError(f"The skill {skill} imports {name}: build it again for version 0.1.0.")
+    for function, declared in functions.items():
+        if declared not in ("type", INTERFACES[interface].get(function)):
+            raise SkillLoadError(
+                f"The skill {skill} imports {interface}.{function} with the type {declared},"
+                " which is not the one of skill.wit."
+            )
+    if interface not in _FREE and interface not in granted:
+        raise CapabilityMissing(skill, interface)
 
 
 def linker(granted: Imports) -> wc.Linker:
@@ -120,7 +274,7 @@ def _guarded(function: HostFunction) -> HostFunction:
         try:
             call.count()
             return function(call, *arguments)
-        except Stopped:
+        except GuestStopped:
             pass
         except Exception as error:  # noqa: BLE001 - a fault of the host, for the log
             call.broken(error)

@@ -1,4 +1,4 @@
-"""The one engine of wasmtime in the process: how code is compiled, and how long it runs.
+"""The one engine of wasmtime in the process, and how long code runs.
 
 It uses a part of wasmtime-py which is not public: the callback when the epoch ends, because only it
 can stop a guest whose caller no longer waits.
@@ -18,9 +18,9 @@ import wasmtime
 from wasmtime import _ffi
 
 from component.sandbox.wasm_call import WasmCall, current
-from component.sandbox.wasm_config import make_engine
+from component.sandbox.wasm_probe import make_engine
 
-TICK_S: Final = 0.01
+_TICK_S: Final = 0.01
 _IDLE_TICKS: Final = 100
 
 
@@ -52,7 +52,7 @@ class _Ticker:
         idle = 0
         pause = threading.Event()
         while True:
-            pause.wait(TICK_S)
+            pause.wait(_TICK_S)
             self._engine.increment_epoch()
             idle = 0 if self._active else idle + 1
             if idle < _IDLE_TICKS:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -33,7 +33,7 @@ _INSERT: Final = """
 """
 
 
-class Approval(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class Approval(msgspec.Struct, frozen=True, dict=True):
     """The latest approval of a skill.
 
     Attributes:
@@ -53,7 +53,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     text: str
     description: str
     trusted: bool
-    approved_by: str
+    approved_by: str = ""
     approved_at: int = 0
     revoked_by: str | None = None
     revoked_at: int | None = None
@@ -88,33 +88,25 @@ class Approvals:
         """Return the latest approval of each skill."""
 
         def op(database: Database) -> Sequence[Approval]:
-            found = database.execute(_SELECT)
-            return [_approval(row) for row in found.fetchall()]
+            found = [list(row) for row in database.execute(_SELECT).fetchall()]
+            for row in found:
+                row[5] = bool(row[5])
+            return [Approval(*row) for row in found]
 
         return await self._storage.read(op)
 
     async def put(self, approval: Approval) -> None:
         """Record an approval, in place of an earlier one of the same skill."""
 
+        *texts, trusted, by = msgspec.structs.astuple(approval)[:7]
+
         def op(database: Database) -> None:
-            database.execute(
-                _INSERT,
-                (
-                    approval.name,
-                    approval.digest,
-                    approval.directory,
-                    approval.text,
-                    approval.description,
-                    int(approval.trusted),
-                    approval.approved_by,
-                    database.now,
-                ),
-            )
+            database.execute(_INSERT, (*texts, int(trusted), by, database.now))
 
         await self._storage.write(op)
 
     async def revoke(self, name: str, by: str) -> bool:
-        """Record that an approval no longer counts; False if there is none that does."""
+        """Revoke an approval; return False if no valid one exists."""
 
         def op(database: Database) -> bool:
             done = database.execute(
@@ -125,19 +117,3 @@ class Approvals:
             return done.rowcount > 0
 
         return await self._storage.write(op)
-
-
-def _approval(row: tuple[Any, ...]) -> Approval:
-    name, digest, directory, text, description, trusted, *rest = row
-    return Approval(
-        name=name,
-        digest=digest,
-        directory=directory,
-        text=text,
-        description=description,
-        trusted=bool(trusted),
-        approved_by=rest[0],
-        approved_at=rest[1],
-        revoked_by=rest[2],
-        revoked_at=rest[3],
-    )

@@ -13,14 +13,67 @@ from typing import Any, Final
 
 import msgspec
 
-from component.sandbox.http_script import ScriptedNetwork, ScriptedResponse
+from component.http.gate import (
+    Access,
+    Headers,
+    HttpFailed,
+    HttpGate,
+    HttpLimits,
+    HttpResponse,
+    HttpTooLarge,
+)
+from component.http.targets import HttpTarget
+from component.skills import host
 from component.skills.errors import CALL_ERRORS, SkillLoadError
 from component.skills.fake_context import FakeContext, called
 from component.skills.outputs import File, Link, Part
 from component.skills.skill import Skill
 
-FILE: Final = "tests/cases.toml"
+CASES_FILE: Final = "tests/cases.toml"
 _MOST_BYTES: Final = 1_048_576
+
+
+class ScriptedResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One response, in the order of the requests.
+
+    Attributes:
+        url: the URL that the request should have; any if it is empty.
+        method: the method that it should have; any if it is empty.
+        body: the JSON that it should have.
+        status: the status of the response.
+        headers: its header fields.
+        json: its content as JSON.
+        text: its content otherwise.
+    """
+
+    url: str = ""
+    method: str = ""
+    body: Any = msgspec.UNSET
+    status: int = 200
+    headers: dict[str, str] = {}
+    json: Any = msgspec.UNSET
+    text: str = ""
+
+    def mismatch(self, method: str, url: str, body: bytes) -> str:
+        """Return how a request differs from the expected one; empty if it does not."""
+        if self.url and self.url != url:
+            return f"expected a request to {self.url}, not to {url}"
+        if self.method and self.method != method:
+            return f"expected a request by {self.method}, not by {method}"
+        if self.body is not msgspec.UNSET and _json(body) != self.body:
+            return f"expected a request with {self.body!r}, not with {body!r}"
+        return ""
+
+    def response(self, url: str) -> HttpResponse:
+        """Return the response."""
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        if self.json is msgspec.UNSET:
+            headers.setdefault("content-type", "text/plain; charset=utf-8")
+            body = self.text.encode()
+        else:
+            headers.setdefault("content-type", "application/json")
+            body = msgspec.json.encode(self.json)
+        return HttpResponse(self.status, tuple(headers.items()), body, url)
 
 
 class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -53,7 +106,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     credentials: tuple[str, ...] = ()
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class CaseOutcome(msgspec.Struct, frozen=True):
     """The outcome of a case; `problem` is empty if it is as it should be."""
 
     name: str
@@ -66,37 +119,104 @@ class _Cases(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_cases(directory: Path) -> Sequence[Case]:
     """Return the cases of a skill; none without a file. Blocks. Raises SkillLoadError."""
-    path = directory / FILE
+    path = directory / CASES_FILE
     try:
         return parse_cases(path.read_bytes())
     except FileNotFoundError:
         return ()
     except OSError as error:
-        raise SkillLoadError(f"{FILE} cannot be read: {error.strerror or error}") from error
+        raise SkillLoadError(f"{CASES_FILE} cannot be read: {error.strerror or error}") from error
 
 
 def parse_cases(text: bytes) -> Sequence[Case]:
     """Return the cases of a file. Raises SkillLoadError."""
     if len(text) > _MOST_BYTES:
-        raise SkillLoadError(f"{FILE} has more than {_MOST_BYTES} bytes.")
+        raise SkillLoadError(f"{CASES_FILE} has more than {_MOST_BYTES} bytes.")
     try:
         return msgspec.convert(tomllib.loads(text.decode()), _Cases).case
     except (ValueError, RecursionError) as error:
-        raise SkillLoadError(f"{FILE} cannot be used: {error}") from error
+        raise SkillLoadError(f"{CASES_FILE} cannot be used: {error}") from error
 
 
-async def run_case(skill: Skill, case: Case, network: ScriptedNetwork) -> Outcome:
+class ScriptedNetwork:
+    """The network of tests. Until the first is played, it connects to real servers.
+
+    Attributes:
+        problem: how a request differed from what the test expects.
+    """
+
+    def __init__(self) -> None:
+        self.problem = ""
+        self._responses: list[ScriptedResponse] | None = None
+
+    @property
+    def unused(self) -> int:
+        """The number of responses that nobody asked for."""
+        return len(self._responses or ())
+
+    def play(self, responses: Sequence[ScriptedResponse]) -> None:
+        """Answer the next requests with these responses."""
+        self._responses = list(responses)
+        self.problem = ""
+
+    def gate(self, access: Sequence[Access], limits: HttpLimits | None) -> HttpGate:
+        """Return a gate that permits these servers."""
+        if self._responses is None:
+            return HttpGate(access, limits)
+        return _ScriptedGate(access, limits or HttpLimits(), self)
+
+    async def request(self, request: host.HttpRequest) -> host.HttpResponse:
+        """Answer a request of a skill. Raises HostError if the test expects another one."""
+        try:
+            found = self.answer(request.method, request.url, request.body)
+        except HttpFailed as error:
+            raise host.HostError(str(error)) from error
+        return host.HttpResponse(found.status, found.headers, found.body)
+
+    def answer(self, method: str, url: str, body: bytes) -> HttpResponse:
+        """Return the next response. Raises HttpFailed if the test expects another request."""
+        assert self._responses is not None, "the gate is of a script"
+        if not self._responses:
+            self.problem = self.problem or f"there is no response to {method} {url}: add it to http"
+        else:
+            following = self._responses.pop(0)
+            self.problem = self.problem or following.mismatch(method, url, body)
+            if not self.problem:
+                return following.response(url)
+        raise HttpFailed(f"In the test {self.problem}.", begun=False)
+
+
+class _ScriptedGate(HttpGate):
+    """Checks requests and redirects as every gate does, and sends nothing."""
+
+    def __init__(
+        self, access: Sequence[Access], limits: HttpLimits, network: ScriptedNetwork
+    ) -> None:
+        super().__init__(access, limits)
+        self._network = network
+        self._most = limits.response_bytes
+
+    async def _exchange(
+        self, target: HttpTarget, method: str, headers: Headers, body: bytes
+    ) -> HttpResponse:
+        found = self._network.answer(method, target.url, body)
+        if len(found.body) > self._most:
+            raise HttpTooLarge(f"The response of {target.origin} is too large.")
+        return found
+
+
+async def run_case(skill: Skill, case: Case, network: ScriptedNetwork) -> CaseOutcome:
     """Call a skill as a case says. The skill connects through `network`."""
     network.play(case.http)
     outcome = await _run(skill, case, network)
     if network.problem:
-        return Outcome(case.name, network.problem)
+        return CaseOutcome(case.name, network.problem)
     if not outcome.problem and network.unused:
-        return Outcome(case.name, "it made fewer requests than the case answers")
+        return CaseOutcome(case.name, "it made fewer requests than the case answers")
     return outcome
 
 
-async def _run(skill: Skill, case: Case, network: ScriptedNetwork) -> Outcome:
+async def _run(skill: Skill, case: Case, network: ScriptedNetwork) -> CaseOutcome:
     context = FakeContext(
         answers=case.answers,
         model=case.model,
@@ -110,12 +230,14 @@ async def _run(skill: Skill, case: Case, network: ScriptedNetwork) -> Outcome:
         cause = error.__cause__
         text = str(error) if cause is None else f"{type(cause).__name__}: {cause}"
         if case.error is not None and case.error in text:
-            return Outcome(case.name)
-        return Outcome(case.name, text)
+            return CaseOutcome(case.name)
+        return CaseOutcome(case.name, text)
     texts = [_text(part) for part in result.outputs]
     shown = "\n".join(texts)
     if result.is_error != (case.error is not None):
-        return Outcome(case.name, f"it reported {'the error' if result.is_error else ''} {shown!r}")
+        return CaseOutcome(
+            case.name, f"it reported {'the error' if result.is_error else ''} {shown!r}"
+        )
     for expected, right, what in (
         (case.error, case.error is None or case.error in shown, "an error with"),
         (case.text, case.text is None or texts == [case.text], "the text"),
@@ -123,10 +245,10 @@ async def _run(skill: Skill, case: Case, network: ScriptedNetwork) -> Outcome:
         (case.json, case.json is msgspec.UNSET or _value(texts) == case.json, "the value"),
     ):
         if not right:
-            return Outcome(case.name, f"expected {what} {expected!r}, not {shown!r}")
+            return CaseOutcome(case.name, f"expected {what} {expected!r}, not {shown!r}")
     if context.unused:
-        return Outcome(case.name, "it asked fewer questions than the case answers")
-    return Outcome(case.name)
+        return CaseOutcome(case.name, "it asked fewer questions than the case answers")
+    return CaseOutcome(case.name)
 
 
 def _text(part: Part) -> str:
@@ -144,3 +266,10 @@ def _value(texts: Sequence[str]) -> object:
         return msgspec.json.decode(texts[0])
     except (ValueError, RecursionError):
         return texts[0]
+
+
+def _json(body: bytes) -> object:
+    try:
+        return msgspec.json.decode(body)
+    except (ValueError, RecursionError):
+        return body

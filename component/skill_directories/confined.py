@@ -1,51 +1,71 @@
-"""Runs Python skills in confined children, which an admin need not trust."""
+"""Runs skills in confined processes: Python in children, and programs."""
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import anyio
-from anyio.abc import TaskGroup, TaskStatus
+import msgspec
+import structlog
+from anyio.abc import ByteReceiveStream, ByteSendStream, Process, TaskGroup, TaskStatus
 
-from component.sandbox.process_skills import Children, ProcessSkills
-from component.skill_directories.host_functions import (
-    Services,
-    check_grantable,
-    functions_of,
-)
-from component.skill_directories.profiles import profile_of
-from component.skill_directories.runners import Artefact
+from component.sandbox.launch import NOT_CONFINED, confined_command
+from component.sandbox.process_skills import ChildPool, ProcessSkills
+from component.sandbox.profile import ConfinementError, Limits, Profile
+from component.skill_directories.host_functions import Services, check_grantable, functions_of
+from component.skill_directories.runners import Artefact, SkillRunner
 from component.skills.context import Context
 from component.skills.description import read, written
-from component.skills.errors import SkillLoadError
+from component.skills.errors import InvalidParam, SkillError, SkillLoadError, SkillUnavailable
 from component.skills.outputs import SkillResult
+from xep.binding.json_bounds import decoded_json
+
+_log = structlog.get_logger("component.skills")
+
+_ERRORS_BYTES: Final = 4_000
+_OF_THE_SERVICE: Final = ("credential", "llm", "memory_read", "memory_write", "xmpp")
 
 
-class ConfinedPython:
-    """Implements `component.skill_directories.runners.Runner`.
-
-    Args:
-        services: what the service has for skills.
+def skill_profile(artefact: Artefact) -> Profile:
+    """Return the profile of a skill. It has no network: requests go through the service, which
+    alone can tell one host from another. Raises SkillLoadError.
     """
+    said, runs = artefact.manifest.skill.capabilities, artefact.manifest.skill.execution
+    try:
+        return Profile(
+            read=(str(artefact.directory), *map(str, said.filesystem_read)),
+            write=tuple(map(str, said.filesystem_write)),
+            processes=said.shell,
+            limits=Limits(
+                memory=runs.memory_bytes, output_bytes=runs.output_bytes, wall_s=runs.timeout_s
+            ),
+        )
+    except ConfinementError as error:
+        raise SkillLoadError(str(error)) from error
+
+
+class ConfinedPython(SkillRunner[ProcessSkills]):
+    """Runs Python in confined children, so that an admin need not trust its authors."""
 
     def __init__(self, services: Services) -> None:
-        self._services = services
-        self._children = Children()
-        self._skills: dict[str, ProcessSkills] = {}
+        super().__init__(services)
+        self._children = ChildPool()
         self._group: TaskGroup | None = None
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """See `Runner`."""
+        """See `SkillRunner`."""
         async with anyio.create_task_group() as group:
             self._group = group
             await group.start(self._children.run)
             task_status.started()
 
     async def describe(self, artefact: Artefact) -> Mapping[str, Any]:
-        """See `Runner`."""
+        """See `SkillRunner`."""
         check_grantable(artefact)
-        found = await self._of(artefact).describe()
+        found = await (await self._of(artefact)).describe()
         for skill in found:
             if skill.name == artefact.name:
                 return read(written(skill))
@@ -58,23 +78,132 @@ class ConfinedPython:
     async def call(
         self, artefact: Artefact, arguments: dict[str, Any], context: Context
     ) -> SkillResult:
-        """See `Runner`."""
-        return await self._of(artefact).call(artefact.name, arguments, context)
+        """See `SkillRunner`."""
+        return await (await self._of(artefact)).call(artefact.name, arguments, context)
 
     def forget(self, digest: str) -> None:
-        """See `Runner`."""
-        found = self._skills.pop(digest, None)
+        """See `SkillRunner`."""
+        found = self._loaded.pop(digest, None)
         if found is not None and self._group is not None:
             self._group.start_soon(found.close)
 
-    def _of(self, artefact: Artefact) -> ProcessSkills:
-        found = self._skills.get(artefact.digest)
-        if found is None:
-            found = self._skills[artefact.digest] = ProcessSkills(
-                self._children,
-                profile_of(artefact),
-                str(artefact.entry),
-                version=artefact.digest,
-                functions=functions_of(artefact, self._services),
+    async def _load(self, artefact: Artefact) -> ProcessSkills:
+        return ProcessSkills(
+            self._children,
+            skill_profile(artefact),
+            str(artefact.entry),
+            functions_of(artefact, self._services),
+            artefact.digest,
+        )
+
+
+class Programs(SkillRunner[list[str]]):
+    """Runs programs, each call in a process of its own.
+
+    The parameters are JSON on standard input and the result is JSON on standard output, as for
+    commands in WebAssembly. With another exit code than 0 the output is `{"error": "…"}`, and with
+    `parameter` the parameter that is wrong.
+    """
+
+    async def describe(self, artefact: Artefact) -> Mapping[str, Any]:
+        """See `SkillRunner`. The manifest says everything."""
+        check_grantable(artefact)
+        said = artefact.manifest.skill
+        if said.capabilities.network:
+            raise SkillLoadError("A program cannot connect: nothing could limit it to its hosts.")
+        unusable = [name for name in _OF_THE_SERVICE if getattr(said.capabilities, name)]
+        if unusable:
+            raise SkillLoadError(
+                f"A program cannot use {', '.join(unusable)}: these are functions of the service,"
+                " which only Python and WebAssembly have. Remove them."
             )
-        return found
+        if said.execution.durable:
+            raise SkillLoadError("A program cannot be durable: remove durable.")
+        await self._of(artefact)
+        return {}
+
+    async def call(self, artefact: Artefact, arguments: dict[str, Any], context: Context) -> Any:
+        """See `SkillRunner`."""
+        most = artefact.manifest.skill.execution.output_bytes
+        process = await anyio.open_process(
+            await self._of(artefact),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={},
+            start_new_session=True,
+        )
+        async with process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stderr is not None
+            output, errors = bytearray(), bytearray()
+            try:
+                async with anyio.create_task_group() as group:
+                    group.start_soon(_write, process.stdin, msgspec.json.encode(arguments))
+                    group.start_soon(_read, process.stderr, errors, _ERRORS_BYTES)
+                    await _read(process.stdout, output, most + 1)
+                    if len(output) > most:
+                        group.cancel_scope.cancel()
+            except BaseException:
+                _kill(process)
+                raise
+            if len(output) > most:
+                _kill(process)
+                raise SkillUnavailable(f"The skill {artefact.name} returned over {most:,} bytes.")
+            code = await process.wait()
+        return _value(artefact.name, bytes(output), bytes(errors), code)
+
+    async def _load(self, artefact: Artefact) -> list[str]:
+        runs = artefact.manifest.skill.execution
+        try:
+            return confined_command(skill_profile(artefact), [str(artefact.entry), *runs.args])
+        except ConfinementError as error:
+            raise SkillLoadError(f"{runs.entry} cannot run: {error}; is it executable?") from error
+
+
+def _kill(process: Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+
+
+async def _write(stream: ByteSendStream, data: bytes) -> None:
+    with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        await stream.send(data)
+        await stream.aclose()
+
+
+async def _read(stream: ByteReceiveStream, into: bytearray, most: int) -> None:
+    """Read up to so many bytes; of an error output the rest is dropped."""
+    async for piece in stream:
+        into += piece[: most - len(into)]
+        if len(into) >= most and most != _ERRORS_BYTES:
+            return
+
+
+def _value(name: str, output: bytes, errors: bytes, code: int) -> Any:
+    """Return the result of a program. Raises SkillError, InvalidParam, SkillUnavailable."""
+    why = errors.decode(errors="replace").strip().rpartition("\n")[2]
+    if code == NOT_CONFINED:
+        _log.error("a skill cannot be confined", skill=name, reason=why)
+        raise SkillUnavailable(
+            f"The skill {name} cannot be confined here: see `xmpp-agent doctor`.", begun=False
+        )
+    try:
+        if code == 0:
+            return decoded_json(output)
+        refusal = msgspec.json.decode(output, type=_Refusal)
+    except (ValueError, RecursionError) as error:
+        unread = f"its output is not JSON that can be read: {error}"
+        what = unread if code == 0 else f"it ended with status {code}"
+        raise SkillUnavailable(f"The skill {name} failed: {what}. {why}".rstrip()) from None
+    if refusal.parameter is not None:
+        raise InvalidParam(refusal.parameter, refusal.error)
+    raise SkillError(refusal.error)
+
+
+class _Refusal(msgspec.Struct):
+    """What a program writes that ends with another exit code than 0."""
+
+    error: str
+    parameter: str | None = None

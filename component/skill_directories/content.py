@@ -1,4 +1,4 @@
-"""The content of a skill's directory: its digest, and the copies that run.
+"""The directories of skills: their digests, the copies that run, proposals, and what is installed.
 
 A digest covers every file that is copied, so nothing runs that was not hashed. What is hashed runs
 from a copy under its digest in the data directory; changes of the directory never reach it.
@@ -12,29 +12,39 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, Literal, TypeAlias
 
 import msgspec
 
+from component.policy.flows import TRUSTED
+from component.policy.taint import Taint
 from component.private import make_directory, open_private
-from component.skills.errors import SkillLoadError
+from component.skills.errors import SkillLoadError, printable
 from component.skills.manifest import FILE, Manifest, ManifestError, read_manifest
 
 APPROVED: Final = "approved-skills"
 """The directory of approved content, in that of the storage."""
 MOST_FILES: Final = 2_000
-MOST_BYTES: Final = 256 * 1_048_576
+MOST_DIRECTORY_BYTES: Final = 256 * 1_048_576
 _MOST_DEPTH: Final = 16
 _LEFT_OUT: Final = frozenset(("__pycache__", "node_modules", "target", "tests"))
 """Directories that are not part of a skill, and neither is what begins with a dot."""
 _CHUNK: Final = 1_048_576
 _KEPT_S: Final = 7 * 86_400.0
+RECORD_FILE: Final = ".proposal.json"
+"""What is recorded about a proposal. The name begins with a dot, so the file is not part of what an
+admin approves."""
+PROPOSED_FILES: Final = ("skill.toml", "main.py", "tests/cases.toml")
+"""The files of a proposal; it has no others."""
+WrittenBy: TypeAlias = Literal["model", "caller"]
+_MOST_SHOWN_BYTES: Final = 65_536
 
 
-class Content(msgspec.Struct, frozen=True):
+class SkillContent(msgspec.Struct, frozen=True):
     """A read directory: the digest of what would run, in hexadecimal, and its manifest."""
 
     digest: str
@@ -60,7 +70,7 @@ def signature(directory: Path) -> int:
     return hash(tuple(sorted(found)))
 
 
-def read_content(directory: Path, into: Path | None = None) -> Content:
+def read_content(directory: Path, into: Path | None = None) -> SkillContent:
     """Read a directory, and copy it to the new directory `into` while it is read.
 
     Blocks. Raises SkillLoadError, or ManifestError for an invalid manifest.
@@ -70,7 +80,9 @@ def read_content(directory: Path, into: Path | None = None) -> Content:
         with os.fdopen(descriptor, "rb") as file:
             executable = bool(info.st_mode & stat.S_IXUSR)
             target = None if into is None else into / path
-            digest, read = _copy(file, target, executable=executable, most=MOST_BYTES - size)
+            digest, read = _copy(
+                file, target, executable=executable, most=MOST_DIRECTORY_BYTES - size
+            )
             size += read
             if path == FILE:
                 file.seek(0)
@@ -87,7 +99,7 @@ def read_content(directory: Path, into: Path | None = None) -> Content:
     for path in needed:
         if path not in names:
             raise ManifestError(f"{FILE} names the file {path!r}, which the directory lacks.")
-    return Content(whole, manifest, text.decode())
+    return SkillContent(whole, manifest, text.decode())
 
 
 class ContentStore:
@@ -100,7 +112,7 @@ class ContentStore:
     def __init__(self, directory: Path) -> None:
         self._directory = directory.absolute()
 
-    def add(self, directory: Path) -> Content:
+    def add(self, directory: Path) -> SkillContent:
         """Copy a directory. Blocks. Raises SkillLoadError, ManifestError."""
         try:
             make_directory(self._directory)
@@ -206,7 +218,7 @@ def _copy(file: IO[bytes], target: Path | None, *, executable: bool, most: int) 
         while chunk := file.read(_CHUNK):
             size += len(chunk)
             if size > most:
-                raise SkillLoadError(f"The directory has more than {MOST_BYTES} bytes.")
+                raise SkillLoadError(f"The directory has more than {MOST_DIRECTORY_BYTES} bytes.")
             digest.update(chunk)
             if copy is not None:
                 copy.write(chunk)
@@ -236,3 +248,161 @@ def _unreadable(directory: Path, error: OSError) -> SkillLoadError:
     with suppress(UnicodeError):
         return SkillLoadError(f"{directory} cannot be read: {error.strerror or error}.")
     return SkillLoadError(f"{directory} cannot be read.")
+
+
+class Proposal(msgspec.Struct, frozen=True, kw_only=True):
+    """Who has proposed a skill, and how it was tested.
+
+    Attributes:
+        principal: the bare JID of who proposed it.
+        agent: the agent that was asked, or whose model did it.
+        description: what was asked for.
+        written_by: whether the model of the service wrote it for this proposal, or the caller, a
+            person or the model of an agent, passed it.
+        taints: the sources of the texts that the model had read.
+        proposed_at: milliseconds since 1970.
+        digest: of the content that was tested.
+        tests: the names of its tests, which have passed.
+    """
+
+    principal: str
+    agent: str = ""
+    description: str = ""
+    written_by: WrittenBy = "caller"
+    taints: tuple[Taint, ...] = ()
+    proposed_at: int = 0
+    digest: str = ""
+    tests: tuple[str, ...] = ()
+
+    @property
+    def untrusted_sources(self) -> tuple[str, ...]:
+        """The sources that are not trusted."""
+        return tuple(sorted(set(self.taints) - TRUSTED))
+
+    def sentences(self, digest: str) -> tuple[str, ...]:
+        """Return what an admin has to know; `digest` is that of the present content."""
+        when = datetime.fromtimestamp(self.proposed_at / 1000, UTC)
+        author = "the model of the service" if self.written_by == "model" else "the caller"
+        found = [
+            f"Proposed by {self.principal} on {when:%Y-%m-%d %H:%M} UTC, written by {author}.",
+            f"It should: {self.description}",
+        ]
+        if sources := ", ".join(self.untrusted_sources):
+            found.append(
+                f"WARNING: the model had read texts of strangers ({sources}) when it proposed this."
+            )
+        found.append(
+            f"{len(self.tests)} tests passed, confined and without a network: "
+            + "; ".join(self.tests)
+            if digest == self.digest
+            else "WARNING: its files were changed after its tests."
+        )
+        return tuple(found)
+
+
+def read_proposal(directory: Path) -> Proposal | None:
+    """Return the record of a proposal; None for another directory. Blocks.
+
+    Raises SkillLoadError, OSError.
+    """
+    path = directory / RECORD_FILE
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MOST_SHOWN_BYTES + 1)
+        return msgspec.json.decode(text, type=Proposal)
+    except FileNotFoundError:
+        return None
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise SkillLoadError(f"{path} cannot be read: {error}") from error
+
+
+def source_of(directory: Path) -> str:
+    """Return the files of a proposal as a text, with their names. Blocks. Raises OSError."""
+    found = []
+    for name in PROPOSED_FILES:
+        path = directory / name
+        if path.is_file():
+            with path.open("rb") as file:
+                text = file.read(_MOST_SHOWN_BYTES).decode(errors="replace")
+            found.append(f"----- {name}\n{text.rstrip()}")
+    return "\n".join(found)
+
+
+class SkillDirectory(msgspec.Struct, frozen=True, kw_only=True):
+    """One installed directory.
+
+    `content` is None for one that cannot be used, and `problem` says why. `signature` changes with
+    its files. `proposal` is the record of one that was proposed, and None for others.
+    """
+
+    directory: Path
+    signature: int
+    content: SkillContent | None = None
+    problem: str = ""
+    proposal: Proposal | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the skill; that of the directory if the manifest cannot be read."""
+        if self.content is None:
+            return printable(self.directory.name, 128)
+        return self.content.manifest.skill.name
+
+
+def read_roots(
+    roots: Sequence[Path], before: Mapping[Path, SkillDirectory]
+) -> tuple[Mapping[Path, SkillDirectory], Sequence[str]]:
+    """Return what is installed in the roots, and which of the roots cannot be read, with reasons.
+
+    A directory whose files have not changed is not read again. Blocks.
+    """
+    found: dict[Path, SkillDirectory] = {}
+    problems: list[str] = []
+    for root in roots:
+        try:
+            directories = installed(root)
+        except OSError as error:
+            problems.append(f"{root} cannot be read: {error.strerror or error}")
+            continue
+        for directory in directories:
+            one = _look_at(directory, before.get(directory))
+            if one is not None:
+                found[directory] = one
+    return found, problems
+
+
+def installed(root: Path) -> Sequence[Path]:
+    """Return the directories of a root that may be skills, in order, or the root if it is one.
+
+    Blocks. Raises OSError.
+    """
+    with os.scandir(root) as entries:
+        names = {entry.name: entry.is_dir() for entry in entries if not entry.name.startswith(".")}
+    if FILE in names:
+        return [root]
+    return [root / name for name in sorted(names) if names[name]]
+
+
+def _look_at(directory: Path, before: SkillDirectory | None) -> SkillDirectory | None:
+    """Look at one directory; None if it is not a skill."""
+    mark = 0
+    if directory.is_symlink():
+        problem = f"{directory} is a symbolic link: name its target instead."
+        return SkillDirectory(directory=directory, signature=mark, problem=problem)
+    try:
+        if not (directory / FILE).is_symlink() and not (directory / FILE).exists():
+            return None
+        mark = signature(directory)
+        if before is not None and before.signature == mark:
+            return before
+        return SkillDirectory(
+            directory=directory,
+            signature=mark,
+            content=read_content(directory),
+            proposal=read_proposal(directory),
+        )
+    except OSError as error:
+        problem = f"{directory} cannot be read: {error.strerror or error}."
+    except (SkillLoadError, ManifestError) as error:
+        problem = str(error)
+    return SkillDirectory(directory=directory, signature=mark, problem=problem)

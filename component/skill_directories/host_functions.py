@@ -25,8 +25,8 @@ from component.storage.storage import Storage
 from xep.binding.json_bounds import decoded_json
 
 if TYPE_CHECKING:
-    from component.sandbox.http_functions import GatedHttp
-    from component.sandbox.http_gate import Access, HttpGate, HttpLimits
+    from component.http.gate import Access, HttpGate, HttpLimits
+    from component.skill_directories.http_functions import GatedHttp
 
 _log = structlog.get_logger("component.skills")
 
@@ -141,7 +141,7 @@ def gate_of(
 ) -> HttpGate:
     """Return the gate through which a skill connects: to what its manifest declares."""
     # Imported only where a skill connects.
-    from component.sandbox.http_gate import HttpGate  # noqa: PLC0415
+    from component.http.gate import HttpGate  # noqa: PLC0415
 
     access = [_access(each) for each in capabilities.network]
     return (services.gates or HttpGate)(access, limits)
@@ -165,7 +165,7 @@ class _Http:
 
     async def __call__(self, request: HttpRequest) -> HttpResponse:
         if self._gated is None:
-            from component.sandbox.http_functions import GatedHttp  # noqa: PLC0415 - as the gate
+            from component.skill_directories.http_functions import GatedHttp  # noqa: PLC0415 - as the gate
 
             gate = gate_of(self._capabilities, self._services)
             self._gated = GatedHttp(self._skill, gate, self._credentials)
@@ -173,7 +173,7 @@ class _Http:
 
 
 def _access(endpoint: Endpoint) -> Access:
-    from component.sandbox.http_gate import Access  # noqa: PLC0415
+    from component.http.gate import Access  # noqa: PLC0415
 
     # An admin has approved this server by its name, wherever it is.
     return Access(endpoint.host, endpoint.scheme, endpoint.port, private=_is_private(endpoint.host))
@@ -206,12 +206,12 @@ class Credentials:
         return name in self._credentials
 
     def headers(self, name: str, url: str) -> tuple[tuple[str, str], ...]:
-        """See `component.sandbox.http_functions.CredentialPort`."""
+        """Return what a credential adds to a request. Raises CapabilityMissing, HostError."""
         self._check(name)
         credential = self._credentials.get(name)
         if credential is None:
             raise HostError(f"The credential {name} is not set: an admin adds it.")
-        from component.sandbox.http_targets import target_of  # noqa: PLC0415 - as the gate
+        from component.http.targets import target_of  # noqa: PLC0415 - as the gate
 
         try:
             host = target_of(url).host

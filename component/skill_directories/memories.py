@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from component.skills.capabilities import Capabilities
@@ -47,10 +49,8 @@ class SkillMemory:
             ).fetchone()
             return None if found is None else str(found[0])
 
-        try:
+        with _explained():
             return await self._stored().read(op)
-        except StorageError as error:
-            raise _failed() from error
 
     async def put(self, key: str, value: str) -> None:
         """See `Memory`."""
@@ -76,11 +76,9 @@ class SkillMemory:
             )
             return True
 
-        try:
+        with _explained():
             if not await self._stored().write(op):
                 raise HostError(f"The skill has {MOST_KEYS} keys for this caller: delete some.")
-        except StorageError as error:
-            raise _failed() from error
 
     async def delete(self, key: str) -> None:
         """See `Memory`."""
@@ -93,10 +91,8 @@ class SkillMemory:
                 (self._skill, self._principal, key),
             )
 
-        try:
+        with _explained():
             await self._stored().write(op)
-        except StorageError as error:
-            raise _failed() from error
 
     async def keys(self, prefix: str) -> list[str]:
         """See `Memory`."""
@@ -109,10 +105,8 @@ class SkillMemory:
             )
             return [str(name) for (name,) in found.fetchall()]
 
-        try:
+        with _explained():
             names = await self._stored().read(op)
-        except StorageError as error:
-            raise _failed() from error
         return [name for name in names if name.startswith(prefix)]
 
     def _stored(self) -> Storage:
@@ -136,5 +130,9 @@ def _check_text(text: str) -> int:
     return len(data)
 
 
-def _failed() -> HostError:
-    return HostError("The memory is not available now.")
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except StorageError as error:
+        raise HostError("The memory is not available now.") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import sys
 import threading
@@ -13,10 +12,9 @@ from typing import Any, Final
 import anyio
 import anyio.to_thread
 import msgspec
-from anyio.abc import TaskStatus
 
 from component.skill_directories.host_functions import Services, functions_of
-from component.skill_directories.runners import Artefact
+from component.skill_directories.runners import Artefact, SkillRunner
 from component.skills.context import Context
 from component.skills.declare import FunctionSkill
 from component.skills.description import read, written
@@ -29,30 +27,20 @@ _loading = threading.Lock()
 """While a module is loaded, its directory is in `sys.path`."""
 
 
-class TrustedPython:
-    """Implements `component.skill_directories.runners.Runner`. Each content is loaded once.
-
-    Args:
-        services: what the service has for skills.
-    """
+class TrustedPython(SkillRunner[FunctionSkill[Any, Any]]):
+    """Loads the code of each content once."""
 
     def __init__(self, services: Services) -> None:
-        self._services = services
-        self._loaded: dict[str, FunctionSkill[Any, Any]] = {}
+        super().__init__(services)
         self._threads = anyio.CapacityLimiter(_THREADS)
 
-    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """See `Runner`. Its calls need nothing."""
-        task_status.started()
-        await anyio.sleep_forever()
-
     async def describe(self, artefact: Artefact) -> Mapping[str, Any]:
-        """See `Runner`."""
-        return read(written(await self._skill(artefact)))
+        """See `SkillRunner`."""
+        return read(written(await self._of(artefact)))
 
     async def call(self, artefact: Artefact, arguments: dict[str, Any], context: Context) -> Any:
-        """See `Runner`."""
-        skill = await self._skill(artefact)
+        """See `SkillRunner`."""
+        skill = await self._of(artefact)
         context.provide(functions_of(artefact, self._services)(context))
         values = prepare(skill, (), msgspec.json.encode(arguments))
         if skill.kind == "async":
@@ -61,19 +49,11 @@ class TrustedPython:
             skill.invoke, values, context, abandon_on_cancel=True, limiter=self._threads
         )
 
-    def forget(self, digest: str) -> None:
-        """See `Runner`. Calls under way keep the code that they began with."""
-        self._loaded.pop(digest, None)
-
-    async def _skill(self, artefact: Artefact) -> FunctionSkill[Any, Any]:
-        found = self._loaded.get(artefact.digest)
-        if found is None:
-            found = await anyio.to_thread.run_sync(functools.partial(load, artefact))
-            self._loaded[artefact.digest] = found
-        return found
+    async def _load(self, artefact: Artefact) -> FunctionSkill[Any, Any]:
+        return await anyio.to_thread.run_sync(_skill, artefact)
 
 
-def load(artefact: Artefact) -> FunctionSkill[Any, Any]:
+def _skill(artefact: Artefact) -> FunctionSkill[Any, Any]:
     """Load the module of a skill, and return the skill. Blocks. Raises SkillLoadError."""
     return skill_named(_module(artefact), artefact.name)
 

@@ -5,35 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import anyio
 import anyio.to_thread
 import msgspec
-from anyio.abc import TaskStatus
 from pydantic import ValidationError
 
-from component.rest.answers import Answers
+from component.http.gate import Headers, HttpLimits, HttpRefused
+from component.http.targets import target_of
+from component.rest.answers import ResponseConverter
+from component.rest.requests import request
 from component.rest.template import RequestTemplate, effects_of
-from component.sandbox.http_functions import redacted
-from component.sandbox.http_gate import (
-    Headers,
-    HttpGate,
-    HttpLimits,
-    HttpRefused,
-    HttpRequest,
-    HttpResponse,
-)
-from component.sandbox.http_requests import request
-from component.sandbox.http_targets import target_of
 from component.settings.problems import dotted, sentences
 from component.settings.rest import RestSkill
-from component.skill_directories.description import schema_of
-from component.skill_directories.host_functions import (
-    Credentials,
-    Services,
-    check_grantable,
-    gate_of,
-)
-from component.skill_directories.runners import Artefact
+from component.skill_directories.host_functions import Credentials, check_grantable, gate_of
+from component.skill_directories.runners import Artefact, SkillRunner
+from component.skill_directories.version import read_schema
 from component.skills.context import Context
 from component.skills.errors import CapabilityMissing, SkillError, SkillLoadError, SkillUnavailable
 from component.skills.host import HostError
@@ -42,24 +27,11 @@ from component.skills.outputs import File, Link, SkillResult
 from component.skills.rest_request import RestResponse
 
 
-class RestRequests:
-    """Implements `component.skill_directories.runners.Runner`.
-
-    Args:
-        services: what the service has for skills.
-    """
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._skills: dict[str, _Request] = {}
-
-    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """See `Runner`. Its calls end with their callers."""
-        task_status.started()
-        await anyio.sleep_forever()
+class RestRequests(SkillRunner["_Request"]):
+    """Makes the requests of skills."""
 
     async def describe(self, artefact: Artefact) -> Mapping[str, Any]:
-        """See `Runner`. The manifest says everything; its effects may follow from the method."""
+        """See `SkillRunner`. The manifest says everything; effects may follow from the method."""
         check_grantable(artefact)
         said = artefact.manifest.skill
         if said.execution.durable:
@@ -81,7 +53,7 @@ class RestRequests:
     async def call(
         self, artefact: Artefact, arguments: dict[str, Any], context: Context
     ) -> SkillResult:
-        """See `Runner`. A request is sent once; `attempts` of the manifest repeats calls."""
+        """See `SkillRunner`. A request is sent once; `attempts` of the manifest repeats calls."""
         found = await self._of(artefact)
         wanted = found.template.request(arguments)
         secret = await self._secret(artefact, found.credential, wanted.url, context)
@@ -90,7 +62,7 @@ class RestRequests:
         gate = gate_of(artefact.manifest.skill.capabilities, self._services, limits)
         sent = msgspec.structs.replace(wanted, secret_headers=(*wanted.secret_headers, *secret))
         try:
-            response = await request(_Redacting(gate, secret), sent, repeatable=False)
+            response = await request(gate, sent, repeatable=False, hidden=secret)
         except SkillError as error:
             if isinstance(error.__cause__, HttpRefused):
                 missing = error.__cause__.capability
@@ -119,16 +91,8 @@ class RestRequests:
             raise SkillUnavailable(str(error), begun=False) from error
         raise SkillUnavailable(f"The credential {credential} is not set.", begun=False)
 
-    def forget(self, digest: str) -> None:
-        """See `Runner`."""
-        self._skills.pop(digest, None)
-
-    async def _of(self, artefact: Artefact) -> _Request:
-        found = self._skills.get(artefact.digest)
-        if found is None:
-            made = await anyio.to_thread.run_sync(_Request, artefact)
-            found = self._skills[artefact.digest] = made
-        return found
+    async def _load(self, artefact: Artefact) -> _Request:
+        return await anyio.to_thread.run_sync(_Request, artefact)
 
 
 class _Request:
@@ -142,19 +106,7 @@ class _Request:
         self.response = said.response or RestResponse()
         entry = _entry(artefact)
         self.template = RequestTemplate(entry)
-        self.answers = Answers(entry.select, entry.output)
-
-
-class _Redacting:
-    """A gate whose responses do not repeat the secret headers of the request."""
-
-    def __init__(self, gate: HttpGate, secret: Headers) -> None:
-        self._gate = gate
-        self._secret = secret
-
-    async def send(self, wanted: HttpRequest) -> HttpResponse:
-        """See `HttpGate.send`."""
-        return redacted(await self._gate.send(wanted), self._secret)
+        self.answers = ResponseConverter(entry.select, entry.output)
 
 
 def _entry(artefact: Artefact) -> RestSkill:
@@ -162,7 +114,7 @@ def _entry(artefact: Artefact) -> RestSkill:
     said = artefact.manifest.skill
     assert said.request is not None, "the manifest is checked"
     assert said.input_schema is not None, "the manifest is checked"
-    schema = schema_of(artefact, said.input_schema)
+    schema = read_schema(artefact, said.input_schema)
     properties = schema.get("properties", {})
     required = schema.get("required", ())
     try:
@@ -194,7 +146,6 @@ def _entry(artefact: Artefact) -> RestSkill:
 
 
 def _size(result: SkillResult) -> int:
-    """Return the bytes of all parts."""
     return sum(
         len(part.data)
         if isinstance(part, File)

@@ -1,24 +1,106 @@
-"""One approved version of a skill: how it is called, and how its calls are stopped."""
+"""One version of a skill: its description, how it is called, and how its calls are stopped."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.to_thread
+import msgspec
 
+from component.policy.flows import covers
 from component.skill_directories.approvals import Approval
-from component.skill_directories.content import ContentStore
-from component.skill_directories.runners import Artefact, Runner, Runners
+from component.skill_directories.content import ContentStore, SkillContent
+from component.skill_directories.host_functions import Services
+from component.skill_directories.runners import Artefact, Runners, SkillRunner
 from component.skills.capabilities import Capabilities
 from component.skills.context import Context
-from component.skills.description import read
-from component.skills.errors import CapabilityMissing, SkillLoadError, SkillUnavailable
+from component.skills.description import read, written
+from component.skills.errors import (
+    CapabilityMissing,
+    DeclarationError,
+    SkillLoadError,
+    SkillUnavailable,
+)
 from component.skills.inputs import Arguments
 from component.skills.later_inputs import later_inputs
-from component.skills.manifest import ManifestError
+from component.skills.manifest import FILE, ManifestError
+from component.skills.schema_inputs import schema_inputs
 from component.skills.skill import Skill
+from component.skills.spec import Schema
+from component.skills.validation import MOST_BYTES, SchemaValidator
+
+
+async def describe_content(artefact: Artefact, runner: SkillRunner[Any]) -> str:
+    """Return the description of a skill, as JSON.
+
+    Raises SkillLoadError, ManifestError: it cannot be loaded, or its manifest and its code do not
+    fit.
+    """
+    said = dict(await runner.describe(artefact))
+    schemas = await anyio.to_thread.run_sync(_schemas, artefact)
+    declared = artefact.manifest.skill.capabilities.texts
+    missing = covers(declared, said.get("capabilities", ()))
+    if missing is not None:
+        raise SkillLoadError(f"its code uses the capability {missing}, which {FILE} lacks: add it.")
+    fields: dict[str, Any] = {**said, **schemas}
+    if "input_schema" not in fields:
+        raise SkillLoadError(f"{FILE} lacks input_schema, and its code does not say it: add it.")
+    try:
+        schema_inputs(fields["input_schema"])
+        if fields.get("output_schema") is not None:
+            SchemaValidator(fields["output_schema"])
+    except DeclarationError as error:
+        raise SkillLoadError(str(error)) from error
+    spec = artefact.manifest.spec(fields, artefact.name)
+    return written(spec)
+
+
+def read_schema(artefact: Artefact, said: Schema | str) -> Schema:
+    """Return a schema of a manifest, which may be the name of a file. Blocks.
+
+    Raises SkillLoadError.
+    """
+    if not isinstance(said, str):
+        return said
+    try:
+        text = (artefact.directory / said).read_bytes()
+        if len(text) > MOST_BYTES:
+            raise SkillLoadError(f"{said} has more than {MOST_BYTES} bytes.")
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except (OSError, ValueError, RecursionError) as error:
+        raise SkillLoadError(f"{said} is not a JSON Schema: {error}") from error
+
+
+def _schemas(artefact: Artefact) -> dict[str, Schema]:
+    said = artefact.manifest.skill
+    named = {"input_schema": said.input_schema, "output_schema": said.output_schema}
+    return {name: read_schema(artefact, one) for name, one in named.items() if one is not None}
+
+
+async def new_approval(
+    content: SkillContent, directory: Path, store: ContentStore, runners: Runners, *, trusted: bool
+) -> Approval:
+    """Return the approval of the content of a directory, of which the store has a copy; it says
+    nothing of who approves it.
+
+    Raises SkillLoadError, ManifestError.
+    """
+    artefact = Artefact(
+        directory=store.path(content.digest), digest=content.digest, manifest=content.manifest
+    )
+    runner = await runners.of(content.manifest, trusted=trusted)
+    return Approval(
+        name=artefact.name,
+        digest=content.digest,
+        directory=str(directory),
+        text=content.text,
+        description=await describe_content(artefact, runner),
+        trusted=trusted,
+    )
 
 
 class ApprovedContext(Context):
@@ -35,12 +117,7 @@ class ApprovedContext(Context):
             self._model = capabilities.llm.model
 
     async def llm(
-        self,
-        prompt: str,
-        schema: Any,
-        *,
-        max_tokens: int = 1024,
-        key: str | int | None = None,
+        self, prompt: str, schema: Any, *, max_tokens: int = 1024, key: str | int | None = None
     ) -> Any:
         """See `Context.llm`. Raises CapabilityMissing for a longer answer than is approved."""
         allowed = self._capabilities.llm
@@ -120,7 +197,7 @@ class Version:
                 self._scopes.discard(scope)
         raise self._was_revoked(begun=True)
 
-    async def _runner(self, artefact: Artefact) -> Runner:
+    async def _runner(self, artefact: Artefact) -> SkillRunner[Any]:
         try:
             return await self._runners.of(artefact.manifest, trusted=self.approval.trusted)
         except SkillLoadError as error:
@@ -151,3 +228,26 @@ class Version:
     def _was_revoked(self, *, begun: bool) -> SkillUnavailable:
         name = self.approval.name
         return SkillUnavailable(f"The approval of the skill {name} was revoked.", begun=begun)
+
+
+@asynccontextmanager
+async def opened_skill(
+    directory: Path, temporary: Path, services: Services, *, trusted: bool = False
+) -> AsyncIterator[Skill]:
+    """Yield the skill of a directory that nobody has approved, for its author and its tests, as the
+    service runs it when it is approved. Nothing of it runs after the block.
+
+    Args:
+        directory: an absolute path.
+        temporary: a directory for its copy.
+        services: what it may use of the service, as far as its manifest declares it.
+        trusted: whether it runs without confinement.
+
+    Raises SkillLoadError, ManifestError.
+    """
+    runners = Runners(services)
+    store = ContentStore(temporary / "copies")
+    content = await anyio.to_thread.run_sync(store.add, directory)
+    async with runners.opened():
+        approval = await new_approval(content, directory, store, runners, trusted=trusted)
+        yield Version(approval, store, runners).skill

@@ -6,18 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import anyio
 import anyio.to_thread
 import msgspec
-from anyio.abc import TaskStatus
 
-from component.sandbox.wasm import Import, WasmLimits, WasmRuntime, WasmSkill
-from component.skill_directories.host_functions import (
-    Services,
-    check_grantable,
-    functions_of,
-)
-from component.skill_directories.runners import Artefact
+from component.sandbox.wasm import WasmRuntime, WasmSkill
+from component.sandbox.wasm_call import Import, WasmLimits
+from component.skill_directories.host_functions import Services, check_grantable, functions_of
+from component.skill_directories.runners import Artefact, SkillRunner
 from component.skills.capabilities import Capabilities
 from component.skills.context import Context
 from component.skills.errors import CapabilityMissing, SkillLoadError
@@ -27,8 +22,8 @@ from component.skills.threads import Threads
 _THREADS = 16
 
 
-class WebAssembly:
-    """Implements `component.skill_directories.runners.Runner`.
+class WebAssembly(SkillRunner[WasmSkill]):
+    """Runs code in WebAssembly.
 
     Args:
         services: what the service has for skills.
@@ -36,17 +31,11 @@ class WebAssembly:
     """
 
     def __init__(self, services: Services, cache: Path | None) -> None:
+        super().__init__(services)
         self._runtime = WasmRuntime(Threads(_THREADS, _THREADS // 2), cache)
-        self._services = services
-        self._skills: dict[str, WasmSkill] = {}
-
-    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """See `Runner`. Its calls end with their callers."""
-        task_status.started()
-        await anyio.sleep_forever()
 
     async def describe(self, artefact: Artefact) -> Mapping[str, Any]:
-        """See `Runner`. The manifest says everything; the code is compiled and checked."""
+        """See `SkillRunner`. The manifest says everything; the code is compiled and checked."""
         check_grantable(artefact)
         said = artefact.manifest.skill.capabilities
         if said.filesystem_read or said.filesystem_write or said.shell:
@@ -65,26 +54,13 @@ class WebAssembly:
     async def call(
         self, artefact: Artefact, arguments: dict[str, Any], context: Context
     ) -> SkillResult:
-        """See `Runner`."""
+        """See `SkillRunner`."""
         return await (await self._of(artefact)).execute(arguments, context)
 
-    def forget(self, digest: str) -> None:
-        """See `Runner`."""
-        self._skills.pop(digest, None)
-
-    async def _of(self, artefact: Artefact) -> WasmSkill:
-        found = self._skills.get(artefact.digest)
-        if found is None:
-            code = await anyio.to_thread.run_sync(artefact.entry.read_bytes)
-            found = self._skills[artefact.digest] = WasmSkill(
-                self._runtime,
-                artefact.name,
-                code,
-                granted=_imports(artefact.manifest.skill.capabilities),
-                host=functions_of(artefact, self._services),
-                limits=_limits(artefact),
-            )
-        return found
+    async def _load(self, artefact: Artefact) -> WasmSkill:
+        code = await anyio.to_thread.run_sync(artefact.entry.read_bytes)
+        functions = functions_of(artefact, self._services)
+        return WasmSkill(self._runtime, artefact.name, code, functions, _limits(artefact))
 
 
 def _imports(said: Capabilities) -> frozenset[Import]:
@@ -103,6 +79,9 @@ def _imports(said: Capabilities) -> frozenset[Import]:
 def _limits(artefact: Artefact) -> WasmLimits:
     runs = artefact.manifest.skill.execution
     limits = WasmLimits(
-        seconds=runs.timeout_s, memory_bytes=runs.memory_bytes, output_bytes=runs.output_bytes
+        imports=_imports(artefact.manifest.skill.capabilities),
+        seconds=runs.timeout_s,
+        memory_bytes=runs.memory_bytes,
+        output_bytes=runs.output_bytes,
     )
     return limits if runs.fuel is None else msgspec.structs.replace(limits, fuel=runs.fuel)

@@ -13,15 +13,14 @@ from anyio import to_thread
 from pydantic import SecretStr
 
 from component.app.service import Service
-from component.control.client import ask
-from component.control.messages import ControlAnswer, ControlRequest
+from component.control.client import ControlAnswer, ControlRequest, ask
 from component.features.apis.settings import OpenApi
 from component.features.mcp.settings import McpServer
 from component.settings import Agent, Skills
 from component.settings.skills import SkillScheduleEntry
 from component.skills import sources
-from tests.component.features.apis.openapi.documents import encoded, petstore
-from tests.component.features.apis.openapi.test_source import changed_list
+from tests.component.features.apis.documents import encoded, petstore
+from tests.component.features.apis.test_openapi_source import changed_list
 from tests.component.features.installed_skills.world import install
 from tests.component.features.mcp.serving import scripted
 from tests.component.test_service import AGENT, Change, client, new_server, running, settings

@@ -9,7 +9,7 @@ import pytest
 from component.skills.outputs import File, Link
 from component.tasks.protocol import CannotShare
 from component.uploads import Uploads
-from tests.component.sandbox.http_server import Server, plain, serving
+from tests.component.http.http_server import Server, plain, serving
 from xep.binding import Payload
 from xep.data_forms import Field, Form
 from xep.disco import Feature, InfoQuery, Item, ItemsQuery

@@ -14,9 +14,9 @@ from anyio import to_thread
 
 from component.app.service import Service
 from component.app.settings import load
-from component.features.proposals.draft import Draft
+from component.features.proposals.draft import SkillDraft
 from component.settings import Settings
-from component.skill_directories.proposal import read_proposal
+from component.skill_directories.content import read_proposal
 from component.skills.manifest import read_manifest
 from tests.component.features.proposals.world import CODE, SPLIT, WEATHER
 from tests.component.models.endpoint import Calls, Endpoint, Text, serving
@@ -166,4 +166,4 @@ def test_what_a_proposal_may_declare_is_in_the_guide() -> None:
 
     (sentence,) = re.findall(r"It can declare (.*?);", GUIDE.read_text(), re.DOTALL)
     assert set(re.findall(r"`(\w+)`", sentence)) == _TESTABLE | _HARMLESS
-    assert set(Draft.__struct_fields__) == {"manifest", "code", "tests"}
+    assert set(SkillDraft.__struct_fields__) == {"manifest", "code", "tests"}

@@ -6,8 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from component.control.client import ask
-from component.control.messages import ControlRequest
+from component.control.client import ControlRequest, ask
 from tests.component.features.installed_skills.world import install
 from tests.component.models.endpoint import in_thread
 from tests.servers.agent_process import AgentProcess

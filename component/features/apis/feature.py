@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterator
 
-from component.features.apis.openapi.source import OpenApiSource
+from component.features.apis.openapi_source import OpenApiSource
 from component.features.apis.rest import RestSource
 from component.features.apis.settings import OPENAPI, REST
 from component.features.feature import Feature, Opened

@@ -1,28 +1,62 @@
-"""The source of skills that are HTTP requests."""
+"""The source of skills that are HTTP requests, and how skills of APIs are called."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import structlog
 from anyio.abc import TaskStatus
 
-from component.features.apis.invoker import invoker, whole_timeout
-from component.rest.answers import Answers
+from component.http.gate import HttpGate, HttpLimits, HttpRequest, access_to
+from component.http.targets import network_capability
+from component.rest.answers import ResponseConverter
+from component.rest.requests import request
 from component.rest.template import RequestTemplate, effects_of
-from component.sandbox.http_requests import network_capability
+from component.skills.context import Context
 from component.skills.errors import DeclarationError
+from component.skills.outputs import SkillResult
 from component.skills.schema_inputs import schema_inputs
-from component.skills.skill import Skill
+from component.skills.skill import Invoke, Skill
 from component.skills.sources import Offer
 from component.skills.spec import Schema
 
 if TYPE_CHECKING:
+    from component.features.apis.settings import OpenApi
     from component.settings.rest import RestSkill
 
 _log = structlog.get_logger("component.features.apis")
+
+_GRACE_S = 30.0
+"""Seconds for the waits between the repetitions of a request."""
+
+
+def invoker(
+    base: str,
+    build: Callable[[Mapping[str, Any]], HttpRequest],
+    answers: ResponseConverter,
+    settings: RestSkill | OpenApi,
+    *,
+    repeatable: bool,
+) -> Invoke:
+    """Return what calls a skill whose requests go to the server of `base`, and only there."""
+    gate = HttpGate(
+        (access_to(base),),
+        HttpLimits(timeout_s=settings.timeout_s, response_bytes=settings.max_response_bytes),
+    )
+
+    async def invoke(arguments: Any, _context: Context | None) -> SkillResult:
+        wanted = build(arguments)
+        response = await request(gate, wanted, repeatable=repeatable, retries=settings.retries)
+        return await answers.result(response)
+
+    return invoke
+
+
+def whole_timeout(settings: RestSkill | OpenApi) -> float:
+    """Return the seconds that a call may take with all repetitions."""
+    return settings.timeout_s * (1 + settings.retries) + _GRACE_S
 
 
 class RestSource:
@@ -53,7 +87,7 @@ class RestSource:
 def rest_skill(name: str, entry: RestSkill) -> Skill:
     """Return the skill of a section. Raises DeclarationError."""
     template = RequestTemplate(entry)
-    answers = Answers(entry.select, entry.output)
+    answers = ResponseConverter(entry.select, entry.output)
     annotations = effects_of(entry.method, entry.annotations)
     repeatable = annotations.repeatable
     schema = _schema(entry)

@@ -8,15 +8,10 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec import Meta
 
+from component.http.gate import Headers, HttpGate, HttpLimits, HttpRequest, access_to
+from component.http.targets import network_capability
 from component.policy.globs import pattern
-from component.sandbox.http_gate import Headers, HttpGate, HttpLimits, HttpRequest
-from component.sandbox.http_requests import (
-    access_to,
-    json_of,
-    network_capability,
-    request,
-    shortened,
-)
+from component.rest.requests import in_one_line, json_of, request
 from component.skills.declare import skill
 from component.skills.errors import SkillError
 from component.skills.outputs import JSON, TEXT, Output, SkillResult
@@ -183,7 +178,7 @@ def _row(row: dict[str, Any]) -> Row:
 
 def _text(row: dict[str, Any], name: str, longest: int) -> str:
     value = row.get(name)
-    return shortened(value, longest) if isinstance(value, str) else ""
+    return in_one_line(value, longest) if isinstance(value, str) else ""
 
 
 def _listed(rows: list[dict[str, Any]]) -> SkillResult:

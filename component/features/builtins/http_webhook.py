@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from component.sandbox.http_gate import Headers, HttpGate, HttpLimits, HttpRequest
-from component.sandbox.http_requests import access_to, network_capability, request, shortened
+from component.http.gate import Headers, HttpGate, HttpLimits, HttpRequest, access_to
+from component.http.targets import network_capability
+from component.rest.requests import in_one_line, request
 from component.settings.standard_webhooks import standard_key
 from component.skills.context import Context
 from component.skills.outputs import TEXT, Output, SkillResult
@@ -58,7 +59,7 @@ def http_webhook_skill(targets: Mapping[str, HttpWebhook]) -> Skill:
             HttpRequest(urls[name], "POST", (_CONTENT, *headers), body, secret_headers=own),
             repeatable=False,
         )
-        answer = shortened(response.body.decode(errors="replace"))
+        answer = in_one_line(response.body.decode(errors="replace"))
         text = f"Delivered to {name} (status {response.status})."
         return SkillResult((Output(f"{text} It answered: {answer}" if answer else text, TEXT),))
 

@@ -10,10 +10,7 @@ from urllib.parse import urljoin
 import msgspec
 from msgspec import Meta
 
-from component.memory import document_reader
-from component.memory.document_reader import DocumentError, DocumentPiece
-from component.policy.globs import pattern
-from component.sandbox.http_gate import (
+from component.http.gate import (
     Access,
     HttpError,
     HttpGate,
@@ -21,9 +18,12 @@ from component.sandbox.http_gate import (
     HttpRequest,
     HttpResponse,
     Resolve,
+    access_to,
 )
-from component.sandbox.http_requests import access_to
-from component.sandbox.http_targets import Target
+from component.http.targets import HttpTarget
+from component.memory import document_reader
+from component.memory.document_reader import DocumentError, DocumentPiece
+from component.policy.globs import pattern
 from component.skills.declare import skill
 from component.skills.errors import InvalidParam, SkillError
 from component.skills.outputs import JSON, TEXT, Output, SkillResult
@@ -51,7 +51,7 @@ class _Hosts(Access, frozen=True, tag=True):
     spaces.
     """
 
-    def permits(self, target: Target) -> bool:
+    def permits(self, target: HttpTarget) -> bool:
         named = pattern(self.host.split()).fullmatch(target.host) is not None
         usual = 443 if target.scheme == "https" else 80
         return named and target.port == usual

@@ -9,14 +9,9 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec import Meta
 
-from component.sandbox.http_gate import Headers, HttpGate, HttpLimits, HttpRequest
-from component.sandbox.http_requests import (
-    access_to,
-    json_of,
-    network_capability,
-    request,
-    shortened,
-)
+from component.http.gate import Headers, HttpGate, HttpLimits, HttpRequest, access_to
+from component.http.targets import network_capability
+from component.rest.requests import in_one_line, json_of, request
 from component.skills.declare import skill
 from component.skills.errors import SkillError
 from component.skills.outputs import JSON, TEXT, Output, SkillResult
@@ -156,10 +151,10 @@ def found_in(answer: Any) -> list[Found]:
             continue
         found.append(
             Found(
-                title=shortened(_text(row, "title"), 200),
-                url=shortened(_text(row, "url"), 2_000),
-                extract=shortened(_text(row, "content", "snippet"), _LONGEST_EXTRACT),
-                date=shortened(_text(row, "publishedDate", "published_date", "date"), 40),
+                title=in_one_line(_text(row, "title"), 200),
+                url=in_one_line(_text(row, "url"), 2_000),
+                extract=in_one_line(_text(row, "content", "snippet"), _LONGEST_EXTRACT),
+                date=in_one_line(_text(row, "publishedDate", "published_date", "date"), 40),
             )
         )
     return found

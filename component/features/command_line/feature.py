@@ -4,7 +4,7 @@ import anyio
 import structlog
 from anyio.abc import TaskStatus
 
-from component.control.path import ControlError
+from component.control.client import ControlError
 from component.control.server import ControlServer
 from component.features.feature import Feature, Opened
 from component.kernel.kernel import Kernel

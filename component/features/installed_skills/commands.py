@@ -1,10 +1,15 @@
 """Commands of admins about the skills that they approve."""
 
-from collections.abc import Awaitable, Sequence
-from typing import Annotated, Protocol, TypeVar
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
+from component.audit.protocol import AuditEvent, Recorder
 from component.commands.definition import (
     AnyCommand,
     Asking,
@@ -13,48 +18,196 @@ from component.commands.definition import (
     NoParams,
     Outline,
 )
-from component.features.installed_skills.sheets import InstalledError, InstalledSkill, SkillSheet
+from component.skill_directories.approvals import Approval
+from component.skill_directories.content import SkillDirectory
+from component.skills.capabilities import Capabilities
 
-T = TypeVar("T")
+SkillState: TypeAlias = Literal["offered", "changed", "waiting", "revoked", "failed", "missing"]
+"""`offered`; `changed`: the approved version is offered, and the present one waits; `waiting` for
+an approval; `revoked`; `failed`: it cannot be used; `missing`: its directory is gone."""
 
 
-class Installed(Protocol):
-    """Skills that admins approve: `SkillDirectories` or `Descriptions`."""
+class InstalledError(CommandError):
+    """An installed skill cannot be shown, approved or revoked; one sentence for the admin."""
 
+    def __init__(self, reason: str) -> None:
+        """Create the error, which is about the name of the skill."""
+        super().__init__(reason, "name")
+
+
+class InstalledSkill(msgspec.Struct, frozen=True, kw_only=True):
+    """An installed skill, in a list."""
+
+    name: str
+    state: SkillState
+    kind: str = ""
+    version: str = ""
+    trusted: bool = False
+    directory: str = ""
+    reason: str = ""
+
+
+class SkillSheet(InstalledSkill, frozen=True, kw_only=True):
+    """Everything about an installed skill.
+
+    `capabilities` are those that it declares; `added` and `removed` compare them with those that
+    were approved last. `proposed` has sentences about a proposal, and `source` its files.
+    """
+
+    description: str = ""
+    author: str = ""
+    digest: str = ""
+    capabilities: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    approved: str = ""
+    revoked: str = ""
+    proposed: tuple[str, ...] = ()
+    source: str = ""
+
+
+def list_entry(
+    name: str, found: SkillDirectory | None, approval: Approval | None, problem: str = ""
+) -> InstalledSkill:
+    """Return what a list shows of a skill, which is found or approved. `problem` says why an
+    approved skill is not offered.
+    """
+    state, reason = _state(found, approval, problem)
+    content = None if found is None else found.content
+    manifest = None if content is None else content.manifest.skill
+    where = found or approval
+    assert where is not None, "it is found or approved"
+    return InstalledSkill(
+        name=name,
+        state=state,
+        kind="" if manifest is None else manifest.execution.kind,
+        version="" if manifest is None else manifest.version,
+        trusted=approval is not None and approval.counts and approval.trusted,
+        directory=str(where.directory),
+        reason=reason,
+    )
+
+
+def sheet(
+    short: InstalledSkill, found: SkillDirectory | None, approval: Approval | None
+) -> SkillSheet:
+    """Return everything about a skill of which `short` is in a list."""
+    more: dict[str, Any] = {}
+    before = Capabilities() if approval is None else approval.capabilities
+    if approval is not None:
+        more["approved"] = at_by(approval.approved_by, approval.approved_at)
+        if approval.revoked_at is not None:
+            more["revoked"] = at_by(approval.revoked_by or "", approval.revoked_at)
+    if found is None or found.content is None:
+        more["capabilities"] = before.described
+    else:
+        manifest = found.content.manifest.skill
+        more |= {
+            "description": manifest.description,
+            "author": manifest.author,
+            "digest": found.content.digest,
+            "capabilities": manifest.capabilities.described,
+            "added": _without(manifest.capabilities.described, before.described),
+            "removed": _without(before.described, manifest.capabilities.described),
+        }
+        if found.proposal is not None:
+            more["proposed"] = found.proposal.sentences(found.content.digest)
+    return SkillSheet(**msgspec.structs.asdict(short), **more)
+
+
+def _state(
+    found: SkillDirectory | None, approval: Approval | None, problem: str
+) -> tuple[SkillState, str]:
+    approved = approval is not None and approval.counts
+    if found is None:
+        return "missing", "its directory is gone"
+    if problem:
+        return "failed", problem
+    if found.content is None:
+        return ("changed" if approved else "failed"), found.problem
+    if approval is None:
+        by = "" if found.proposal is None else f"proposed by {found.proposal.principal}; "
+        return "waiting", f"{by}no admin has approved it"
+    if not approval.counts:
+        return "revoked", f"its approval was revoked by {approval.revoked_by}"
+    if approval.digest != found.content.digest:
+        return "changed", "its files have changed since it was approved"
+    return "offered", ""
+
+
+def _without(these: Sequence[str], those: Sequence[str]) -> tuple[str, ...]:
+    return tuple(each for each in these if each not in those)
+
+
+def at_by(who: str, at: int) -> str:
+    """Return when, in milliseconds since 1970, somebody did something, and who."""
+    return f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%d %H:%M} UTC by {who}"
+
+
+class Installed(ABC):
+    """Skills that admins approve: `SkillDirectories` or `Descriptions`.
+
+    Methods raise StorageError, and those about one skill InstalledError.
+
+    Args:
+        recorder: records approvals.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    @abstractmethod
     async def knows(self, name: str) -> bool:
-        """Whether a skill of this name is among them. Raises StorageError."""
+        """Whether a skill of this name is among them, or was approved and is gone."""
 
+    @abstractmethod
     async def list(self) -> Sequence[InstalledSkill]:
-        """Return the installed skills. Raises StorageError."""
+        """Return the installed skills."""
 
+    @abstractmethod
     async def show(self, name: str) -> SkillSheet:
-        """Return everything about a skill. Raises InstalledError, StorageError."""
+        """Return everything about a skill."""
 
+    @abstractmethod
     async def approve(
         self, name: str, by: str, *, digest: str = "", trusted: bool = False
     ) -> SkillSheet:
-        """Approve the present content of a skill. Raises InstalledError, StorageError."""
+        """Approve the present content of a skill, or only that with a digest, and offer it."""
 
+    @abstractmethod
     async def revoke(self, name: str, by: str) -> SkillSheet:
-        """Revoke the approval of a skill. Raises InstalledError, StorageError."""
+        """Revoke the approval of a skill: it is not offered any more."""
 
+    @abstractmethod
     async def reject(self, name: str, by: str) -> None:
-        """Delete a proposal. Raises InstalledError, StorageError."""
+        """Delete a proposal that is not approved."""
+
+    def _record(self, by: str, name: str, outcome: str, detail: str = "") -> None:
+        self._recorder.record(
+            AuditEvent(
+                kind="capability", outcome=outcome, principal=by, subject=name, detail=detail
+            )
+        )
 
 
-Name = Annotated[str, msgspec.Meta(title="Skill", description="Name of an installed skill.")]
+def not_there(name: str, what: str = "installed") -> InstalledError:
+    """Return the error for a skill that is not installed, approved or proposed."""
+    return InstalledError(f"No skill called {name!r} is {what}. See `skills list`.")
+
+
+SkillName = Annotated[str, msgspec.Meta(title="Skill", description="Name of an installed skill.")]
 
 
 class SkillParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The parameters of a command about one skill."""
 
-    name: Name
+    name: SkillName
 
 
 class ApproveParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The parameters of an approval."""
 
-    name: Name
+    name: SkillName
     digest: Annotated[
         str,
         msgspec.Meta(
@@ -148,8 +301,8 @@ class InstalledSkillCommands:
         return CommandResult("\n".join(lines), found)
 
     async def _show(self, _asking: Asking, params: SkillParams) -> CommandResult:
-        found = await _done((await self._of(params.name)).show(params.name))
-        return CommandResult(shown(found), found)
+        found = await (await self._of(params.name)).show(params.name)
+        return CommandResult(sheet_text(found), found)
 
     async def _approve(self, asking: Asking, params: ApproveParams) -> CommandResult:
         if asking.principal is not None and not params.digest:
@@ -160,37 +313,28 @@ class InstalledSkillCommands:
                 "digest",
             )
         installed = await self._of(params.name)
-        found = await _done(
-            installed.approve(
-                params.name, _by(asking), digest=params.digest, trusted=params.trusted
-            )
+        found = await installed.approve(
+            params.name, _by(asking), digest=params.digest, trusted=params.trusted
         )
         offered = "offered" if found.state == "offered" else "approved, and not offered"
-        return CommandResult(f"{found.name} is {offered}.\n{shown(found)}", found)
+        return CommandResult(f"{found.name} is {offered}.\n{sheet_text(found)}", found)
 
     async def _revoke(self, asking: Asking, params: SkillParams) -> CommandResult:
         installed = await self._of(params.name)
-        found = await _done(installed.revoke(params.name, _by(asking)))
+        found = await installed.revoke(params.name, _by(asking))
         ended = "; its calls have ended" if found.directory else ""
         return CommandResult(f"{found.name} is not offered any more{ended}.", found)
 
     async def _reject(self, asking: Asking, params: SkillParams) -> CommandResult:
-        await _done((await self._of(params.name)).reject(params.name, _by(asking)))
+        await (await self._of(params.name)).reject(params.name, _by(asking))
         return CommandResult(f"{params.name} is deleted.", params)
-
-
-async def _done(change: Awaitable[T]) -> T:
-    try:
-        return await change
-    except InstalledError as error:
-        raise CommandError(str(error), "name") from None
 
 
 def _by(asking: Asking) -> str:
     return "operator" if asking.principal is None else str(asking.principal)
 
 
-def shown(skill: SkillSheet) -> str:
+def sheet_text(skill: SkillSheet) -> str:
     """Return everything about a skill as a text for people."""
     where = "inside the service, without limits" if skill.trusted else f"as {skill.kind}"
     lines = [

@@ -37,7 +37,7 @@ def content_of(skill: Skill) -> str:
         raise ValueError(str(error)) from None
 
 
-def digest_of(content: str) -> str:
+def description_digest(content: str) -> str:
     """Return the SHA-256 of a content, in hexadecimal digits."""
     return hashlib.sha256(content.encode()).hexdigest()
 

@@ -8,34 +8,88 @@ and any other is not offered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import os
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
+import anyio
 import structlog
 from anyio import to_thread
+from anyio.abc import TaskStatus
 
-from component.audit.protocol import AuditEvent, NoRecord, Recorder
-from component.features.installed_skills.description_content import (
-    as_approved,
-    content_of,
-    difference,
-    digest_of,
-)
-from component.features.installed_skills.rows import DescriptionRows, Row
-from component.features.installed_skills.seen_sources import SeenSources
-from component.features.installed_skills.sheets import (
+from component.audit.protocol import Recorder
+from component.features.installed_skills.commands import (
+    Installed,
     InstalledError,
     InstalledSkill,
     SkillSheet,
-    State,
+    SkillState,
     at_by,
+    not_there,
 )
+from component.features.installed_skills.description_content import (
+    as_approved,
+    content_of,
+    description_digest,
+    difference,
+)
+from component.features.installed_skills.rows import DescriptionRow, DescriptionRows, all_rows
+from component.kernel.check import Check
 from component.policy.flows import TRUSTED
+from component.private import FILE_MODE
+from component.settings import Settings
+from component.skills.errors import DuplicateSkillError, SkillLoadError
 from component.skills.skill import Skill
+from component.skills.sources import Offer, SkillSource
+from component.storage.errors import StorageError, explained
+from component.storage.peek import peek
+from component.storage.storage import Storage
 
 _log = structlog.get_logger("component.features.installed_skills")
 
 _NAMES_SHOWN: Final = 10
+SEEN_FILE: Final = "described-sources"
+
+
+class SeenSources:
+    """The names of the sources that have made an offer, in a file with one in each line. Methods
+    block, and raise StorageError.
+
+    The database has their descriptions. It may be replaced by a new one or an older copy. Then the
+    file shows that a source has made an offer before, so that its skills wait for an approval
+    instead of being approved as a first offer.
+
+    Args:
+        directory: the data directory.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / SEEN_FILE
+
+    def has(self, source: str) -> bool:
+        """Return whether a source has made an offer."""
+        return source in self._names()
+
+    def add(self, source: str) -> None:
+        """Note that a source has made an offer."""
+        if self.has(source):
+            return
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        with explained(self._path):
+            descriptor = os.open(self._path, flags, FILE_MODE)
+            try:
+                os.write(descriptor, f"{source}\n".encode())
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def _names(self) -> list[str]:
+        with explained(self._path):
+            try:
+                return self._path.read_text("utf-8", "replace").splitlines()
+            except FileNotFoundError:
+                return []
 
 
 def waiting_sentence(source: str, names: Sequence[str]) -> str:
@@ -48,7 +102,7 @@ def waiting_sentence(source: str, names: Sequence[str]) -> str:
     )
 
 
-def waiting_in(rows: Sequence[Row]) -> Sequence[str]:
+def waiting_in(rows: Sequence[DescriptionRow]) -> Sequence[str]:
     """Return a sentence for each source of which rows wait for an approval."""
     sources = dict.fromkeys(row.source for row in rows if row.held)
     return [
@@ -57,13 +111,12 @@ def waiting_in(rows: Sequence[Row]) -> Sequence[str]:
     ]
 
 
-class Descriptions:
+class Descriptions(Installed):
     """What admins do with the descriptions of skills that the operator has not written.
 
     Args:
-        rows: the descriptions in the database.
+        storage: has the descriptions.
         sources: the names of the sources.
-        seen: knows which sources have made an offer, also if the database is a new one.
         recorder: records approvals.
         tell: sends the admins a message.
         hold_first: whether the first offer of a source waits for an approval, too.
@@ -71,24 +124,27 @@ class Descriptions:
 
     def __init__(
         self,
-        rows: DescriptionRows,
+        storage: Storage,
         sources: Collection[str],
-        seen: SeenSources,
-        recorder: Recorder = NoRecord(),  # noqa: B008 - it holds nothing
+        recorder: Recorder,
         tell: Callable[[str], None] = lambda _sentence: None,
         *,
         hold_first: bool = False,
     ) -> None:
+        super().__init__(recorder)
         self.sources = frozenset(sources)
-        self._rows = rows
-        self._seen = seen
-        self._recorder = recorder
+        self._rows = DescriptionRows(storage)
+        self._seen = SeenSources(storage.directory)
         self._tell = tell
         self._hold_first = hold_first
         self._offer_again: dict[str, Callable[[], None]] = {}
         self._there: dict[str, frozenset[str]] = {}
         """The names of the skills that each source has now."""
-        self._waiting: dict[str, Sequence[Row]] = {}
+        self._waiting: dict[str, Sequence[DescriptionRow]] = {}
+
+    def pin(self, source: SkillSource) -> SkillSource:
+        """Return the source that is run in place of one: the same unless it is described here."""
+        return PinnedSource(source, self) if source.name in self.sources else source
 
     def follow(self, source: str, offer_again: Callable[[], None]) -> None:
         """Call `offer_again`, which must not wait, when an approval of a source has changed."""
@@ -114,7 +170,7 @@ class Descriptions:
         self._say(source, rows)
         return await to_thread.run_sync(_admitted, skills, contents, rows)
 
-    def _say(self, source: str, rows: Mapping[str, Row]) -> None:
+    def _say(self, source: str, rows: Mapping[str, DescriptionRow]) -> None:
         before = {row.skill for row in self._waiting.get(source, ())}
         self._waiting[source] = [row for row in rows.values() if row.held]
         new = [row for row in self._waiting[source] if row.skill not in before]
@@ -132,31 +188,25 @@ class Descriptions:
             if sources is None or source in sources:
                 offer_again()
 
-    # What admins do: `component.features.installed_skills.commands.Installed`.
+    # What admins do.
 
     async def knows(self, name: str) -> bool:
-        """Whether a skill is described by one of the sources. Raises StorageError."""
+        """Whether a skill is described by one of the sources."""
         return any(row.skill == name for row in await self._all())
 
     async def list(self) -> Sequence[InstalledSkill]:
-        """Return the skills of the sources. Raises StorageError."""
+        """See `Installed`."""
         return [_listed(row, self._state(row)) for row in await self._all()]
 
     async def show(self, name: str) -> SkillSheet:
-        """Return the description of a skill, and how it differs from the approved one.
-
-        Raises InstalledError, StorageError.
-        """
+        """Return the description of a skill, and how it differs from the approved one."""
         row = await self._row(name)
         return await to_thread.run_sync(_sheet, row, self._state(row))
 
     async def approve(
         self, name: str, by: str, *, digest: str = "", trusted: bool = False
     ) -> SkillSheet:
-        """Approve the description of a skill that has this digest, and offer it.
-
-        Raises InstalledError, StorageError.
-        """
+        """Approve the description of a skill that has this digest, and offer it."""
         row = await self._row(name)
         if trusted or not digest:
             raise InstalledError(
@@ -164,25 +214,22 @@ class Descriptions:
                 f" have read (--digest): see `skills show {name}`."
             )
         content = row.held or row.approved
-        if not digest_of(content).startswith(digest) or (
+        if not description_digest(content).startswith(digest) or (
             row.held and not await self._rows.approve(row, by)
         ):
             raise InstalledError(
-                f"{name} has changed: its digest is {digest_of(content)}. Look at it again before"
-                " you approve it."
+                f"{name} has changed: its digest is {description_digest(content)}. Look at it again"
+                " before you approve it."
             )
-        self._record(by, name, "approved", f"{digest_of(content)[:16]}, {row.source}")
+        self._record(by, name, "approved", f"{description_digest(content)[:16]}, {row.source}")
         await self.reload((row.source,))
         return await self.show(name)
 
     async def revoke(self, name: str, by: str) -> SkillSheet:
-        """Revoke the approval of a skill: it is not offered any more.
-
-        Raises InstalledError, StorageError.
-        """
+        """See `Installed`."""
         row = await self._row(name)
         if not row.approved:
-            raise InstalledError(f"No skill called {name!r} is approved. See `skills list`.")
+            raise not_there(name, "approved")
         await self._rows.revoke(row)
         self._record(by, name, "revoked", row.source)
         await self.reload((row.source,))
@@ -195,16 +242,16 @@ class Descriptions:
             " until it is approved."
         )
 
-    async def _all(self) -> Sequence[Row]:
+    async def _all(self) -> Sequence[DescriptionRow]:
         return [row for row in await self._rows.all() if row.source in self.sources]
 
-    async def _row(self, name: str) -> Row:
+    async def _row(self, name: str) -> DescriptionRow:
         found = [row for row in await self._all() if row.skill == name]
         if not found:
-            raise InstalledError(f"No skill called {name!r} is installed. See `skills list`.")
+            raise not_there(name)
         return next((row for row in found if row.held), found[0])
 
-    def _state(self, row: Row) -> tuple[State, str]:
+    def _state(self, row: DescriptionRow) -> tuple[SkillState, str]:
         there = self._there.get(row.source)
         if there is not None and row.skill not in there:
             return "missing", f"{row.source} does not have it now"
@@ -213,13 +260,6 @@ class Descriptions:
         if not row.approved:
             return "waiting", f"described by {row.source}; no admin has approved it"
         return "changed", f"{row.source} describes it differently now"
-
-    def _record(self, by: str, name: str, outcome: str, detail: str) -> None:
-        self._recorder.record(
-            AuditEvent(
-                kind="capability", outcome=outcome, principal=by, subject=name, detail=detail
-            )
-        )
 
 
 def _is_own(skill: Skill) -> bool:
@@ -242,7 +282,7 @@ def _contents(source: str, skills: Sequence[Skill]) -> Mapping[str, str]:
 
 
 def _admitted(
-    skills: Sequence[Skill], contents: Mapping[str, str], rows: Mapping[str, Row]
+    skills: Sequence[Skill], contents: Mapping[str, str], rows: Mapping[str, DescriptionRow]
 ) -> Sequence[Skill]:
     """Return what may be offered of some skills. Blocks."""
     admitted: list[Skill | None] = []
@@ -256,18 +296,93 @@ def _admitted(
     return [one for one in admitted if one is not None]
 
 
-def _listed(row: Row, state: tuple[State, str]) -> InstalledSkill:
+def _listed(row: DescriptionRow, state: tuple[SkillState, str]) -> InstalledSkill:
     return InstalledSkill(name=row.skill, state=state[0], kind=row.source, reason=state[1])
 
 
-def _sheet(row: Row, state: tuple[State, str]) -> SkillSheet:
-    """Return everything about a skill. Blocks."""
+def _sheet(row: DescriptionRow, state: tuple[SkillState, str]) -> SkillSheet:
     return SkillSheet(
         name=row.skill,
         state=state[0],
         kind=row.source,
         reason=state[1],
-        digest=digest_of(row.held or row.approved),
+        digest=description_digest(row.held or row.approved),
         approved=at_by(row.approved_by, row.approved_at) if row.approved else "",
         source=difference(row.approved, row.held),
     )
+
+
+class PinnedSource(TaskStatus[None]):
+    """A source whose skills are offered with the descriptions that were approved.
+
+    Args:
+        source: offers the skills as they are now.
+        descriptions: has the approvals.
+    """
+
+    def __init__(self, source: SkillSource, descriptions: Descriptions) -> None:
+        self.name = source.name
+        self._source = source
+        self._descriptions = descriptions
+        self._skills: Sequence[Skill] | None = None
+        self._started = False
+        self._changed = anyio.Event()
+
+    async def run(self, offer: Offer, *, task_status: TaskStatus[None]) -> None:
+        """See `SkillSource`."""
+        self._started = False
+        self._descriptions.follow(self.name, self._changed_now)
+        failed: list[SkillLoadError] = []
+
+        async def stop_at_failure(run: Callable[[], Awaitable[None]]) -> None:
+            try:
+                await run()
+            except SkillLoadError as error:
+                failed.append(error)
+            except StorageError as error:
+                failed.append(SkillLoadError(str(error)))
+            group.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(stop_at_failure, lambda: self._offer_changes(offer, task_status))
+            group.start_soon(
+                stop_at_failure, lambda: self._source.run(self._note, task_status=self)
+            )
+        if failed:
+            raise failed[0]
+
+    async def _offer_changes(self, offer: Offer, task_status: TaskStatus[None]) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed = anyio.Event()
+            started = self._started
+            if self._skills is not None:
+                offer(await self._descriptions.admit(self.name, self._skills))
+            if started:
+                task_status.started()
+
+    def _note(self, skills: Sequence[Skill]) -> Sequence[DuplicateSkillError]:
+        self._skills = skills
+        self._changed_now()
+        return ()
+
+    def started(self, value: None = None) -> None:
+        """Note that the source has started."""
+        self._started = True
+        self._changed_now()
+
+    def _changed_now(self) -> None:
+        self._changed.set()
+
+
+def check_descriptions(settings: Settings) -> Check | None:
+    """Whether descriptions of skills by others wait for an approval; None if none do. Blocks."""
+    if not settings.described_sources:
+        return None
+    postgres = settings.storage.postgres.get_secret_value()
+    try:
+        rows = peek(settings.storage.path, postgres, all_rows) or ()
+    except StorageError:
+        return None  # the check of the storage says why
+    warnings = waiting_in([row for row in rows if row.source in settings.described_sources])
+    return Check("descriptions", "warning", "\n".join(warnings)) if warnings else None

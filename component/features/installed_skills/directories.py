@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -21,91 +21,88 @@ import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
-from component.audit.protocol import AuditEvent, NoRecord, Recorder
-from component.features.installed_skills.sheets import (
+from component.audit.protocol import Recorder
+from component.features.installed_skills.commands import (
+    Installed,
     InstalledError,
     InstalledSkill,
     SkillSheet,
-    listed,
+    list_entry,
+    not_there,
     sheet,
 )
+from component.kernel.check import Check
+from component.settings import Settings
 from component.skill_directories.approvals import Approval, Approvals
-from component.skill_directories.content import ContentStore
-from component.skill_directories.description import describe
-from component.skill_directories.found import Found, installed, look
-from component.skill_directories.proposal import source_of
-from component.skill_directories.runners import Artefact, Runners
-from component.skill_directories.version import Version
+from component.skill_directories.content import (
+    APPROVED,
+    ContentStore,
+    SkillDirectory,
+    installed,
+    read_roots,
+    source_of,
+)
+from component.skill_directories.runners import Runners
+from component.skill_directories.version import Version, new_approval
 from component.skills.errors import SkillLoadError
 from component.skills.manifest import ManifestError
 from component.skills.sources import Offer
 from component.storage.errors import StorageError
+from component.storage.storage import Storage
 
 _log = structlog.get_logger("component.skills")
 
 SETTINGS: Final = "settings"
 """Who approves what the settings approve."""
-REST_S: Final = 2.0
-"""Seconds after the start before the directories are read: approved skills need none of that, and
-the rest of the start is faster."""
-LOOK_S: Final = 30.0
+_LOOK_S: Final = 30.0
 """Seconds between two looks at the directories where no change is reported, as on network file
 systems."""
 
 AutoApprove: TypeAlias = Literal["never", "confined", "trusted"]
 
 
-Watch: TypeAlias = Callable[[Sequence[Path], Callable[[], Awaitable[None]]], Awaitable[None]]
-"""Calls a function when something below directories may have changed, until cancelled."""
-
-
-class SkillDirectories:
+class SkillDirectories(Installed):
     """Implements `component.skills.sources.SkillSource`, and what admins do with installed skills.
 
     Args:
         roots: the configured directories.
-        approvals: what admins have approved.
-        store: has the approved content.
+        storage: has what admins have approved; the content is in its directory.
         runners: run it.
         recorder: records approvals.
         auto_approve: whether every version is approved by the settings.
-        watch: watches the roots.
-        rest_s: seconds after the start before the directories are read.
 
     Attributes:
         name: identifies it among the sources.
+        rest_s: seconds after the start before the directories are read: approved skills need none
+            of that, and the rest of the start is faster.
     """
 
     name = "directories"
+    rest_s = 2.0
 
     def __init__(
         self,
         roots: Sequence[Path],
-        approvals: Approvals,
-        store: ContentStore,
+        storage: Storage,
         runners: Runners,
-        recorder: Recorder = NoRecord(),  # noqa: B008 - it holds nothing
+        recorder: Recorder,
         auto_approve: AutoApprove = "never",
-        watch: Watch | None = None,
-        rest_s: float = REST_S,
     ) -> None:
+        super().__init__(recorder)
         self._roots = tuple(root.expanduser().absolute() for root in roots)
-        self._stored = approvals
-        self._store = store
+        self._stored = Approvals(storage)
+        self._store = ContentStore(storage.directory / APPROVED)
         self._runners = runners
-        self._recorder = recorder
         self._auto = auto_approve
-        self._watch: Watch = watch or _watch
-        self._rest_s = rest_s
         self._offer: Offer = lambda _skills: ()
-        self._found: Mapping[Path, Found] = {}
+        self._found: Mapping[Path, SkillDirectory] = {}
         self._approvals: dict[str, Approval] = {}
         self._versions: dict[str, Version] = {}
         """What is offered, by name."""
         self._retired: WeakSet[Version] = WeakSet()
+        """What was replaced, as long as a call that has begun, or waits, needs it."""
         self._needed: frozenset[str] = frozenset()
         """Digests of the copies that are needed."""
-        """What was replaced, as long as a call that has begun, or waits, needs it."""
         self._problems: dict[str, str] = {}
         """Why approved skills are not offered, by name."""
         self._logged: dict[str, str] = {}
@@ -116,19 +113,17 @@ class SkillDirectories:
     async def run(self, offer: Offer, *, task_status: TaskStatus[None]) -> None:
         """See `SkillSource`."""
         self._offer = offer
-        async with self._runners.opened():
-            await self._run(task_status)
-
-    async def _run(self, task_status: TaskStatus[None]) -> None:
         try:
-            await self._load_approvals()
-            await self._offer_approved()
-            if self._auto != "never" or any(map(self._is_expected, self._approvals.values())):
+            async with self._runners.opened():
+                await self._load_approvals()
+                await self._offer_approved()
+                expected = {one.name for one in self._approvals.values() if one.counts}
+                if self._auto != "never" or expected - self._versions.keys():
+                    await self.look()
+                task_status.started()
+                await anyio.sleep(self.rest_s)
                 await self.look()
-            task_status.started()
-            await anyio.sleep(self._rest_s)
-            await self.look()
-            await self._watch(self._roots, self._look_again)
+                await self.watch()
         except StorageError as error:
             raise SkillLoadError(str(error)) from error
 
@@ -156,6 +151,12 @@ class SkillDirectories:
         if self._approvals != before:
             await self.look()
 
+    async def watch(self) -> None:
+        """Look again when the directories have changed, and from time to time, until cancelled."""
+        from component.features.installed_skills.directory_watch import watch  # noqa: PLC0415 - after the start
+
+        await watch(self._roots, _LOOK_S, self._look_again)
+
     async def _look_again(self) -> None:
         try:
             await self.look()
@@ -165,7 +166,7 @@ class SkillDirectories:
     async def look(self) -> None:
         """Look at the directories, and offer what is approved. Raises StorageError."""
         async with self._changing:
-            work = functools.partial(look, self._roots, self._found)
+            work = functools.partial(read_roots, self._roots, self._found)
             self._found, problems = await anyio.to_thread.run_sync(work)
             for problem in problems:
                 self._warn("", problem)
@@ -176,20 +177,17 @@ class SkillDirectories:
     # What admins do.
 
     async def knows(self, name: str) -> bool:
-        """Whether a skill is installed, or approved and gone. Raises StorageError."""
+        """See `Installed`."""
         await self.look()
         return name in self._by_name() or name in self._approvals
 
     async def list(self) -> Sequence[InstalledSkill]:
-        """Return the installed skills, and those that are approved and gone, by name.
-
-        Raises StorageError.
-        """
+        """Return the installed skills, and those that are approved and gone, by name."""
         await self.look()
         by_name = self._by_name()
         names = sorted({*by_name, *self._approvals})
         found = [
-            listed(by_name.get(name), self._approvals.get(name), self._problem(name))
+            list_entry(name, by_name.get(name), self._approvals.get(name), self._problem(name))
             for name in names
         ]
         shown = {one.directory for one in found}
@@ -197,7 +195,7 @@ class SkillDirectories:
         return [*found, *(self._second(one) for one in twice)]
 
     async def show(self, name: str) -> SkillSheet:
-        """Return everything about a skill. Raises InstalledError, StorageError."""
+        """See `Installed`."""
         await self.look()
         found = self._by_name().get(name)
         if found is None or found.proposal is None:
@@ -208,9 +206,9 @@ class SkillDirectories:
     def _sheet(self, name: str) -> SkillSheet:
         found, approval = self._by_name().get(name), self._approvals.get(name)
         if found is None and approval is None:
-            raise InstalledError(f"No skill called {name!r} is installed. See `skills list`.")
+            raise not_there(name)
         try:
-            return sheet(found, approval, self._problem(name))
+            return sheet(list_entry(name, found, approval, self._problem(name)), found, approval)
         except ManifestError as error:
             raise InstalledError(
                 f"The approved manifest of {name} cannot be read: {error}"
@@ -219,15 +217,12 @@ class SkillDirectories:
     async def approve(
         self, name: str, by: str, *, digest: str = "", trusted: bool = False
     ) -> SkillSheet:
-        """Approve the present content of a skill, or only that with a digest, and offer it.
-
-        Raises InstalledError, StorageError.
-        """
+        """See `Installed`. Content that changes meanwhile is not approved."""
         await self.look()
         async with self._changing:
             found = self._by_name().get(name)
             if found is None:
-                raise InstalledError(f"No skill called {name!r} is installed. See `skills list`.")
+                raise not_there(name)
             if found.content is None:
                 raise InstalledError(f"{name} cannot be approved: {found.problem}")
             if found.proposal is not None and (trusted or not digest):
@@ -248,12 +243,9 @@ class SkillDirectories:
         return self._sheet(name)
 
     async def revoke(self, name: str, by: str) -> SkillSheet:
-        """Revoke the approval of a skill: it is not offered any more, and its calls end.
-
-        Raises InstalledError, StorageError.
-        """
+        """See `Installed`. Its calls end."""
         if not await self._stored.revoke(name, by):
-            raise InstalledError(f"No skill called {name!r} is approved. See `skills list`.")
+            raise not_there(name, "approved")
         self._record(by, name, "revoked")
         if name in self._versions:  # do not wait until another skill has been looked at
             self._versions[name].revoke()
@@ -263,12 +255,12 @@ class SkillDirectories:
         return self._sheet(name)
 
     async def reject(self, name: str, by: str) -> None:
-        """Delete a proposal that is not approved. Raises InstalledError, StorageError."""
+        """See `Installed`."""
         await self.look()
         async with self._changing:
             found, approval = self._by_name().get(name), self._approvals.get(name)
             if found is None or found.proposal is None:
-                raise InstalledError(f"No skill called {name!r} is proposed. See `skills list`.")
+                raise not_there(name, "proposed")
             if approval is not None and approval.counts:
                 raise InstalledError(f"{name} is approved: revoke it first.")
             await anyio.to_thread.run_sync(shutil.rmtree, found.directory)
@@ -297,35 +289,18 @@ class SkillDirectories:
                 there.update(map(str, installed(root)))
         return frozenset(there), self._store.names()
 
-    def _is_expected(self, approval: Approval) -> bool:
-        return approval.counts and approval.name not in self._versions
-
-    async def _approve(self, found: Found, by: str, *, trusted: bool) -> None:
+    async def _approve(self, found: SkillDirectory, by: str, *, trusted: bool) -> None:
         """Raises SkillLoadError, ManifestError, StorageError."""
         content = await anyio.to_thread.run_sync(self._store.add, found.directory)
         assert found.content is not None, "the caller has checked it"
         if content.digest != found.content.digest:
             raise SkillLoadError("its files have changed meanwhile; look at it again.")
-        artefact = Artefact(
-            directory=self._store.path(content.digest),
-            digest=content.digest,
-            manifest=content.manifest,
+        approval = await new_approval(
+            content, found.directory, self._store, self._runners, trusted=trusted
         )
-        runner = await self._runners.of(content.manifest, trusted=trusted)
-        description = await describe(artefact, runner)
-        await self._stored.put(
-            Approval(
-                name=artefact.name,
-                digest=content.digest,
-                directory=str(found.directory),
-                text=content.text,
-                description=description,
-                trusted=trusted,
-                approved_by=by,
-            )
-        )
+        await self._stored.put(msgspec.structs.replace(approval, approved_by=by))
         detail = ", ".join((content.digest[:16], *content.manifest.skill.capabilities.texts))
-        self._record(by, artefact.name, "approved", detail)
+        self._record(by, approval.name, "approved", detail)
         await self._load_approvals()
 
     async def _approve_all(self) -> None:
@@ -408,7 +383,7 @@ class SkillDirectories:
         dropped = before - self._needed
         await anyio.to_thread.run_sync(self._store.clean, self._needed, dropped)
 
-    async def _ensure_copy(self, approval: Approval, found: Found | None) -> None:
+    async def _ensure_copy(self, approval: Approval, found: SkillDirectory | None) -> None:
         """Raise SkillLoadError if the approved content is nowhere."""
         if await anyio.to_thread.run_sync(self._store.has, approval.digest):
             return
@@ -417,9 +392,9 @@ class SkillDirectories:
             raise SkillLoadError("its approved files are missing; approve the present ones.")
         await anyio.to_thread.run_sync(self._store.add, found.directory)
 
-    def _by_name(self) -> dict[str, Found]:
+    def _by_name(self) -> dict[str, SkillDirectory]:
         """Return the installed skills by name; of two with one name, the first counts."""
-        found: dict[str, Found] = {}
+        found: dict[str, SkillDirectory] = {}
         of_directory = {one.directory: one.name for one in self._approvals.values()}
         for one in self._found.values():
             # One that cannot be read any more is still the skill that was approved there.
@@ -434,7 +409,7 @@ class SkillDirectories:
         digest = "" if found is None or found.content is None else found.content.digest
         return self._problems.get(name) or self._refused.get(digest, "")
 
-    def _second(self, one: Found) -> InstalledSkill:
+    def _second(self, one: SkillDirectory) -> InstalledSkill:
         first = self._by_name()[one.name].directory
         return InstalledSkill(
             name=one.name,
@@ -443,7 +418,7 @@ class SkillDirectories:
             reason=f"{first} has a skill of that name: give one of them another name",
         )
 
-    def _log_problems(self, by_name: Mapping[str, Found]) -> None:
+    def _log_problems(self, by_name: Mapping[str, SkillDirectory]) -> None:
         """Log each problem once, until it is over."""
         problems = {
             name: self._problem(name) or found.problem
@@ -459,16 +434,29 @@ class SkillDirectories:
             self._logged[name] = problem
             _log.warning("a skill cannot be loaded", skill=name, reason=problem)
 
-    def _record(self, by: str, name: str, outcome: str, detail: str = "") -> None:
-        self._recorder.record(
-            AuditEvent(
-                kind="capability", outcome=outcome, principal=by, subject=name, detail=detail
-            )
-        )
 
-
-async def _watch(roots: Sequence[Path], changed: Callable[[], Awaitable[None]]) -> None:
-    """Watch directories with inotify, and look from time to time."""
-    from component.features.installed_skills.directory_watch import watch  # noqa: PLC0415 - after the start
-
-    await watch(roots, LOOK_S, changed)
+def check_directories(settings: Settings) -> Sequence[Check]:
+    """Check the manifests of the skills that are installed in directories. Blocks."""
+    if not settings.skill_roots:
+        return ()
+    proposed = settings.proposals_path
+    roots = [one for one in settings.skill_roots if one != proposed or one.exists()]
+    found, problems = read_roots([one.absolute() for one in roots], {})
+    broken = [one for one in found.values() if one.content is None]
+    checks = [Check("skills", "warning", problem) for problem in problems]
+    checks += [
+        Check("skills", "warning", f"{one.name} cannot be loaded: {one.problem}") for one in broken
+    ]
+    if not checks:
+        text = f"{len(found)} skills are installed; `xmpp-agent skills list` says which are offered"
+        checks.append(Check("skills", "ok", text))
+    copies = ContentStore(settings.storage.path / APPROVED).names()
+    waiting = [
+        f"{one.name} (by {one.proposal.principal})"
+        for one in found.values()
+        if one.proposal is not None and one.content is not None and one.content.digest not in copies
+    ]
+    if waiting:
+        text = f"proposed and not approved: {', '.join(waiting)}; see `xmpp-agent skills show`"
+        checks.append(Check("proposals", "warning", text))
+    return checks

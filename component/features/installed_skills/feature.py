@@ -45,7 +45,7 @@ class InstalledSkillsFeature(Feature):
             sources=sources,
             commands=commands,
             shared_changes={**changes, "descriptions": descriptions.reload},
-            pin=_pin(descriptions),
+            pin=descriptions.pin,
             warnings=descriptions.warnings,
             held_sources=descriptions.held_sources,
             connected=messages.connected,
@@ -53,11 +53,12 @@ class InstalledSkillsFeature(Feature):
 
     async def availability(self) -> AsyncIterator[Check]:
         """Check the manifests in directories, and whether something waits for an approval."""
-        from component.features.installed_skills import checks  # noqa: PLC0415 - only for doctor
+        from component.features.installed_skills.descriptions import check_descriptions  # noqa: PLC0415
+        from component.features.installed_skills.directories import check_directories  # noqa: PLC0415
 
-        for check in await to_thread.run_sync(checks.check_directories, self.settings):
+        for check in await to_thread.run_sync(check_directories, self.settings):
             yield check
-        waiting = await to_thread.run_sync(checks.check_descriptions, self.settings)
+        waiting = await to_thread.run_sync(check_descriptions, self.settings)
         if waiting is not None:
             yield waiting
 
@@ -79,16 +80,6 @@ class _AdminMessages:
             self._kernel.contacts.tell_admins(self._unsent.pop(0))
 
 
-def _pin(descriptions: "Descriptions") -> Callable[[SkillSource], SkillSource]:
-    from component.features.installed_skills.pinned_source import PinnedSource  # noqa: PLC0415
-
-    def pin(source: SkillSource) -> SkillSource:
-        is_described = source.name in descriptions.sources
-        return PinnedSource(source, descriptions) if is_described else source
-
-    return pin
-
-
 def skill_directories(
     settings: Settings,
     storage: Storage,
@@ -99,23 +90,15 @@ def skill_directories(
     if not settings.skill_roots:
         return None
     from component.features.installed_skills.directories import SkillDirectories  # noqa: PLC0415
-    from component.skill_directories.approvals import Approvals  # noqa: PLC0415
-    from component.skill_directories.content import APPROVED, ContentStore  # noqa: PLC0415
-    from component.skill_directories.kinds import makers  # noqa: PLC0415
     from component.skill_directories.runners import Runners  # noqa: PLC0415
 
     services = skill_services(settings, storage, messages)
     if settings.proposals_path is not None:
         with suppress(OSError):  # reported when the directories are read
             make_directory(settings.proposals_path.expanduser())
-    return SkillDirectories(
-        settings.skill_roots,
-        Approvals(storage),
-        ContentStore(settings.storage.path / APPROVED),
-        Runners(makers(services, settings.storage.path / "compiled-skills")),
-        recorder,
-        settings.skills.auto_approve,
-    )
+    runners = Runners(services, settings.storage.path / "compiled-skills")
+    auto_approve = settings.skills.auto_approve
+    return SkillDirectories(settings.skill_roots, storage, runners, recorder, auto_approve)
 
 
 def skill_descriptions(
@@ -128,13 +111,10 @@ def skill_descriptions(
     if not settings.described_sources:
         return None
     from component.features.installed_skills.descriptions import Descriptions  # noqa: PLC0415
-    from component.features.installed_skills.rows import DescriptionRows  # noqa: PLC0415
-    from component.features.installed_skills.seen_sources import SeenSources  # noqa: PLC0415
 
     return Descriptions(
-        DescriptionRows(storage),
+        storage,
         settings.described_sources,
-        SeenSources(settings.storage.path),
         recorder,
         tell_admins,
         hold_first=settings.skills.hold_first_descriptions,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -67,7 +67,7 @@ _SEEN: Final = ""
 """The name of a row that says that a source has made its first offer."""
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class DescriptionRow(msgspec.Struct, frozen=True):
     """A skill of a source.
 
     Attributes:
@@ -95,20 +95,20 @@ class DescriptionRows:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
-    async def all(self) -> Sequence[Row]:
+    async def all(self) -> Sequence[DescriptionRow]:
         """Return the rows of all sources."""
         return await self._storage.read(all_rows)
 
     async def offered(
         self, source: str, contents: Mapping[str, str], *, hold_first: bool
-    ) -> Mapping[str, Row]:
+    ) -> Mapping[str, DescriptionRow]:
         """Store what a source offers now: contents by the names of skills. Return its rows.
 
         The first offer is approved unless `hold_first`. Later, what differs from what was approved
         is held.
         """
 
-        def op(database: Database) -> list[Row]:
+        def op(database: Database) -> list[DescriptionRow]:
             rows = _of_source(database, source)
             first = not rows and not hold_first
             for row in _changed(source, rows, contents, first=first):
@@ -120,8 +120,7 @@ class DescriptionRows:
                 else:
                     at = database.now if row.approved else 0
                     database.execute(
-                        _INSERT,
-                        (source, row.skill, row.approved, row.approved_by, at, row.held),
+                        _INSERT, (source, row.skill, row.approved, row.approved_by, at, row.held)
                     )
             database.execute(
                 "DELETE FROM skill_descriptions"
@@ -135,7 +134,7 @@ class DescriptionRows:
             rows = {row.skill: row for row in await self._storage.write(op)}
         return {name: row for name, row in rows.items() if name != _SEEN}
 
-    async def approve(self, row: Row, by: str) -> bool:
+    async def approve(self, row: DescriptionRow, by: str) -> bool:
         """Approve what is held in a row; False if it has changed meanwhile."""
 
         def op(database: Database) -> bool:
@@ -144,7 +143,7 @@ class DescriptionRows:
 
         return await self._storage.write(op)
 
-    async def revoke(self, row: Row) -> None:
+    async def revoke(self, row: DescriptionRow) -> None:
         """Revoke the approval of a skill: it is held until it is approved again."""
 
         def op(database: Database) -> None:
@@ -153,30 +152,23 @@ class DescriptionRows:
         await self._storage.write(op)
 
 
-def all_rows(database: Database) -> Sequence[Row]:
+def all_rows(database: Database) -> Sequence[DescriptionRow]:
     """Return the rows of all sources."""
-    return [_row(found) for found in database.execute(_ALL).fetchall()]
+    return [DescriptionRow(*found) for found in database.execute(_ALL).fetchall()]
 
 
-def _of_source(database: Database, source: str) -> dict[str, Row]:
-    found = map(_row, database.execute(_OF_SOURCE, (source,)).fetchall())
-    return {row.skill: row for row in found}
-
-
-def _row(found: tuple[Any, ...]) -> Row:
-    source, skill, approved, by, at, held = found
-    return Row(
-        source=source, skill=skill, approved=approved, approved_by=by, approved_at=at, held=held
-    )
+def _of_source(database: Database, source: str) -> dict[str, DescriptionRow]:
+    found = database.execute(_OF_SOURCE, (source,)).fetchall()
+    return {row.skill: row for row in (DescriptionRow(*values) for values in found)}
 
 
 def _changed(
-    source: str, rows: Mapping[str, Row], contents: Mapping[str, str], *, first: bool
-) -> list[Row]:
+    source: str, rows: Mapping[str, DescriptionRow], contents: Mapping[str, str], *, first: bool
+) -> list[DescriptionRow]:
     """Return the rows that change with an offer. What is not offered any more is not held."""
-    found = [Row(source=source, skill=_SEEN)] if contents and _SEEN not in rows else []
+    found = [DescriptionRow(source=source, skill=_SEEN)] if contents and _SEEN not in rows else []
     for skill, content in contents.items():
-        row = rows.get(skill, Row(source=source, skill=skill))
+        row = rows.get(skill, DescriptionRow(source=source, skill=skill))
         if first:
             row = msgspec.structs.replace(row, approved=content, approved_by=FIRST)
         found.append(msgspec.structs.replace(row, held="" if row.approved == content else content))

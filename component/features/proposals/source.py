@@ -2,36 +2,54 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 import time
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Final, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
 
 import anyio
 import anyio.to_thread
+import msgspec
 from anyio.abc import TaskStatus
 from msgspec import Meta
 
 from component.audit.protocol import AuditEvent, Recorder
 from component.features.proposals.draft import (
+    FORMAT,
     Checked,
-    Draft,
     DraftError,
+    SkillDraft,
     UnreadableDraftError,
-    check,
+    check_draft,
+    try_out,
+    write_files,
+    writing_prompt,
 )
-from component.features.proposals.folder import ProposalFolder
-from component.features.proposals.instructions import FORMAT, prompt_of
-from component.features.proposals.proposal_tests import try_out
-from component.skill_directories.proposal import Proposal, WrittenBy
+from component.private import make_directory
+from component.skill_directories.approvals import Approvals
+from component.skill_directories.content import (
+    RECORD_FILE,
+    Proposal,
+    SkillDirectory,
+    WrittenBy,
+    read_proposal,
+    read_roots,
+)
 from component.skills.context import Context
 from component.skills.declare import skill
 from component.skills.errors import InvalidParam, SkillError, SkillLoadError, printable
 from component.skills.outputs import Output, SkillResult
 from component.skills.skill import Skill
 from component.skills.sources import Offer
+from component.storage.errors import StorageError
+from xep.jid import JID
 
 if TYPE_CHECKING:
+    from component.kernel.kernel import Kernel
     from component.settings.skills import Proposals
 
 _TIMEOUT_S: Final = 600.0
@@ -42,42 +60,135 @@ _LONGEST_SHOWN: Final = 500
 _LONGEST_REASON: Final = 300
 _AT_ONCE: Final = 2
 """Proposals that are tested at the same time; the others wait."""
+_NEW: Final = ".new-"
+_OLD: Final = ".old-"
 
 
-class ProposalPort(Protocol):
-    """The rest of the service: `component.features.proposals.feature`."""
+class ProposalFolder:
+    """The directory of the proposals, each in a directory with the name of its skill. Methods block
+    and raise OSError.
+
+    Args:
+        directory: where they are; made when it is needed.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory.expanduser().absolute()
+
+    def path(self, name: str) -> Path:
+        """Return the directory of a proposal."""
+        return self._directory / name
+
+    def recover(self) -> None:
+        """Make the directory, and complete or undo what an interrupted change has left."""
+        make_directory(self._directory)
+        for entry in list(self._directory.iterdir()):
+            if entry.name.startswith(_OLD) and not self.path(entry.name[len(_OLD) :]).exists():
+                entry.rename(self.path(entry.name[len(_OLD) :]))
+            elif entry.name.startswith((_NEW, _OLD)):
+                shutil.rmtree(entry, ignore_errors=True)
+
+    def all(self) -> Mapping[str, Proposal]:
+        """Return the records of all proposals, by the names of the skills."""
+        found = {}
+        for entry in self._directory.iterdir():
+            if entry.name.startswith("."):
+                continue
+            try:
+                proposal = read_proposal(entry)
+            except (SkillLoadError, NotADirectoryError):
+                proposal = None
+            found[entry.name] = proposal or Proposal(principal="")
+        return found
+
+    def put(self, name: str, files: Mapping[str, str], proposal: Proposal) -> None:
+        """Write a proposal, in place of one of the same name; it is on disk afterwards."""
+        make_directory(self._directory)
+        made = Path(tempfile.mkdtemp(dir=self._directory, prefix=_NEW))
+        try:
+            record = msgspec.json.encode(proposal).decode()
+            write_files(made, {**files, RECORD_FILE: record})
+            target, old = self.path(name), self.path(_OLD + name)
+            if target.exists():
+                target.rename(old)
+            made.rename(target)
+            _sync(self._directory)
+            shutil.rmtree(old, ignore_errors=True)
+        except BaseException:
+            shutil.rmtree(made, ignore_errors=True)
+            raise
+
+
+def _sync(directory: Path) -> None:
+    """Have the names in a directory survive a failure of the machine."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class ServiceView:
+    """What proposals need of the rest of the service.
+
+    Args:
+        kernel: has the skills that are offered, and the admins.
+
+    Attributes:
+        announce: tells the admins a sentence.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._catalog = kernel.environment.catalog
+        self._approvals = Approvals(kernel.storage)
+        self._roots = [root.expanduser().absolute() for root in kernel.settings.skill_roots]
+        self._found: Mapping[Path, SkillDirectory] = {}
+        self.announce = kernel.contacts.tell_admins
 
     async def taken(self) -> Mapping[str, str]:
         """Return the names of all skills that are offered or installed, with the directories of
-        those that are installed but not offered; it is empty for the others.
-
-        Raises SkillError.
+        those that are installed but not offered; it is empty for the others. Raises SkillError.
         """
+        try:
+            approvals = await self._approvals.all()
+        except StorageError:
+            raise SkillError("The database is temporarily unavailable.") from None
+        self._found, _ = await anyio.to_thread.run_sync(read_roots, self._roots, self._found)
+        names = {one.name: one.directory for one in approvals}
+        # Of two directories with one name, the first counts.
+        names |= {one.name: str(one.directory) for one in reversed(list(self._found.values()))}
+        return names | dict.fromkeys(self._catalog.registry.names(), "")
 
     def is_admin(self, principal: str) -> bool:
         """Whether a principal is an admin."""
-
-    def announce(self, sentence: str) -> None:
-        """Tell the admins."""
+        return JID.parse(principal) in self._catalog.admins
 
 
 class ProposalSource:
-    """The source of the skill `create_skill`.
+    """The source of the skill `create_skill`: tests proposals, and keeps those whose tests pass.
 
     Args:
-        settings: the section of the settings.
+        settings: the limits.
         folder: the directory of the proposals.
-        port: the rest of the service.
+        service: the rest of the service.
         recorder: records proposals.
+
+    Attributes:
+        skill: the skill.
     """
 
     name = "proposals"
 
     def __init__(
-        self, settings: Proposals, folder: ProposalFolder, port: ProposalPort, recorder: Recorder
+        self, settings: Proposals, folder: ProposalFolder, service: ServiceView, recorder: Recorder
     ) -> None:
+        self._settings = settings
         self._folder = folder
-        self._skill = create_skill_skill(Proposing(settings, folder, port, recorder))
+        self._service = service
+        self._recorder = recorder
+        self._testing = anyio.Semaphore(_AT_ONCE)
+        self._writing = anyio.Lock()
+        self.skill = create_skill_skill(self)
 
     async def run(self, offer: Offer, *, task_status: TaskStatus[None]) -> None:
         """Offer the skill. Raises SkillLoadError if the directory cannot be used."""
@@ -85,32 +196,11 @@ class ProposalSource:
             await anyio.to_thread.run_sync(self._folder.recover)
         except OSError as error:
             raise SkillLoadError(f"Proposals cannot be kept: {error}") from error
-        offer([self._skill])
+        offer([self.skill])
         task_status.started()
         await anyio.sleep_forever()
 
-
-class Proposing:
-    """Tries proposals out, and keeps those whose tests pass.
-
-    Args:
-        settings: the limits.
-        folder: the directory of the proposals.
-        port: the rest of the service.
-        recorder: records proposals.
-    """
-
-    def __init__(
-        self, settings: Proposals, folder: ProposalFolder, port: ProposalPort, recorder: Recorder
-    ) -> None:
-        self._settings = settings
-        self._folder = folder
-        self._port = port
-        self._recorder = recorder
-        self._testing = anyio.Semaphore(_AT_ONCE)
-        self._writing = anyio.Lock()
-
-    async def propose(self, context: Context, description: str, draft: Draft | None) -> str:
+    async def propose(self, context: Context, description: str, draft: SkillDraft | None) -> str:
         """Propose what a caller has written, or without a draft have the model write it, and return
         what became of it. Raises SkillError.
         """
@@ -127,15 +217,15 @@ class Proposing:
 
     async def _written(self, context: Context, description: str) -> str:
         """Have the model write a skill, and again with the reason when it is refused."""
-        await self._check_room(context.principal, "")  # before a model is paid
-        draft: Draft | None = None
+        await self._check_quota(context.principal, "")  # before a model is paid
+        draft: SkillDraft | None = None
         problem = ""
         attempts = self._settings.attempts
         for attempt in range(attempts):
             await context.progress(attempt / attempts, "writing the skill")
-            asked = prompt_of(description, draft, problem)
+            asked = writing_prompt(description, draft, problem)
             draft = await context.llm(
-                asked, Draft, max_tokens=self._settings.max_tokens, key=attempt
+                asked, SkillDraft, max_tokens=self._settings.max_tokens, key=attempt
             )
             try:
                 return await self._tried(draft, context, description, written_by="model")
@@ -147,11 +237,11 @@ class Proposing:
         )
 
     async def _tried(
-        self, draft: Draft, context: Context, description: str, *, written_by: WrittenBy
+        self, draft: SkillDraft, context: Context, description: str, *, written_by: WrittenBy
     ) -> str:
         """Raises DraftError: it may be written again; SkillError: that would not help."""
-        checked = await anyio.to_thread.run_sync(check, draft, self._settings.max_bytes)
-        await self._check_room(context.principal, checked.name)
+        checked = await anyio.to_thread.run_sync(check_draft, draft, self._settings.max_bytes)
+        await self._check_quota(context.principal, checked.name)
         async with self._testing:
             digest = await try_out(checked)
         proposal = Proposal(
@@ -165,7 +255,7 @@ class Proposing:
             tests=tuple(printable(case.name, 100) for case in checked.cases),
         )
         async with self._writing:
-            known = await self._check_room(context.principal, checked.name)
+            known = await self._check_quota(context.principal, checked.name)
             put = partial(self._folder.put, checked.name, draft.files(), proposal)
             try:
                 await anyio.to_thread.run_sync(put)
@@ -175,18 +265,18 @@ class Proposing:
         detail = ", ".join((digest[:16], *capabilities.texts, *_warned(proposal)))
         self._record(context, "proposed", checked.name, detail)
         if not known:
-            self._port.announce(_announcement(checked, proposal))
+            self._service.announce(_announcement(checked, proposal))
         return (
             f"{checked.name} is proposed; tests passed: {len(checked.cases)}. It can be used when"
             f" an admin has approved it (xmpp-agent skills approve {checked.name})."
         )
 
-    async def _check_room(self, principal: str, name: str) -> bool:
+    async def _check_quota(self, principal: str, name: str) -> bool:
         """Return whether there is such a proposal of the same person, which is to be replaced.
 
         Raises DraftError for a name that is taken, and SkillError if there are too many proposals.
         """
-        taken = await self._port.taken()
+        taken = await self._service.taken()
         try:
             proposals = await anyio.to_thread.run_sync(self._folder.all)
         except OSError as error:
@@ -196,7 +286,7 @@ class Proposing:
         if name in taken and taken[name] != mine:
             raise DraftError(f"A skill called {name} exists: choose another name.")
         if known is not None:
-            if known.principal != principal and not self._port.is_admin(principal):
+            if known.principal != principal and not self._service.is_admin(principal):
                 raise DraftError(f"Somebody has proposed {name} already: choose another name.")
             return True
         waiting = [one for key, one in proposals.items() if taken.get(key) != ""]
@@ -225,7 +315,7 @@ def _text(description: str) -> Meta:
     return Meta(description=description, max_length=_LONGEST)
 
 
-def create_skill_skill(proposing: Proposing) -> Skill:
+def create_skill_skill(source: ProposalSource) -> Skill:
     """Return the skill."""
 
     @skill(
@@ -272,9 +362,9 @@ def create_skill_skill(proposing: Proposing) -> Skill:
             for name, value in (("manifest", manifest), ("tests", tests)):
                 if not value:
                     raise InvalidParam(name, "must be given, too: a skill is written as a whole")
-            draft = Draft(manifest=manifest, code=code, tests=tests)
-        said = await proposing.propose(context, description, draft)
-        # The sentence names the skill, which whoever wrote the proposal has chosen.
+            draft = SkillDraft(manifest=manifest, code=code, tests=tests)
+        said = await source.propose(context, description, draft)
+        # The sentence contains the name of the skill, which the author of the proposal has chosen.
         return SkillResult((Output(said),), taints=context.taints)
 
     return create_skill
@@ -291,7 +381,5 @@ def _announcement(checked: Checked, proposal: Proposal) -> str:
 
 
 def _warned(proposal: Proposal) -> tuple[str, ...]:
-    strangers = proposal.strangers
-    return (
-        (f"its author had read texts of strangers ({', '.join(strangers)})",) if strangers else ()
-    )
+    sources = proposal.untrusted_sources
+    return (f"its author had read texts of strangers ({', '.join(sources)})",) if sources else ()

@@ -10,8 +10,8 @@ from component.app.schema import SCHEMA
 from component.cli.exit_codes import ExitCode
 from component.features.installed_skills.description_content import content_of
 from component.features.installed_skills.rows import DescriptionRows
-from component.features.proposals.folder import ProposalFolder
-from component.skill_directories.proposal import Proposal
+from component.features.proposals.source import ProposalFolder
+from component.skill_directories.content import Proposal
 from component.storage import Storage
 from tests.component.cli.conftest import RunCommand
 from tests.component.features.installed_skills.described import SOURCE, described

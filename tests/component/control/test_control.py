@@ -21,11 +21,14 @@ from component.commands.definition import (
     NoParams,
     Outline,
 )
-from component.control.client import ask
-from component.control.messages import MAX_REQUEST_BYTES, ControlAnswer, ControlRequest
-from component.control.path import ControlError
-from component.control.peers import may_control
-from component.control.server import ControlServer
+from component.control.client import (
+    MAX_REQUEST_BYTES,
+    ControlAnswer,
+    ControlError,
+    ControlRequest,
+    ask,
+)
+from component.control.server import ControlServer, may_control
 from component.storage import StorageError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]

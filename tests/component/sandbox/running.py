@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from component.sandbox.wasm import IMPORTS, Import, Probe, WasmLimits, WasmRuntime, WasmSkill
+import msgspec
+
+from component.sandbox.wasm import Probe, WasmRuntime, WasmSkill
+from component.sandbox.wasm_call import IMPORTS, Import, WasmLimits
 from component.sandbox.wasm_probe import probe
 from component.skills.context import Context
 from component.skills.host import HostFunctions, LogLevel
@@ -51,9 +54,8 @@ def skill(
     """A skill; `functions` are those of its host besides `log` and `progress`."""
     heard = told or Told()
     host = HostFunctions(log=heard.log, progress=heard.report, **functions)
-    return WasmSkill(
-        where, name, wasm, granted=frozenset(granted), host=lambda _: host, limits=limits
-    )
+    allowed = msgspec.structs.replace(limits or WasmLimits(), imports=frozenset(granted))
+    return WasmSkill(where, name, wasm, lambda _: host, allowed)
 
 
 def context(seconds: float | None = None, principal: str = "romeo@example.com") -> Context:

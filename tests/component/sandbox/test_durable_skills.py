@@ -8,13 +8,15 @@ import anyio
 import msgspec
 import pytest
 
-from component.sandbox.process_skills import Children, Functions, ProcessSkills, plain_functions
+from component.sandbox.process_skills import ChildPool, ProcessSkills
 from component.sandbox.profile import Profile
+from component.skill_directories.host_functions import Functions
 from component.skills import Context, Skill, SkillFailed, SkillUnavailable
 from component.skills.fake_context import FakeContext, called
 from component.skills.host import HostFunctions, HttpRequest, HttpResponse
 from component.storage import Storage
 from tests.component.sandbox import durable_module
+from tests.component.sandbox.plain_functions import plain_functions
 from tests.component.tasks.world import AGENT, ANN, World, living
 from xep.fluux_agent.execute import Result
 from xep.fluux_agent.task import AnswerParams, InputAnswer
@@ -26,12 +28,10 @@ Open = Callable[..., AbstractAsyncContextManager[Storage]]
 
 @asynccontextmanager
 async def confined(functions: Functions = plain_functions) -> AsyncIterator[dict[str, Skill]]:
-    children = Children()
+    children = ChildPool()
     async with anyio.create_task_group() as group:
         await group.start(children.run)
-        module = ProcessSkills(
-            children, Profile(), str(durable_module.__file__), functions=functions
-        )
+        module = ProcessSkills(children, Profile(), str(durable_module.__file__), functions)
         yield {one.name: one for one in await module.describe()}
         group.cancel_scope.cancel()
 

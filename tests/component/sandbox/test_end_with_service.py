@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from component.sandbox import process_skills, report
-from component.sandbox.process_skills import Children
+from component.sandbox.process_skills import ChildPool
 from component.sandbox.report import ConfinementReport, Guarantee, log_confinement
 from tests.component.sandbox import module_of_skills
 from tests.waiting import eventually
@@ -20,16 +20,17 @@ pytestmark = pytest.mark.anyio
 
 SERVICE = f"""
 import anyio
-from component.sandbox.process_skills import Children, ProcessSkills
+from component.sandbox.process_skills import ChildPool, ProcessSkills
 from component.sandbox.profile import Profile
 from component.skills import Context
+from tests.component.sandbox.plain_functions import plain_functions
 
 async def main():
-    children = Children()
+    children = ChildPool()
     async with anyio.create_task_group() as group:
         await group.start(children.run)
         context = Context(principal="ann@test", sender="ann@test/x", skill="counted")
-        skills = ProcessSkills(children, Profile(), {module_of_skills.__file__!r})
+        skills = ProcessSkills(children, Profile(), {module_of_skills.__file__!r}, plain_functions)
         await skills.call("counted", {{}}, context)
         (child,) = children._alive
         print("child", child._process.pid, flush=True)
@@ -85,7 +86,7 @@ async def test_the_log_says_what_does_not_hold_when_children_are_started(
     monkeypatch.setattr(process_skills, "log_confinement", log_confinement)
     with capture_logs() as logs:
         async with anyio.create_task_group() as group:
-            await group.start(Children().run)
+            await group.start(ChildPool().run)
             await eventually(lambda: len(logs) == 2)
             group.cancel_scope.cancel()
     assert [(line["log_level"], line["lacks"]) for line in logs] == [

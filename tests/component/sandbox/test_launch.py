@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from component.kernel.sandbox_check import check_sandbox
 from component.sandbox import report
 from component.sandbox.launch import NOT_CONFINED, NOT_FOUND, confined_command
-from component.sandbox.profile import ConfinementError, Limits, Profile, decode, encode
+from component.sandbox.profile import ConfinementError, Limits, Profile
 from component.sandbox.report import ConfinementReport, Guarantee, confinement_report
 
 PATHS = st.lists(st.from_regex(r"/[a-z/]{1,10}[a-z]", fullmatch=True), max_size=3).map(tuple)
@@ -52,7 +52,7 @@ def python(profile: Profile, code: str, **environment: str) -> str:
 
 @given(PROFILES)
 def test_a_profile_is_the_same_after_it_was_an_argument(profile: Profile) -> None:
-    assert decode(encode(profile)) == profile
+    assert Profile.decode(profile.encode()) == profile
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_profile_is_the_same_after_it_was_an_argument(profile: Profile) -> Non
 )
 def test_a_profile_that_is_wrong_is_refused(text: str) -> None:
     with pytest.raises(ConfinementError):
-        decode(text)
+        Profile.decode(text)
 
 
 @pytest.mark.parametrize(

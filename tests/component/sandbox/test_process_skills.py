@@ -10,8 +10,9 @@ import msgspec
 import pytest
 import structlog
 
-from component.sandbox.process_skills import Children, Functions, ProcessSkills, plain_functions
+from component.sandbox.process_skills import ChildPool, ProcessSkills
 from component.sandbox.profile import Limits, Profile
+from component.skill_directories.host_functions import Functions
 from component.skills import (
     CapabilityMissing,
     Context,
@@ -26,6 +27,7 @@ from component.skills import (
 from component.skills.host import HostError, HostFunctions, HttpRequest, HttpResponse
 from component.skills.threads import Threads
 from tests.component.sandbox import module_of_skills
+from tests.component.sandbox.plain_functions import plain_functions
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +38,7 @@ ANN, BEN = "ann@test", "ben@test"
 class Service:
     """A service with children, and calls of its skills."""
 
-    def __init__(self, children: Children) -> None:
+    def __init__(self, children: ChildPool) -> None:
         self.children = children
         self.progress: list[tuple[float, str]] = []
         self.begun = anyio.Event()
@@ -46,7 +48,7 @@ class Service:
         self, module: str, functions: Functions = plain_functions, **limits: Any
     ) -> ProcessSkills:
         profile = Profile(limits=Limits(**limits))
-        return ProcessSkills(self.children, profile, module, functions=functions)
+        return ProcessSkills(self.children, profile, module, functions)
 
     async def report(self, fraction: float, text: str) -> None:
         self.progress.append((fraction, text))
@@ -78,7 +80,7 @@ class Service:
 
 @asynccontextmanager
 async def service(**settings: Any) -> AsyncIterator[Service]:
-    children = Children(**settings)
+    children = ChildPool(**settings)
     async with anyio.create_task_group() as group:
         await group.start(children.run)
         yield Service(children)
@@ -87,14 +89,14 @@ async def service(**settings: Any) -> AsyncIterator[Service]:
 
 
 @pytest.fixture(scope="module")
-async def children() -> AsyncIterator[Children]:
+async def children() -> AsyncIterator[ChildPool]:
     """Children that several tests call."""
     async with service() as one:
         yield one.children
 
 
 @pytest.fixture
-def one(children: Children) -> Service:
+def one(children: ChildPool) -> Service:
     return Service(children)
 
 
@@ -272,7 +274,7 @@ async def test_an_idle_child_ends() -> None:
 async def test_a_new_version_has_children_of_its_own() -> None:
     async with service() as one:
         _, process = await one.counted()
-        newer = ProcessSkills(one.children, Profile(), MODULE, version="2")
+        newer = ProcessSkills(one.children, Profile(), MODULE, plain_functions, "2")
         await one.skills.close()
         (text,) = await one.texts("counted", skills=newer)
         assert msgspec.json.decode(text)[1] != process
@@ -296,7 +298,7 @@ async def test_a_module_that_cannot_be_used_says_why(
 
 
 async def test_without_children_running_there_is_an_error() -> None:
-    one = Service(Children())
+    one = Service(ChildPool())
     with pytest.raises(SkillUnavailable) as failed:
         await one.call("shout", text="hi")
     assert not failed.value.begun

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 from hypothesis import given, strategies
 
-from component.sandbox.wasm import WasmLimits, WasmRuntime
+from component.sandbox.wasm import WasmRuntime
+from component.sandbox.wasm_call import WasmLimits
 from component.skills.errors import (
     CapabilityMissing,
     InvalidParam,

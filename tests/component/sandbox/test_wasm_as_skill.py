@@ -6,7 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from component.sandbox.wasm import WasmLimits, WasmRuntime
+from component.sandbox.wasm import WasmRuntime
+from component.sandbox.wasm_call import WasmLimits
 from component.skills import Skill
 from component.skills.calling import call
 from component.skills.errors import SkillFailed, SkillTimeout

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from component.sandbox import wasm_cache
-from component.sandbox.wasm import WasmRuntime
-from component.sandbox.wasm_cache import WasmCache
+from component.sandbox import wasm
+from component.sandbox.wasm import WasmCache, WasmRuntime
 from component.skills.threads import Threads
 from tests.component.sandbox import wat
 from tests.component.sandbox.running import context, skill
@@ -101,7 +100,7 @@ def test_the_least_used_entries_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The directory does not grow without bounds."""
-    monkeypatch.setattr(wasm_cache, "MOST_BYTES", 3_500)
+    monkeypatch.setattr(wasm, "MOST_CACHE_BYTES", 3_500)
     cache = WasmCache(tmp_path / "c", "1")
     for number in range(6):
         cache.put(bytes([number]) * 32, bytes(1_000))

@@ -9,7 +9,7 @@ import pytest
 
 from component.sandbox.launch import confined_command
 from component.sandbox.profile import Profile
-from component.sandbox.wasm_probe import probe, profile_of
+from component.sandbox.wasm_probe import compiler_profile, probe
 
 pytestmark = pytest.mark.anyio
 
@@ -50,6 +50,6 @@ async def test_a_compiler_that_is_taken_over_can_do_nothing(tmp_path: Path, atta
     secret = tmp_path / "secret"
     secret.write_text("a secret")
     code = f"try:\n    {attack.format(secret=str(secret))}\nexcept OSError as e: print(e.errno)"
-    command = confined_command(profile_of(60, 1 << 30), [sys.executable, "-I", "-c", code])
+    command = confined_command(compiler_profile(60, 1 << 30), [sys.executable, "-I", "-c", code])
     ended = await anyio.run_process(command, env={}, cwd="/", check=False)
     assert ended.stdout.strip() in (b"1", b"2", b"3", b"13"), ended.stderr

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import protocol_schemas
-from component.sandbox.wasm_types import EXECUTE, INTERFACES, VERSION, interface_of
+from component.sandbox.wasm_component import EXECUTE, INTERFACES, WIT_VERSION, interface_of
 
 WIT = re.sub(r"//.*", "", (Path(protocol_schemas.__file__).parent / "skill.wit").read_text())
 
@@ -36,7 +36,7 @@ def test_the_types_are_those_of_the_file() -> None:
     assert {name: functions(block) for name, block in blocks.items()} == INTERFACES
     (world,) = re.findall(r"^world skill \{(.*?)^\}", WIT, re.DOTALL | re.MULTILINE)
     assert functions(world) == {"execute": EXECUTE}
-    assert f"@{VERSION};" in WIT
+    assert f"@{WIT_VERSION};" in WIT
 
 
 def test_names_of_interfaces() -> None:

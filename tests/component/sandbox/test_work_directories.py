@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from component.sandbox.work_directories import WorkDirectories
+from component.sandbox.process import WorkDirectories
 
 _KILLED = """
 import os, signal
-from component.sandbox.work_directories import WorkDirectories
+from component.sandbox.process import WorkDirectories
 made = WorkDirectories().new()
 open(f"{made}/left", "w").close()
 print(made, flush=True)

@@ -91,10 +91,10 @@ def test_a_skill_directory_beyond_its_limits_is_refused(
     with pytest.raises(SkillLoadError, match="more than 2 files"):
         read_content(directory)
     monkeypatch.setattr(content, "MOST_FILES", 10)
-    monkeypatch.setattr(content, "MOST_BYTES", 100)
+    monkeypatch.setattr(content, "MOST_DIRECTORY_BYTES", 100)
     with pytest.raises(SkillLoadError, match="more than 100 bytes"):
         read_content(directory)
-    monkeypatch.setattr(content, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(content, "MOST_DIRECTORY_BYTES", 100_000)
     deep = directory.joinpath(*"abcdefghijklmnopqrs")
     deep.mkdir(parents=True)
     (deep / "x").write_text("x")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.http.targets import target_of
 from component.policy.flows import covers
-from component.sandbox.http_targets import target_of
 from component.skills.capabilities import (
     DEFAULT_PORTS,
     AbsolutePath,

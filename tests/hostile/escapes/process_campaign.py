@@ -24,10 +24,11 @@ import msgspec
 import structlog
 
 from component.sandbox.launch import confined_command
-from component.sandbox.process_skills import Children, ProcessSkills
+from component.sandbox.process_skills import ChildPool, ProcessSkills
 from component.sandbox.profile import Limits, Profile
 from component.skills import Context, SkillLoadError, call
 from component.skills.threads import Threads
+from tests.component.sandbox.plain_functions import plain_functions
 
 MODULE = Path(__file__).with_name("process_module.py")
 SECRET = "confidential"
@@ -160,7 +161,7 @@ class Outcome(msgspec.Struct, frozen=True):
 class Campaign:
     """Attacks, one after the other, on one service."""
 
-    def __init__(self, directory: Path, children: Children) -> None:
+    def __init__(self, directory: Path, children: ChildPool) -> None:
         self.directory = directory
         self.children = children
         self.secret = directory / "secret.txt"
@@ -177,7 +178,7 @@ class Campaign:
         self.targets = self._listen()
 
     def _of(self, module: Path, limits: Limits = LIMITS) -> ProcessSkills:
-        return ProcessSkills(self.children, Profile(limits=limits), str(module))
+        return ProcessSkills(self.children, Profile(limits=limits), str(module), plain_functions)
 
     def _listen(self) -> dict[str, str]:
         tcp = self.stack.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -314,7 +315,7 @@ async def _until(done: Callable[[], bool]) -> None:
 @asynccontextmanager
 async def campaign() -> AsyncIterator[Campaign]:
     """A service with children, and a directory that others can enter."""
-    children = Children(most=8, per_principal=4)
+    children = ChildPool(most=8, per_principal=4)
     with tempfile.TemporaryDirectory(prefix="escapes-") as directory:
         os.chmod(directory, 0o755)  # noqa: PTH101 - it is a string
         async with anyio.create_task_group() as group:

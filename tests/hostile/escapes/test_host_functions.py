@@ -13,7 +13,6 @@ import pytest
 from component.kernel.guarded_messages import GuardedMessages
 from component.settings.xmpp_send import XmppSend
 from component.skill_directories.host_functions import Credential, Services
-from component.skill_directories.kinds import makers
 from component.skills import Context
 from component.skills.calling import call
 from component.skills.durable import Parked
@@ -23,7 +22,7 @@ from component.skills.schema_inputs import checked_schema
 from component.skills.threads import Threads
 from component.storage import Storage
 from tests.component.features.installed_skills.world import World, install, opened
-from tests.component.sandbox.http_server import plain, redirect, serving
+from tests.component.http.http_server import plain, redirect, serving
 from tests.hostile.escapes import host_module
 from tests.profiles import THOROUGH
 from xep.jid import JID
@@ -159,7 +158,7 @@ async def test_each_attack_is_stopped(storage: Storage, tmp_path: Path) -> None:
             manifest = root / name / "skill.toml"
             text = manifest.read_text().replace("read_only = true", "")
             manifest.write_text(text + LIMITS.format(timeout_s=timeout_s))
-        async with opened(storage, root, tmp_path, makers=makers(services)) as world:
+        async with opened(storage, root, services=services) as world:
             await world.directories.approve("greet", "admin@test")
             await world.directories.approve("hostile", "admin@test")
             await world.directories.approve("impatient", "admin@test")

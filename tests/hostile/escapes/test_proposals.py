@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from component.features.proposals import proposal_tests
+from component.features.proposals import draft as drafts
 from tests.component.features.proposals.world import (
     MANIFEST,
     REST,
@@ -124,7 +124,7 @@ async def test_what_runs_in_tests_reaches_nothing(
             draft = {"manifest": MANIFEST, "code": ATTACKS, "tests": tests}
             with monkeypatch.context() as quick:
                 # An attack that never ends is waited for less long than in the service.
-                quick.setattr(proposal_tests, "CASE_S", 1.5)
+                quick.setattr(drafts, "CASE_S", 1.5)
                 refusal = await world.refused(draft)
             assert f"{len(attacks)} of {len(attacks)} tests fail" in refusal
             assert server.requests == []

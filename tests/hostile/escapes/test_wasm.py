@@ -15,7 +15,8 @@ from typing import NamedTuple
 import anyio
 import pytest
 
-from component.sandbox.wasm import WasmLimits, WasmRuntime
+from component.sandbox.wasm import WasmRuntime
+from component.sandbox.wasm_call import WasmLimits
 from component.skills.errors import (
     CapabilityMissing,
     InvalidParam,

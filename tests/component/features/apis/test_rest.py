@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from component.features.apis.rest import RestSource, rest_skill
-from component.rest.answers import Answers
-from component.sandbox.http_gate import HttpResponse
+from component.http.gate import HttpResponse
+from component.rest.answers import ResponseConverter
 from component.settings.rest import RestSkill
 from component.skills import InvalidParam, Skill, SkillError
 from component.skills.errors import SkillUnavailable
@@ -235,6 +235,6 @@ def test_any_json_gives_a_result_or_an_error(value: Any, select: str, output: st
     response = as_json(value)
     got = HttpResponse(200, (("content-type", "application/json"),), response.body, "http://x/")
     try:
-        anyio.run(Answers(select, output).result, got)
+        anyio.run(ResponseConverter(select, output).result, got)
     except SkillError:
         return

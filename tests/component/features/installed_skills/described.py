@@ -9,10 +9,7 @@ from typing import Any
 import anyio
 from anyio.abc import TaskStatus
 
-from component.features.installed_skills.descriptions import Descriptions
-from component.features.installed_skills.pinned_source import PinnedSource
-from component.features.installed_skills.rows import DescriptionRows
-from component.features.installed_skills.seen_sources import SeenSources
+from component.features.installed_skills.descriptions import Descriptions, PinnedSource
 from component.skills import Registry, Skill
 from component.skills.schema_inputs import schema_inputs
 from component.skills.sources import Offer, SkillSource, SkillSources
@@ -72,9 +69,8 @@ class World:
         self.told: list[str] = []
         self.book = Book()
         self.descriptions = Descriptions(
-            DescriptionRows(storage),
+            storage,
             [source],
-            SeenSources(storage.directory),
             self.book,
             self.told.append,
             hold_first=hold_first,

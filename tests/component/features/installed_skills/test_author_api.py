@@ -9,9 +9,8 @@ import anyio
 import msgspec
 import pytest
 
-from component.features.installed_skills.sheets import InstalledError
+from component.features.installed_skills.commands import InstalledError
 from component.skill_directories.host_functions import Credential, Services
-from component.skill_directories.kinds import makers
 from component.skills import CapabilityMissing, Context, SkillError, SkillFailed
 from component.skills.calling import call
 from component.skills.fake_context import FakeContext, called
@@ -20,7 +19,7 @@ from component.skills.params import prepare
 from component.skills.threads import Threads
 from component.storage import Storage
 from tests.component.features.installed_skills.world import World, install, opened
-from tests.component.sandbox.http_server import Server, plain, serving
+from tests.component.http.http_server import Server, plain, serving
 from tests.component.sandbox.test_wasm_imports import RESULT, TEXT, after, calling
 
 pytestmark = pytest.mark.anyio
@@ -121,7 +120,7 @@ async def world_of(
         storage=storage,
         messages=lambda: messages,
     )
-    async with opened(storage, root, data, makers=makers(services)) as world:
+    async with opened(storage, root, services=services) as world:
         yield world
 
 

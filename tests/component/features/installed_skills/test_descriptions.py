@@ -4,8 +4,8 @@ import anyio
 import pytest
 from anyio.abc import TaskStatus
 
-from component.features.installed_skills.pinned_source import PinnedSource
-from component.features.installed_skills.sheets import InstalledError
+from component.features.installed_skills.commands import InstalledError
+from component.features.installed_skills.descriptions import PinnedSource
 from component.skills.errors import SkillLoadError
 from component.skills.sources import Offer
 from component.storage import Storage

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from component.app.schema import SCHEMA
-from component.features.installed_skills.sheets import InstalledError
+from component.features.installed_skills.commands import InstalledError
 from component.skills import Registry, SkillUnavailable, skill
 from component.storage import Storage
 from component.storage.shared import SharedChanges
@@ -23,7 +23,7 @@ async def test_a_skill_is_offered_once_an_admin_approves_it(
 ) -> None:
     root = tmp_path / "skills"
     install(root, capabilities='network = ["https://api.example.com"]')
-    async with opened(storage, root, tmp_path) as world:
+    async with opened(storage, root) as world:
         (found,) = await world.directories.list()
         assert (found.name, found.state) == ("greet", "waiting")
         assert world.names() == ()
@@ -44,9 +44,9 @@ async def test_a_skill_is_offered_once_an_admin_approves_it(
 async def test_an_approval_outlives_a_restart(storage: Storage, tmp_path: Path) -> None:
     root = tmp_path / "skills"
     install(root)
-    async with opened(storage, root, tmp_path) as world:
+    async with opened(storage, root) as world:
         await world.directories.approve("greet", ADMIN, trusted=True)
-    async with opened(storage, root, tmp_path, rest_s=1000) as world:
+    async with opened(storage, root, rest_s=1000) as world:
         assert world.names() == ("greet",)
         assert await world.says() == "Hello Romeo"
 
@@ -56,7 +56,7 @@ async def test_changed_files_wait_for_an_approval_while_the_approved_ones_are_of
 ) -> None:
     root = tmp_path / "skills"
     install(root)
-    async with opened(storage, root, tmp_path) as world:
+    async with opened(storage, root) as world:
         first = await world.directories.approve("greet", ADMIN, trusted=True)
         install(root, word="Bye", capabilities='memory_read = ["skill"]')
         (found,) = await world.directories.list()
@@ -74,9 +74,8 @@ async def test_a_revoked_skill_is_gone_with_its_calls(storage: Storage, tmp_path
     root = tmp_path / "skills"
     install(root)
     runner = Endless()
-    makers = {"python": lambda: runner}
     ended = list[str]()
-    async with opened(storage, root, tmp_path, makers=makers) as world:
+    async with opened(storage, root, runner=runner) as world:
         await world.directories.approve("greet", ADMIN)
         skill = world.registry.get("greet")
         assert skill is not None
@@ -99,14 +98,14 @@ async def test_a_revoked_skill_is_gone_with_its_calls(storage: Storage, tmp_path
         with pytest.raises(SkillUnavailable, match="revoked") as refused:
             await run(skill, who="Romeo")
         assert not refused.value.begun
-    async with opened(storage, root, tmp_path, makers=makers) as world:
+    async with opened(storage, root, runner=runner) as world:
         assert world.names() == ()
 
 
 async def test_an_approval_is_revoked_once(storage: Storage, tmp_path: Path) -> None:
     root = tmp_path / "skills"
     install(root)
-    async with opened(storage, root, tmp_path) as world:
+    async with opened(storage, root) as world:
         with pytest.raises(InstalledError, match="No skill called 'greet' is approved"):
             await world.directories.revoke("greet", ADMIN)
         await world.directories.approve("greet", ADMIN)
@@ -124,7 +123,7 @@ async def test_a_call_ends_with_the_version_that_it_began_with(
     root = tmp_path / "skills"
     install(root)
     runner = Endless()
-    async with opened(storage, root, tmp_path, makers={"python": lambda: runner}) as world:
+    async with opened(storage, root, runner=runner) as world:
         first = await world.directories.approve("greet", ADMIN)
         results = list[str]()
 
@@ -147,7 +146,7 @@ async def test_a_manifest_that_cannot_be_read_leaves_the_approved_version(
 ) -> None:
     root = tmp_path / "skills"
     directory = install(root)
-    async with opened(storage, root, tmp_path) as world:
+    async with opened(storage, root) as world:
         await world.directories.approve("greet", ADMIN, trusted=True)
         (directory / "skill.toml").write_text("[skill]\nnam = 3")
         (found,) = await world.directories.list()
@@ -162,12 +161,12 @@ async def test_files_of_the_service_that_were_tampered_with_do_not_run(
 ) -> None:
     root = tmp_path / "skills"
     install(root)
-    async with opened(storage, root, tmp_path) as world:
+    async with opened(storage, root) as world:
         sheet = await world.directories.approve("greet", ADMIN, trusted=True)
         install(root, word="Bye")
-    copy = tmp_path / "approved-skills" / sheet.digest / "main.py"
+    copy = storage.directory / "approved-skills" / sheet.digest / "main.py"
     copy.write_text(copy.read_text().replace("Hello", "Evil"))
-    async with opened(storage, root, tmp_path, rest_s=1000) as world:
+    async with opened(storage, root, rest_s=1000) as world:
         with pytest.raises(SkillUnavailable, match="were changed"):
             await world.says()
 
@@ -175,7 +174,7 @@ async def test_files_of_the_service_that_were_tampered_with_do_not_run(
 async def test_the_settings_can_approve_every_version(storage: Storage, tmp_path: Path) -> None:
     root = tmp_path / "skills"
     install(root)
-    async with opened(storage, root, tmp_path, auto_approve="trusted") as world:
+    async with opened(storage, root, auto_approve="trusted") as world:
         assert await world.says() == "Hello Romeo"
         install(root, word="Bye")
         await world.directories.look()
@@ -197,7 +196,7 @@ async def test_a_copy_is_deleted_when_no_approval_and_no_call_needs_it(
     root = tmp_path / "skills"
     install(root)
     runner = Endless()
-    async with opened(storage, root, tmp_path, makers={"python": lambda: runner}) as world:
+    async with opened(storage, root, runner=runner) as world:
         first = await world.directories.approve("greet", ADMIN)
         waits = world.registry.get("greet")  # a call in a queue has its skill
         results = list[str]()
@@ -210,20 +209,20 @@ async def test_a_copy_is_deleted_when_no_approval_and_no_call_needs_it(
             await runner.begun.wait()
             install(root, word="Bye")
             second = await world.directories.approve("greet", ADMIN)
-            assert copies(tmp_path) == {first.digest, second.digest}
+            assert copies(storage.directory) == {first.digest, second.digest}
             runner.ends.set()
         await world.directories.look()
-        assert copies(tmp_path) == {first.digest, second.digest}
+        assert copies(storage.directory) == {first.digest, second.digest}
         assert waits is not None
         result = await run(waits, who="Romeo")
         assert result.outputs[0].text == first.digest
         waits = None
         await world.directories.look()
-        assert copies(tmp_path) == {second.digest}
+        assert copies(storage.directory) == {second.digest}
         await world.directories.revoke("greet", ADMIN)
-        assert copies(tmp_path) == set()
+        assert copies(storage.directory) == set()
         await world.directories.approve("greet", ADMIN)
-        assert copies(tmp_path) == {second.digest}
+        assert copies(storage.directory) == {second.digest}
         assert await world.says() == second.digest
 
 
@@ -232,15 +231,15 @@ async def test_a_start_deletes_what_an_earlier_run_has_left(
 ) -> None:
     root = tmp_path / "skills"
     install(root)
-    async with opened(storage, root, tmp_path) as world:
+    async with opened(storage, root) as world:
         sheet = await world.directories.approve("greet", ADMIN, trusted=True)
     for left in ("0" * 64, "new-left"):
-        directory = tmp_path / "approved-skills" / left
+        directory = storage.directory / "approved-skills" / left
         directory.mkdir()
         os.utime(directory, (0, 0))
-    async with opened(storage, root, tmp_path) as world:
+    async with opened(storage, root) as world:
         await world.directories.look()
-        assert copies(tmp_path) == {sheet.digest}
+        assert copies(storage.directory) == {sheet.digest}
         assert await world.says() == "Hello Romeo"
 
 
@@ -249,19 +248,19 @@ async def test_a_new_database_deletes_nothing_that_the_next_one_needs(tmp_path: 
     install(root)
     async with (
         Storage.open(SCHEMA, tmp_path / "first") as storage,
-        opened(storage, root, tmp_path) as world,
+        opened(storage, root) as world,
     ):
         await world.directories.approve("greet", ADMIN, trusted=True)
     install(root, word="Bye")
     async with (
         Storage.open(SCHEMA, tmp_path / "second") as storage,
-        opened(storage, root, tmp_path) as world,
+        opened(storage, root) as world,
     ):
         await world.directories.look()
         assert world.registry.get("greet") is None
     async with (
         Storage.open(SCHEMA, tmp_path / "first") as storage,
-        opened(storage, root, tmp_path) as world,
+        opened(storage, root) as world,
     ):
         await world.directories.look()
         assert await world.says() == "Hello Romeo"
@@ -280,7 +279,7 @@ async def test_a_skill_whose_name_another_source_has_is_not_offered_and_says_so(
 
     registry = Registry()
     registry.offer("elsewhere", [other])
-    async with opened(storage, root, tmp_path, registry=registry) as world:
+    async with opened(storage, root, registry=registry) as world:
         sheet = await world.directories.approve("greet", ADMIN, trusted=True)
         assert sheet.state == "failed"
         assert "Two skills are named greet" in sheet.reason
@@ -299,12 +298,11 @@ async def test_a_revocation_on_one_instance_ends_calls_on_the_other(
     root = tmp_path / "skills"
     install(root)
     runner = Endless()
-    makers = {"python": lambda: runner}
     async with (
         Storage.open(SCHEMA, tmp_path / "one", postgres=postgres_url) as one,
         Storage.open(SCHEMA, tmp_path / "two", postgres=postgres_url) as two,
-        opened(one, root, tmp_path / "one", makers=makers) as first,
-        opened(two, root, tmp_path / "two", makers=makers) as second,
+        opened(one, root, runner=runner) as first,
+        opened(two, root, runner=runner) as second,
         anyio.create_task_group() as group,
     ):
         for storage, world in ((one, first), (two, second)):

@@ -10,7 +10,7 @@ import h11
 import pytest
 from anyio.abc import SocketStream
 
-from component.features.installed_skills.sheets import InstalledError
+from component.features.installed_skills.commands import InstalledError
 from component.skill_directories.host_functions import Credential, Services, functions_of
 from component.skill_directories.runners import Artefact
 from component.skills import CapabilityMissing, Context, InvalidParam, SkillUnavailable
@@ -40,7 +40,7 @@ def greet(who: str) -> str:
     secret = tmp_path / "secret"
     secret.write_text("a secret")
     install(root, code=code)
-    async with opened(storage, root, tmp_path) as world:
+    async with opened(storage, root) as world:
         await world.directories.approve("greet", ADMIN)
         with pytest.raises(Exception, match="greet failed"):
             await world.says(who=str(secret))
@@ -66,7 +66,7 @@ def greet(who: str) -> str:
 async def test_the_samples_in_webassembly_can_be_approved_and_called(
     storage: Storage, tmp_path: Path, name: str, arguments: dict[str, str], expected: object
 ) -> None:
-    async with opened(storage, EXAMPLES, tmp_path) as world:
+    async with opened(storage, EXAMPLES) as world:
         await world.directories.approve(name, ADMIN)
         result = await world.says(name, **arguments)
         assert json.loads(result) == expected
@@ -88,7 +88,7 @@ def greet(who: str) -> str:
     for name in ("one", "two"):
         install(root, name, code=code.replace("{name}", name))
         (root / name / "helper.py").write_text(f"WORD = 'from {name} to '")
-    async with opened(storage, root, tmp_path) as world:
+    async with opened(storage, root) as world:
         for name in ("one", "two"):
             await world.directories.approve(name, ADMIN, trusted=trusted)
         assert await world.says("one", who="Romeo") == "from one to Romeo"
@@ -119,7 +119,7 @@ async def test_a_program_is_confined(storage: Storage, tmp_path: Path) -> None:
         '[skill.execution]\nkind = "process"\nentry = "run"\noutput_bytes = 1000\n'
         f'args = ["{secret}"]\n'
     )
-    async with opened(storage, tmp_path / "skills", tmp_path) as world:
+    async with opened(storage, tmp_path / "skills") as world:
         with pytest.raises(InstalledError, match="executable"):
             await world.directories.approve("program", ADMIN)
         (directory / "run").chmod(0o755)
@@ -137,7 +137,7 @@ async def test_a_program_is_confined(storage: Storage, tmp_path: Path) -> None:
 async def test_a_name_that_differs_is_a_mistake(storage: Storage, tmp_path: Path) -> None:
     root = tmp_path / "skills"
     install(root, "other")
-    async with opened(storage, root, tmp_path) as world:
+    async with opened(storage, root) as world:
         why = "declares no skill called other, but greet"
         with pytest.raises(InstalledError, match=why):
             await world.directories.approve("other", ADMIN)
@@ -158,7 +158,7 @@ def greet(who: str) -> str:
     return who
 '''
     install(root, code=code)
-    async with opened(storage, root, tmp_path) as world:
+    async with opened(storage, root) as world:
         why = "network:evil.example:443, which skill.toml lacks"
         with pytest.raises(InstalledError, match=why):
             await world.directories.approve("greet", ADMIN)
@@ -169,7 +169,7 @@ async def test_a_host_that_no_sandbox_can_limit_is_refused(
 ) -> None:
     root = tmp_path / "skills"
     install(root, capabilities='network = ["imaps://mail.example.com"]')
-    async with opened(storage, root, tmp_path) as world:
+    async with opened(storage, root) as world:
         with pytest.raises(InstalledError, match="http and https only"):
             await world.directories.approve("greet", ADMIN)
         await world.directories.approve("greet", ADMIN, trusted=True)

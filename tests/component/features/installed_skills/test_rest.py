@@ -9,11 +9,15 @@ import anyio
 import pytest
 
 from component.app.schema import SCHEMA
-from component.features.installed_skills.sheets import InstalledError
-from component.sandbox.http_script import ScriptedNetwork, ScriptedResponse
-from component.skill_directories.cases import Case, read_cases, run_case
+from component.features.installed_skills.commands import InstalledError
+from component.skill_directories.cases import (
+    Case,
+    ScriptedNetwork,
+    ScriptedResponse,
+    read_cases,
+    run_case,
+)
 from component.skill_directories.host_functions import Credential, Services
-from component.skill_directories.kinds import makers
 from component.skills import CapabilityMissing, InvalidParam, SkillUnavailable
 from component.skills.manifest import ManifestError, read_manifest
 from component.storage import Storage
@@ -72,7 +76,7 @@ async def test_it_is_inert_until_it_is_approved_and_revoked_at_once(
 ) -> None:
     async with serving(warm) as server:
         install(tmp_path / "skills", server.url)
-        async with opened(storage, tmp_path / "skills", tmp_path) as world:
+        async with opened(storage, tmp_path / "skills") as world:
             assert world.names() == ()
             approved = await world.directories.approve("city", ADMIN)
             assert approved.capabilities == (f"connect to {server.url}",)
@@ -95,7 +99,7 @@ async def test_effects_follow_from_the_method_unless_the_manifest_says_them(
 ) -> None:
     root = tmp_path / "skills"
     url = "https://api.example.com"
-    async with opened(storage, root, tmp_path) as world:
+    async with opened(storage, root) as world:
         for more, request, expected in (
             ("", 'method = "POST"', (False, True, False)),
             ("", 'method = "DELETE"', (False, True, True)),
@@ -120,7 +124,7 @@ async def test_the_host_uses_the_credential_and_nobody_sees_it(
     services = Services(credentials=credentials, storage=storage)
     async with (
         serving(warm) as server,
-        opened(storage, root, tmp_path, makers=makers(services)) as world,
+        opened(storage, root, services=services) as world,
     ):
         for name in ("key", "other", "unset"):
             install(
@@ -146,7 +150,7 @@ async def test_a_redirect_to_a_host_that_is_not_declared_ends_the_call(
 ) -> None:
     async with serving(warm) as other, serving(lambda _: redirect(f"{other.url}/x")) as server:
         install(tmp_path / "skills", server.url)
-        async with opened(storage, tmp_path / "skills", tmp_path) as world:
+        async with opened(storage, tmp_path / "skills") as world:
             await world.directories.approve("city", ADMIN)
             with pytest.raises(CapabilityMissing, match="network:"):
                 await world.call("city", city="Verona")
@@ -165,7 +169,7 @@ async def test_a_name_that_leads_to_a_private_address_is_refused(
     monkeypatch.setattr(anyio, "getaddrinfo", resolve)
     async with serving(warm) as server:
         install(tmp_path / "skills", f"http://api.example.com:{server.port}")
-        async with opened(storage, tmp_path / "skills", tmp_path) as world:
+        async with opened(storage, tmp_path / "skills") as world:
             await world.directories.approve("city", ADMIN)
             with pytest.raises(CapabilityMissing, match="private"):
                 await world.call("city", city="Verona")
@@ -177,7 +181,7 @@ async def test_responses_are_limited(storage: Storage, tmp_path: Path) -> None:
     big = {"current": {"temperature": "x" * 3000}}
     async with serving(lambda _: as_json(big)) as server:
         install(root, server.url, execution="output_bytes = 2000")
-        async with opened(storage, root, tmp_path) as world:
+        async with opened(storage, root) as world:
             await world.directories.approve("city", ADMIN)
             with pytest.raises(SkillUnavailable, match="2,000 bytes"):
                 await world.call("city", city="Verona")
@@ -205,7 +209,7 @@ async def test_what_cannot_be_requested_is_refused_at_the_approval(
     storage: Storage, tmp_path: Path, parts: dict[str, str], why: str
 ) -> None:
     install(tmp_path / "skills", "https://api.example.com", **parts)
-    async with opened(storage, tmp_path / "skills", tmp_path) as world:
+    async with opened(storage, tmp_path / "skills") as world:
         with pytest.raises(InstalledError, match=why):
             await world.directories.approve("city", ADMIN)
         assert world.names() == ()
@@ -231,7 +235,7 @@ async def test_a_mistake_in_the_manifest_is_named(
     path = tmp_path / "skills" / "city" / "skill.toml"
     assert before in path.read_text()
     path.write_text(path.read_text().replace(before, after))
-    async with opened(storage, tmp_path / "skills", tmp_path) as world:
+    async with opened(storage, tmp_path / "skills") as world:
         with pytest.raises(InstalledError, match=why):
             await world.directories.approve("city", ADMIN)
 
@@ -260,7 +264,7 @@ async def test_the_sample_asks_its_api_and_passes_its_tests(
         manifest = (directory / "skill.toml").read_text()
         local = manifest.replace("https://api.open-meteo.com", server.url)
         (directory / "skill.toml").write_text(local)
-        async with opened(storage, tmp_path / "skills", tmp_path, makers=makers(services)) as world:
+        async with opened(storage, tmp_path / "skills", services=services) as world:
             await world.directories.approve("weather", ADMIN)
             skill = world.registry.get("weather")
             assert skill is not None
@@ -307,7 +311,7 @@ async def test_a_case_says_what_the_network_answers(
     network = ScriptedNetwork()
     services = Services(storage=storage, gates=network.gate)
     install(tmp_path / "skills", "https://api.example.com")
-    async with opened(storage, tmp_path / "skills", tmp_path, makers=makers(services)) as world:
+    async with opened(storage, tmp_path / "skills", services=services) as world:
         await world.directories.approve("city", ADMIN)
         skill = world.registry.get("city")
         assert skill is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,9 @@ import msgspec
 from anyio.abc import TaskStatus
 
 from component.audit.protocol import AuditEvent
-from component.features.installed_skills.directories import SkillDirectories
-from component.skill_directories.approvals import Approvals
-from component.skill_directories.content import ContentStore
+from component.features.installed_skills.directories import AutoApprove, SkillDirectories
 from component.skill_directories.host_functions import Services
-from component.skill_directories.kinds import makers as made_by
-from component.skill_directories.runners import Artefact, Makers, Runners
+from component.skill_directories.runners import Artefact, Runners, SkillRunner
 from component.skills import Context, Registry, Skill, call
 from component.skills.outputs import SkillResult
 from component.skills.params import prepare
@@ -83,16 +80,12 @@ class Events:
     async def settled(self) -> None: ...
 
 
-class Prompted:
+class Prompted(SkillDirectories):
     """Watches nothing: a test says when something has changed."""
 
-    def __init__(self) -> None:
-        self.changed: Callable[[], Awaitable[None]] | None = None
-        self.watching = anyio.Event()
+    rest_s = 0
 
-    async def __call__(self, roots: Sequence[Path], changed: Callable[[], Awaitable[None]]) -> None:
-        self.changed = changed
-        self.watching.set()
+    async def watch(self) -> None:
         await anyio.sleep_forever()
 
 
@@ -123,6 +116,17 @@ class Endless:
 
     def forget(self, digest: str) -> None:
         self.forgotten.append(digest)
+
+
+class Made(Runners):
+    """Makes the runners of all kinds, or always the one of a test."""
+
+    def __init__(self, services: Services, runner: Endless | None) -> None:
+        super().__init__(services)
+        self._always = runner
+
+    def make(self, kind: str) -> SkillRunner[Any]:
+        return self._always or super().make(kind)  # type: ignore[return-value]
 
 
 class World:
@@ -158,24 +162,18 @@ async def run(skill: Skill, **arguments: Any) -> SkillResult:
 async def opened(
     storage: Storage,
     root: Path,
-    data: Path,
     *,
     registry: Registry | None = None,
-    makers: Makers | None = None,
-    **options: Any,
+    services: Services | None = None,
+    runner: Endless | None = None,
+    auto_approve: AutoApprove = "never",
+    rest_s: float = 0,
 ) -> AsyncIterator[World]:
     """Run a source until the block ends."""
     events = Events()
-    options.setdefault("watch", Prompted())
-    options.setdefault("rest_s", 0)
-    directories = SkillDirectories(
-        [root],
-        Approvals(storage),
-        ContentStore(data / "approved-skills"),
-        Runners(made_by(Services(storage=storage)) if makers is None else makers),
-        events,
-        **options,
-    )
+    runners = Made(services or Services(storage=storage), runner)
+    directories = Prompted([root], storage, runners, events, auto_approve)
+    directories.rest_s = rest_s
     registry = registry or Registry()
     async with anyio.create_task_group() as group:
         await group.start(SkillSources(registry, [directories]).run)

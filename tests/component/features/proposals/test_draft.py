@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.features.proposals.draft import Draft, DraftError, check
+from component.features.proposals.draft import DraftError, SkillDraft, check_draft
 from tests.component.features.proposals.world import MANIFEST, SPLIT, TESTS, WEATHER
 
 MOST = 4096
@@ -13,7 +13,7 @@ SCHEDULE = '[skill.schedule]\nwhen = "* * * * *"\nprincipal = "a@example.com"\n'
 
 
 def test_what_the_model_is_shown_is_a_valid_proposal() -> None:
-    from component.features.proposals.instructions import FORMAT
+    from component.features.proposals.draft import FORMAT
 
     parts = FORMAT.split("A skill of the kind rest")
     _, manifest, code, tests = (
@@ -26,10 +26,12 @@ def test_what_the_model_is_shown_is_a_valid_proposal() -> None:
             .split("\0")
         )
     )
-    assert check(Draft(manifest=manifest, code=code, tests=tests), MOST).name == "tip.split"
+    assert (
+        check_draft(SkillDraft(manifest=manifest, code=code, tests=tests), MOST).name == "tip.split"
+    )
     manifest, rest = parts[1].split("Its skill.toml:\n")[1].split("and its tests")
     tests = rest.split(":\n", 1)[1].split("\nRules:")[0]
-    assert check(Draft(manifest=manifest, tests=tests), MOST).name == "weather"
+    assert check_draft(SkillDraft(manifest=manifest, tests=tests), MOST).name == "weather"
 
 
 @pytest.mark.parametrize(
@@ -81,30 +83,30 @@ def test_an_invalid_draft_is_refused_with_the_reason(
     text = "" if after is None else SPLIT[key].replace(before, after, 1)
     assert text != SPLIT[key]
     with pytest.raises(DraftError, match=why):
-        check(Draft(**{**SPLIT, key: text}), MOST)
+        check_draft(SkillDraft(**{**SPLIT, key: text}), MOST)
 
 
 def test_a_draft_is_of_the_kind_python_or_rest() -> None:
     manifest = MANIFEST.replace("version", f"{SCHEMA}\nversion").replace("python", "process")
     with pytest.raises(DraftError, match="of the kind python or rest"):
-        check(Draft(**{**SPLIT, "manifest": manifest}), MOST)
+        check_draft(SkillDraft(**{**SPLIT, "manifest": manifest}), MOST)
 
 
 def test_a_request_has_no_code() -> None:
     with pytest.raises(DraftError, match="has no code"):
-        check(Draft(**{**WEATHER, "code": "import os"}), MOST)
+        check_draft(SkillDraft(**{**WEATHER, "code": "import os"}), MOST)
 
 
 def test_there_are_not_too_many_tests() -> None:
     case = TESTS.split("[[case]]")[1]
     with pytest.raises(DraftError, match="not 21"):
-        check(Draft(**{**SPLIT, "tests": f"[[case]]{case}" * 21}), MOST)
+        check_draft(SkillDraft(**{**SPLIT, "tests": f"[[case]]{case}" * 21}), MOST)
 
 
 @given(st.text(), st.text(), st.text())
 def test_any_texts_are_refused_with_a_reason(manifest: str, code: str, tests: str) -> None:
     with pytest.raises(DraftError):
-        check(Draft(manifest=manifest, code=code, tests=tests), MOST)
+        check_draft(SkillDraft(manifest=manifest, code=code, tests=tests), MOST)
 
 
 @given(st.data())
@@ -113,7 +115,7 @@ def test_a_manifest_with_any_change_is_read_or_refused(data: st.DataObject) -> N
     until = data.draw(st.integers(at, len(MANIFEST)))
     text = MANIFEST[:at] + data.draw(st.text(max_size=20)) + MANIFEST[until:]
     try:
-        checked = check(Draft(**{**SPLIT, "manifest": text}), MOST)
+        checked = check_draft(SkillDraft(**{**SPLIT, "manifest": text}), MOST)
     except DraftError:
         return
     assert "/" not in checked.name

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from component.features.installed_skills.sheets import InstalledError
-from component.skill_directories.proposal import read_proposal
+from component.features.installed_skills.commands import InstalledError
+from component.skill_directories.content import read_proposal
 from component.skills.errors import InvalidParam
 from component.skills.model_answers import ModelFailed
 from tests.component.features.proposals.world import (

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from component.app.schema import SCHEMA
-from component.features.proposals.folder import ProposalFolder
-from component.features.proposals.source import Proposing, create_skill_skill
+from component.features.proposals.source import ProposalFolder, ProposalSource
 from component.policy.taint import Taint
 from component.settings.skills import Proposals
 from component.skills.fake_context import FakeContext, called
@@ -97,7 +96,7 @@ class World:
         self.offered = world
         self.told: list[str] = []
 
-    # The rest of the service: `ProposalPort`.
+    # The rest of the service: `ServiceView`.
 
     async def taken(self) -> Mapping[str, str]:
         found = {one.name: one.directory for one in await self.installed.list()}
@@ -112,8 +111,8 @@ class World:
     # What a test does.
 
     def use(self, settings: Proposals) -> None:
-        proposing = Proposing(settings, self.folder, self, _Recorder(self.events))
-        self.skill = create_skill_skill(proposing)
+        recorder = _Recorder(self.events)
+        self.skill = ProposalSource(settings, self.folder, self, recorder).skill  # type: ignore[arg-type]
 
     async def propose(
         self,
@@ -164,7 +163,7 @@ async def living(path: Path, **settings: Any) -> AsyncIterator[World]:
     folder.recover()
     async with (
         Storage.open(SCHEMA, path / "data") as storage,
-        directories.opened(storage, path / "proposed", path / "data") as world,
+        directories.opened(storage, path / "proposed") as world,
     ):
         made = World(world, folder)
         made.use(Proposals(**settings))

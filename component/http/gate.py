@@ -2,7 +2,7 @@
 
 A request leaves only if every check passes, and redirects are checked like requests:
 
-1. The URL is one that `http_targets.target_of` accepts, so that it means the same to every reader.
+1. The URL is one that `target_of` accepts, so that it means the same to every reader.
 2. An `Access` permits its scheme, host and port.
 3. The name is resolved here, and the connection goes to an address of that answer which the access
    permits. No name is resolved twice, so a second answer (DNS rebinding) changes nothing.
@@ -29,7 +29,7 @@ import msgspec
 from anyio.abc import ByteStream
 from anyio.streams.tls import TLSStream
 
-from component.sandbox.http_targets import Target, is_public, target_of
+from component.http.targets import HttpTarget, is_public, target_of
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -57,7 +57,7 @@ class Access(msgspec.Struct, frozen=True):
     port: int = 0
     private: bool = False
 
-    def permits(self, target: Target) -> bool:
+    def permits(self, target: HttpTarget) -> bool:
         """Return whether a request may go to a server, as far as its name says."""
         default = 443 if self.scheme == "https" else 80
         return (
@@ -69,6 +69,14 @@ class Access(msgspec.Struct, frozen=True):
 
 PUBLIC: Final = (Access("*"), Access("*", "http"))
 """Every public server on the usual ports."""
+
+
+def access_to(url: str) -> Access:
+    """Return the access to the server of a URL that an admin has configured. It may have a private
+    address. Raises ValueError if the URL is ambiguous.
+    """
+    target = target_of(url)
+    return Access(target.host, target.scheme, target.port, private=True)
 
 
 class HttpLimits(msgspec.Struct, frozen=True):
@@ -198,7 +206,7 @@ class HttpGate:
             ) from None
         raise HttpFailed(f"More than {self._limits.redirects} redirects.", begun=begun)
 
-    def _checked(self, url: str) -> Target:
+    def _checked(self, url: str) -> HttpTarget:
         try:
             target = target_of(url)
         except ValueError as error:
@@ -209,7 +217,7 @@ class HttpGate:
             )
         return target
 
-    async def _address_of(self, target: Target) -> Sequence[str]:
+    async def _address_of(self, target: HttpTarget) -> Sequence[str]:
         """Return the addresses to which a connection may go, all of the same answer."""
         try:
             found = await self._resolve(target.host, target.port)
@@ -231,7 +239,7 @@ class HttpGate:
         return usable
 
     async def _exchange(
-        self, target: Target, method: str, headers: Headers, body: bytes
+        self, target: HttpTarget, method: str, headers: Headers, body: bytes
     ) -> HttpResponse:
         addresses = await self._address_of(target)
         request = _request(target, method, headers, body)
@@ -251,7 +259,7 @@ class HttpGate:
                 reason = f"{target.origin} does not speak HTTP: {error}"
                 raise HttpFailed(reason, begun=True) from None
 
-    async def _connect(self, target: Target, addresses: Sequence[str]) -> ByteStream:
+    async def _connect(self, target: HttpTarget, addresses: Sequence[str]) -> ByteStream:
         for number, address in enumerate(addresses, 1):
             try:
                 plain = await anyio.connect_tcp(address, target.port)
@@ -276,7 +284,7 @@ class HttpGate:
         raise HttpFailed(f"{target.origin} cannot be reached.", begun=False)
 
     async def _response(
-        self, connection: h11.Connection, stream: ByteStream, target: Target
+        self, connection: h11.Connection, stream: ByteStream, target: HttpTarget
     ) -> HttpResponse:
         head: h11.Response | None = None
         body = bytearray()
@@ -309,7 +317,7 @@ class HttpGate:
                 raise HttpFailed(f"{target.origin} closed the connection.", begun=True)
 
 
-def _not_secured(target: Target, error: Exception) -> Exception:
+def _not_secured(target: HttpTarget, error: Exception) -> Exception:
     """Return the error for a connection on which TLS cannot be used."""
     cause = error.__cause__ if isinstance(error, anyio.BrokenResourceError) else error
     if isinstance(cause, ssl.SSLCertVerificationError):
@@ -333,7 +341,7 @@ def _redirected(url: str, location: str) -> str:
 _END: Final = h11.EndOfMessage()
 
 
-def _request(target: Target, method: str, headers: Headers, body: bytes) -> h11.Request:
+def _request(target: HttpTarget, method: str, headers: Headers, body: bytes) -> h11.Request:
     """Build the request head. Raises HttpFailed if it is not valid HTTP."""
     own = [(name, value) for name, value in headers if name.lower() not in _HOP_HEADERS]
     own.insert(0, ("Host", target.authority))

@@ -28,7 +28,7 @@ _SITE_LOCAL: Final = ipaddress.ip_network("fec0::/10")
 _COMPATIBLE: Final = ipaddress.ip_network("::/96")
 
 
-class Target(msgspec.Struct, frozen=True):
+class HttpTarget(msgspec.Struct, frozen=True):
     """Where a request goes.
 
     `host` is a name in lower-case ASCII, or an IP address without brackets; `path` contains the
@@ -58,7 +58,7 @@ class Target(msgspec.Struct, frozen=True):
         return f"{self.scheme}://{self.authority}{self.path}"
 
 
-def target_of(url: str) -> Target:
+def target_of(url: str) -> HttpTarget:
     """Read a URL. Raises ValueError with a sentence if it is not an unambiguous one of HTTP."""
     shown = ascii(url[:100])
     if len(url) > _LONGEST_URL or _FORBIDDEN.search(url):
@@ -76,7 +76,16 @@ def target_of(url: str) -> Target:
     path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=-._~")
     if parts.query:
         path += "?" + quote(parts.query, safe="/%:@!$&'()*+,;=-._~?[]")
-    return Target(parts.scheme, _host(host, shown), port or _PORTS[parts.scheme], path)
+    return HttpTarget(parts.scheme, _host(host, shown), port or _PORTS[parts.scheme], path)
+
+
+def network_capability(url: str) -> str:
+    """Return the capability to reach the server of a URL, as in
+    `network:api.example.com:443:https`. Raises ValueError.
+    """
+    target = target_of(url)
+    # A capability is split at colons, and an IPv6 address has some.
+    return f"network:{target.host.replace(':', '%3A')}:{target.port}:{target.scheme}"
 
 
 def _host(host: str, shown: str) -> str:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import re
 from itertools import count
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import anyio
+import msgspec
 
-from component.sandbox.http_gate import (
-    Access,
+from component.http.gate import (
+    Headers,
     HttpError,
     HttpFailed,
+    HttpGate,
     HttpRequest,
     HttpResponse,
     HttpTimeout,
 )
-from component.sandbox.http_targets import target_of
 from component.skills.errors import SkillError, SkillUnavailable
 from xep.binding.json_bounds import decoded_json
 
@@ -25,40 +26,17 @@ _SHOWN: Final = 300
 _FIRST_WAIT_S: Final = 0.5
 _LONGEST_WAIT_S: Final = 10.0
 _TEMPORARY: Final = frozenset({429, 502, 503, 504})
+_REDACTED: Final = b"[credential]"
+_SHORTEST_SECRET: Final = 6
 _SECONDS: Final = re.compile(r"[0-9]{1,6}")
 
 
-class Sender(Protocol):
-    """Sends requests: `component.sandbox.http_gate.HttpGate`, or what stands before it."""
-
-    async def send(self, request: HttpRequest) -> HttpResponse:
-        """Send a request. Raises HttpError."""
-        ...
-
-
-def access_to(url: str) -> Access:
-    """Return the access to the server of a URL that an admin has configured. It may have a private
-    address. Raises ValueError if the URL is ambiguous.
-    """
-    target = target_of(url)
-    return Access(target.host, target.scheme, target.port, private=True)
-
-
-def network_capability(url: str) -> str:
-    """Return the capability to reach the server of a URL, as in
-    `network:api.example.com:443:https`. Raises ValueError.
-    """
-    target = target_of(url)
-    # A capability is split at colons, and an IPv6 address has some.
-    return f"network:{target.host.replace(':', '%3A')}:{target.port}:{target.scheme}"
-
-
 async def request(
-    gate: Sender, wanted: HttpRequest, *, repeatable: bool, retries: int = 0
+    gate: HttpGate, wanted: HttpRequest, *, repeatable: bool, retries: int = 0, hidden: Headers = ()
 ) -> HttpResponse:
     """Send a request to a service that an admin has configured, and return its response if the
     status is 2xx. A `repeatable` one is sent again, at most `retries` times, when the service fails
-    or asks to wait.
+    or asks to wait. Values of `hidden` headers are replaced in the response.
 
     Raises SkillUnavailable when the service cannot be reached or fails, and SkillError when it
     refuses the request.
@@ -67,7 +45,7 @@ async def request(
     for attempt in count():
         last = attempt >= retries or not repeatable
         try:
-            response = await gate.send(wanted)
+            response = redacted(await gate.send(wanted), hidden)
         except (HttpFailed, HttpTimeout) as error:
             if last:
                 begun = error.begun if isinstance(error, HttpFailed) else True
@@ -89,7 +67,7 @@ def _successful(response: HttpResponse, wanted: HttpRequest, *, repeatable: bool
     if response.status in (401, 403):
         raise SkillError(
             f"{server} does not permit this, or not with the credentials that are configured for it"
-            f" (status {response.status}){_told(response)}."
+            f" (status {response.status}){_reason_in(response)}."
         )
     if response.status == 429:
         raise SkillUnavailable(
@@ -98,7 +76,7 @@ def _successful(response: HttpResponse, wanted: HttpRequest, *, repeatable: bool
     if response.status >= 500:
         reason = f"{server} has failed (status {response.status})."
         raise SkillUnavailable(reason, begun=not repeatable)
-    raise SkillError(f"{server} answered with status {response.status}{_told(response)}.")
+    raise SkillError(f"{server} answered with status {response.status}{_reason_in(response)}.")
 
 
 def _retry_after(response: HttpResponse | None, usual: float) -> float:
@@ -108,7 +86,7 @@ def _retry_after(response: HttpResponse | None, usual: float) -> float:
 
 
 def json_of(response: HttpResponse) -> Any:
-    """Return the JSON of a response. Raises SkillError if it is none, or too large."""
+    """Return the JSON of a response. Raises SkillError if it is not JSON, or too large."""
     try:
         return decoded_json(response.body)
     except ValueError as error:
@@ -118,15 +96,28 @@ def json_of(response: HttpResponse) -> Any:
         ) from error
 
 
-def shortened(text: str, longest: int = _SHOWN) -> str:
+def in_one_line(text: str, longest: int = _SHOWN) -> str:
     """Return a text of somebody else in one line of at most so many characters."""
     line = " ".join(text[: longest * 4].split())
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
-def _told(response: HttpResponse) -> str:
+def _reason_in(response: HttpResponse) -> str:
     media_type = response.header("content-type")
     if not ("json" in media_type or media_type.startswith("text/plain")):
         return ""
-    text = shortened(response.body[: _SHOWN * 4].decode(errors="replace"))
+    text = in_one_line(response.body[: _SHOWN * 4].decode(errors="replace"))
     return f": {text}" if text else ""
+
+
+def redacted(found: HttpResponse, secret: Headers) -> HttpResponse:
+    """Return a response without the values of secret headers, which some servers repeat."""
+    headers, body = found.headers, found.body
+    # `Bearer abc`, and `abc` alone.
+    values = {part for _, value in secret for part in (value, *value.split())}
+    for value in sorted(values, key=len, reverse=True):
+        if len(value) < _SHORTEST_SECRET:
+            continue
+        body = body.replace(value.encode(), _REDACTED)
+        headers = tuple((name, text.replace(value, _REDACTED.decode())) for name, text in headers)
+    return msgspec.structs.replace(found, headers=headers, body=body)

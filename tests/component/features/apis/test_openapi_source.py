@@ -11,12 +11,12 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from component.features.apis.openapi.source import OpenApiSource
+from component.features.apis.openapi_source import OpenApiSource
 from component.features.apis.settings import OpenApi
 from component.skills import InvalidParam, Skill
 from component.skills.errors import SkillLoadError
 from component.storage import Storage
-from tests.component.features.apis.openapi.documents import encoded, petstore
+from tests.component.features.apis.documents import encoded, petstore
 from tests.component.features.installed_skills.described import ADMIN
 from tests.component.features.installed_skills.described import serving as pinned
 from tests.component.skill_calls import called, data_of

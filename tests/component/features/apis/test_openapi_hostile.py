@@ -10,16 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.features.apis.openapi import operations
-from component.features.apis.openapi.document import Document, Unusable
-from component.features.apis.openapi.request_builder import RequestBuilder
-from component.features.apis.openapi.security import Granted
-from component.features.apis.openapi.source import OpenApiSource
+from component.features.apis import openapi_operations as operations
+from component.features.apis.openapi_document import OpenApiDocument, Unusable
+from component.features.apis.openapi_operations import Granted, RequestBuilder
+from component.features.apis.openapi_source import OpenApiSource
 from component.features.apis.settings import OpenApi
-from component.sandbox.http_targets import target_of
+from component.http.targets import target_of
 from component.skills import InvalidParam, Skill
 from component.skills.errors import SkillLoadError
-from tests.component.features.apis.openapi.documents import (
+from tests.component.features.apis.documents import (
     PETSTORE,
     encoded,
     petstore,
@@ -37,9 +36,9 @@ def offered(document: Any, **more: Any) -> list[Skill]:
 
 
 def why_not(document: dict[str, Any]) -> str:
-    found = Document.parse(encoded(document))
+    found = OpenApiDocument.parse(encoded(document))
     with pytest.raises(Unusable) as error:
-        operations.read(found, next(operations.entries_of(found)))
+        operations.read_operation(found, next(operations.entries_of(found)))
     return str(error.value)
 
 
@@ -230,10 +229,10 @@ WIDE = with_operation(
     },
     "/a/{id}.{more}/b",
 )
-parsed = Document.parse(encoded(WIDE))
+parsed = OpenApiDocument.parse(encoded(WIDE))
 BUILDER = RequestBuilder(
     BASE,
-    operations.read(parsed, next(operations.entries_of(parsed))),
+    operations.read_operation(parsed, next(operations.entries_of(parsed))),
     Granted(query=(("api_key", "secret"),)),
 )
 names = st.sampled_from(["id", "more", "list", "deep", "form", "json", "X-Mark"])

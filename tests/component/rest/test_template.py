@@ -8,9 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from component.rest.parts import checked_path, segment
-from component.rest.template import RequestTemplate
-from component.sandbox.http_targets import target_of
+from component.http.targets import target_of
+from component.rest.template import RequestTemplate, checked_path, segment
 from component.settings.rest import RestSkill
 from component.skills import InvalidParam
 

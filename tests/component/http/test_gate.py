@@ -12,11 +12,9 @@ import trustme
 from anyio.abc import SocketAttribute, SocketStream
 from hypothesis import example, given, strategies
 
-from component.sandbox.http_functions import GatedHttp
-from component.sandbox.http_gate import (
+from component.http.gate import (
     PUBLIC,
     Access,
-    Headers,
     HttpError,
     HttpFailed,
     HttpGate,
@@ -26,11 +24,8 @@ from component.sandbox.http_gate import (
     HttpTimeout,
     HttpTooLarge,
 )
-from component.sandbox.http_targets import is_public, target_of
-from component.skills.errors import CapabilityMissing
-from component.skills.host import HostError
-from component.skills.host import HttpRequest as HostRequest
-from tests.component.sandbox.http_server import Server, plain, redirect, serving
+from component.http.targets import is_public, target_of
+from tests.component.http.http_server import Server, plain, redirect, serving
 
 
 def local(server: Server, host: str = "127.0.0.1") -> Access:
@@ -327,31 +322,3 @@ def test_public_addresses_of_ipv4_inside_ipv6(address: ipaddress.IPv4Address) ->
             number,
         ):
             assert not is_public(str(ipaddress.IPv6Address(inside)))
-
-
-class Credentials:
-    def headers(self, name: str, url: str) -> Headers:
-        if name != "shop":
-            raise CapabilityMissing("guest", f"credential:{name}")
-        return (("Authorization", "Bearer hush-hush"),)
-
-
-@pytest.mark.anyio
-async def test_the_host_uses_credentials_and_the_guest_never_sees_them() -> None:
-    """The server gets the credential; a response that repeats it does not bring it to the guest."""
-    async with serving() as server:
-        server.answers["echo"] = plain("you sent hush-hush", 200, "X-Echo: Bearer hush-hush")
-        http = GatedHttp("guest", HttpGate([local(server)]), Credentials())
-        found = await http(HostRequest("GET", server.url("echo"), credential="shop"))
-        assert b"Authorization: Bearer hush-hush" in server.requests[0]
-        assert found.body == b"you sent [credential]"
-        assert "hush" not in str(found.headers)
-        with pytest.raises(CapabilityMissing, match="credential:bank"):
-            await http(HostRequest("GET", server.url("echo"), credential="bank"))
-        without = GatedHttp("guest", HttpGate([local(server)]))
-        with pytest.raises(CapabilityMissing, match="credential:shop"):
-            await without(HostRequest("GET", server.url("echo"), credential="shop"))
-        with pytest.raises(CapabilityMissing, match=r"network:http://127\.0\.0\.2"):
-            await http(HostRequest("GET", "http://127.0.0.2/"))
-        with pytest.raises(HostError, match="an http or https URL"):
-            await http(HostRequest("GET", "ftp://127.0.0.1/"))

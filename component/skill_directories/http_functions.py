@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-import msgspec
-
-from component.sandbox import http_gate
-from component.sandbox.http_gate import Headers, HttpError, HttpGate, HttpRefused
+from component.http import gate as http_gate
+from component.http.gate import Headers, HttpError, HttpGate, HttpRefused
+from component.rest.requests import redacted
 from component.skills.errors import CapabilityMissing
 from component.skills.host import HostError, HttpRequest, HttpResponse
 
-_REDACTED = b"[credential]"
-_SHORTEST_SECRET = 6
-
-
-class CredentialPort(Protocol):
-    """The credentials of one skill."""
-
-    def headers(self, name: str, url: str) -> Headers:
-        """Return the headers that a credential adds to a request to a URL.
-
-        Raises CapabilityMissing for one that is not declared, and HostError for one without a
-        value, or that is not for the server.
-        """
+if TYPE_CHECKING:
+    from component.skill_directories.host_functions import Credentials
 
 
 class GatedHttp:
@@ -38,9 +26,7 @@ class GatedHttp:
         credentials: those of the skill; None if it has none.
     """
 
-    def __init__(
-        self, skill: str, gate: HttpGate, credentials: CredentialPort | None = None
-    ) -> None:
+    def __init__(self, skill: str, gate: HttpGate, credentials: Credentials | None = None) -> None:
         self._skill = skill
         self._gate = gate
         self._credentials = credentials
@@ -68,16 +54,3 @@ class GatedHttp:
             raise HostError(str(error)) from error
         clean = redacted(found, secret)
         return HttpResponse(clean.status, clean.headers, clean.body)
-
-
-def redacted(found: http_gate.HttpResponse, secret: Headers) -> http_gate.HttpResponse:
-    """Return a response without the values of secret headers, which some servers repeat."""
-    headers, body = found.headers, found.body
-    # `Bearer abc`, and `abc` alone.
-    values = {part for _, value in secret for part in (value, *value.split())}
-    for value in sorted(values, key=len, reverse=True):
-        if len(value) < _SHORTEST_SECRET:
-            continue
-        body = body.replace(value.encode(), _REDACTED)
-        headers = tuple((name, text.replace(value, _REDACTED.decode())) for name, text in headers)
-    return msgspec.structs.replace(found, headers=headers, body=body)

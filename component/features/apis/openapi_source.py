@@ -14,18 +14,25 @@ import structlog
 from anyio import to_thread
 from anyio.abc import TaskStatus
 
-from component.features.apis.invoker import invoker, whole_timeout
-from component.features.apis.openapi import operations
-from component.features.apis.openapi.document import Document, Unusable, mapping, text
-from component.features.apis.openapi.operations import Entry, Operation
-from component.features.apis.openapi.request_builder import RequestBuilder
-from component.features.apis.openapi.security import granted
+from component.features.apis import openapi_operations as operations
+from component.features.apis.openapi_document import (
+    OpenApiDocument,
+    Unusable,
+    bounded_text,
+    mapping,
+)
+from component.features.apis.openapi_operations import (
+    ListedOperation,
+    Operation,
+    RequestBuilder,
+    granted,
+)
+from component.features.apis.rest import invoker, whole_timeout
+from component.http.gate import HttpError, HttpGate, HttpLimits, HttpRequest, access_to
+from component.http.targets import network_capability, target_of
 from component.policy.globs import pattern
-from component.rest.answers import Answers
+from component.rest.answers import ResponseConverter
 from component.rest.template import effects_of
-from component.sandbox.http_gate import HttpError, HttpGate, HttpLimits, HttpRequest
-from component.sandbox.http_requests import access_to, network_capability
-from component.sandbox.http_targets import target_of
 from component.skills.errors import DeclarationError, SkillLoadError
 from component.skills.schema_inputs import schema_inputs
 from component.skills.skill import Skill
@@ -105,7 +112,7 @@ class OpenApiSource:
         permitted, or names a server that nobody has permitted.
         """
         settings = self._settings
-        document = Document.parse(data)
+        document = OpenApiDocument.parse(data)
         base = self._base(document)
         chosen = list(self._chosen(document))
         if len(chosen) > settings.max_operations:
@@ -127,7 +134,7 @@ class OpenApiSource:
                 )
         return skills
 
-    def _chosen(self, document: Document) -> Iterator[Entry]:
+    def _chosen(self, document: OpenApiDocument) -> Iterator[ListedOperation]:
         tags, wanted = set(self._settings.tags), pattern(self._settings.operations)
         for entry in operations.entries_of(document):
             by_tag = not tags or not tags.isdisjoint(entry.tags)
@@ -135,9 +142,9 @@ class OpenApiSource:
             if by_tag and by_id:
                 yield entry
 
-    def _skill(self, document: Document, entry: Entry, base: str) -> Skill:
+    def _skill(self, document: OpenApiDocument, entry: ListedOperation, base: str) -> Skill:
         settings = self._settings
-        operation = operations.read(document, entry)
+        operation = operations.read_operation(document, entry)
         base = self._base_of(operation, base)
         secrets = {name: each.get_secret_value() for name, each in settings.credentials.items()}
         headers = tuple((name, each.get_secret_value()) for name, each in settings.headers.items())
@@ -166,7 +173,11 @@ class OpenApiSource:
             kind="async",
             wants_context=True,
             invoke=invoker(
-                base, builder.request, Answers(), settings, repeatable=annotations.repeatable
+                base,
+                builder.request,
+                ResponseConverter(),
+                settings,
+                repeatable=annotations.repeatable,
             ),
             timeout=whole_timeout(settings),
             capabilities=(network_capability(base),),
@@ -177,7 +188,7 @@ class OpenApiSource:
             versioned_by_content=True,
         )
 
-    def _base(self, document: Document) -> str:
+    def _base(self, document: OpenApiDocument) -> str:
         """Return the base URL: that of the settings, or the first of the document if it is on the
         server that the document was read from.
         """
@@ -189,8 +200,8 @@ class OpenApiSource:
         )
         if found is None or target_of(found).origin != target_of(self._settings.url).origin:
             raise SkillLoadError(
-                f"It names the server {text(found, 100)!a}, which is not the one that it was"
-                " read from: write the right one into server."
+                f"It names the server {bounded_text(found, 100)!a}, which is not the one that it"
+                " was read from: write the right one into server."
             )
         return found
 
@@ -225,7 +236,7 @@ def _url(server: object, base: str) -> str | None:
     if not isinstance(url, str):
         return None
     for name, variable in mapping(node.get("variables")).items():
-        url = url.replace(f"{{{name}}}", text(mapping(variable).get("default"), 200))
+        url = url.replace(f"{{{name}}}", bounded_text(mapping(variable).get("default"), 200))
     try:
         found = urljoin(base, url).rstrip("/")
         target = target_of(found)

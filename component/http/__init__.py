@@ -1,0 +1,1 @@
+"""Outgoing HTTP requests, through one gate that checks where each goes."""
