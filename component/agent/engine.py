@@ -28,7 +28,6 @@ from component.agent.tool_calls import Parked, ToolCalls
 from component.audit.protocol import AuditEvent, Recorder
 from component.budget.protocol import BudgetExceededError, Budgets
 from component.memory.lines import Line, Note, Said
-from component.models.call_markup import without_calls
 from component.models.messages import OpaquePart, TextPart, ToolCall, map_text
 from component.models.protocol import (
     Completion,
@@ -41,6 +40,7 @@ from component.models.protocol import (
     ModelUnavailableError,
     Usage,
 )
+from component.models.written_calls import without_calls
 from component.policy.taint import Taint
 from component.settings.agents import Loop
 from component.storage.errors import StorageError

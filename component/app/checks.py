@@ -151,8 +151,8 @@ async def _models(settings: Settings) -> AsyncIterator[Check]:
         return
     # Imported only if there is a model.
     from component.kernel.options import own_models  # noqa: PLC0415
-    from component.models.looking import look  # noqa: PLC0415
-    from component.models.refused_tools import read_refused, sentence  # noqa: PLC0415
+    from component.models.availability import look  # noqa: PLC0415
+    from component.models.offered_tools import read_refused, sentence  # noqa: PLC0415
 
     async for found in look(settings.llm, own_models(settings)):
         name = "model" if found.section == "llm" else f"model {found.section}"

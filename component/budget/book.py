@@ -14,12 +14,16 @@ from component.audit.protocol import AuditEvent, Recorder
 from component.budget.protocol import (
     Amount,
     BudgetExceededError,
+    BudgetLimits,
+    BudgetUsage,
+    Limit,
     Reservation,
     Scope,
     Spender,
+    sentence,
+    usage_text,
 )
 from component.budget.rows import TASKS, Key, More, Row, add, forget, open_tasks, rows_of
-from component.budget.shapes import BudgetLimits, BudgetUsage, Limit, sentence, usage_text
 from component.storage.database import Database
 from component.storage.errors import StorageError
 from component.storage.storage import Storage

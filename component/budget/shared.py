@@ -1,4 +1,4 @@
-"""Budgets that several instances share on PostgreSQL; see `component.budget.allotments`.
+"""Budgets that several instances share on PostgreSQL; see `component.budget.rows`.
 
 A call that fits into the allotment of its instance does not wait. Allotments are renewed in the
 commit that stores the costs, so successive calls cost no additional commit. Only the first call
@@ -15,12 +15,10 @@ import structlog
 from anyio.abc import TaskStatus
 
 from component.audit.protocol import Recorder
-from component.budget import allotments
-from component.budget.allotments import NOTHING, Ask, Got, Units
+from component.budget import rows
 from component.budget.book import Account, BudgetBook, keys_of
-from component.budget.protocol import Amount, Reservation, Scope, Spender
-from component.budget.rows import TASKS, Key, More, add, forget
-from component.budget.shapes import BudgetLimits, BudgetUsage
+from component.budget.protocol import Amount, BudgetLimits, BudgetUsage, Reservation, Scope, Spender
+from component.budget.rows import NOTHING, TASKS, Ask, Got, Key, More, Units, add, forget
 from component.storage.database import Database
 from component.storage.errors import StorageError
 from component.storage.storage import Storage
@@ -160,7 +158,7 @@ class SharedBudgetBook(BudgetBook):
 
     async def report(self, day: str | None = None) -> Sequence[BudgetUsage]:
         """Return the usage of all instances on a day, the highest first. Raises StorageError."""
-        await self._storage.write(lambda db: allotments.charge_dead(db, self._holder))
+        await self._storage.write(lambda db: rows.charge_dead(db, self._holder))
         return await super().report(day)
 
     # Start and stop.
@@ -194,7 +192,7 @@ class SharedBudgetBook(BudgetBook):
                 await self._give_back(recalled=False)
 
     async def _give_back_when_asked(self, *, task_status: TaskStatus[None]) -> None:
-        async with self._database.listen(allotments.CHANNEL) as notified:
+        async with self._database.listen(rows.CHANNEL) as notified:
             task_status.started()
             async for _ in notified:
                 await self._give_back(recalled=True)
@@ -203,7 +201,7 @@ class SharedBudgetBook(BudgetBook):
         try:
             await self._write(returning=True, recalled=recalled)
             if not recalled and not self._unknown:
-                await self._storage.write(lambda db: allotments.forget_empty(db, self._holder))
+                await self._storage.write(lambda db: rows.forget_empty(db, self._holder))
         except StorageError as error:
             _log.warning("could not release the unused part of a budget", reason=str(error))
 
@@ -239,12 +237,12 @@ class SharedBudgetBook(BudgetBook):
                 got: dict[Key, Got] = {}
                 for key in sorted(new.keys() | asks.keys()):  # in the same order everywhere
                     if key in asks:
-                        got[key] = allotments.settle(database, holder, instance, asks[key])
+                        got[key] = rows.settle(database, holder, instance, asks[key])
                     totals[key] = got[key].total if key in got else add(database, key, new[key])
                 if (recall and any(_would_help(asks[key], one) for key, one in got.items())) or (
                     recalled and any(_gives(ask) for ask in asks.values())
                 ):
-                    database.notify(allotments.CHANNEL)
+                    database.notify(rows.CHANNEL)
                 return totals, got
 
             try:

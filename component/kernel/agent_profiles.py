@@ -12,8 +12,8 @@ from component.memory.lines import SessionKey
 from component.memory.packages import Persona, tier_of
 from component.memory.workspace import Character
 from component.models.building import Models
+from component.models.offered_tools import RefusedTools
 from component.models.protocol import Model
-from component.models.refused_tools import RefusedTools
 from component.policy.narrower import narrowed
 from component.settings import Settings
 from component.settings.agents import AgentEntry

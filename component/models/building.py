@@ -2,21 +2,220 @@
 
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Literal, Protocol
 
 import anyio
 import structlog
 
-from component.models.breaker import Breaker, Guarded
 from component.models.catalog import Target, facts_of, load_facts, resolve
 from component.models.constrained import Constrained
-from component.models.fallback import Fallback
 from component.models.hosted import HostedModel
-from component.models.local_examples import WithExamples
 from component.models.offered_tools import RefusedTool
-from component.models.protocol import Model, ModelRefusedError
+from component.models.protocol import (
+    Completion,
+    ContextOverflowError,
+    Model,
+    ModelError,
+    ModelRefusedError,
+    ModelRequest,
+    ModelUnavailableError,
+    OnText,
+    Void,
+    Wrapped,
+)
 from component.settings.llm import LLM, ModelChoice, Tier
+
+_log = structlog.get_logger("component.models")
+_LONGEST_S = 300.0
+"""A provider may ask for longer, and be wrong: after this, one call tries again."""
+_PROBE_S = 1.0
+
+State = Literal["closed", "open", "half-open"]
+
+
+class Breaker:
+    """The states, without a clock: `now` is a monotonic time in seconds.
+
+    Args:
+        failures: number of failures in a row that open it.
+        pause_s: seconds for which it then stays open.
+    """
+
+    def __init__(self, failures: int, pause_s: float) -> None:
+        self.state: State = "closed"
+        self._most = failures
+        self._pause_s = pause_s
+        self._failed = 0
+        self._until = 0.0
+        self._probing = False
+
+    def enter(self, now: float) -> float | None:
+        """Permit a call (None), or return for how many more seconds none is permitted.
+
+        Each permitted call must end with one of the other methods.
+        """
+        if self.state == "closed":
+            return None
+        if now < self._until:
+            return self._until - now
+        if self._probing:
+            return _PROBE_S
+        self.state = "half-open"
+        self._probing = True
+        return None
+
+    def succeeded(self) -> None:
+        """Note that the model has answered, also with a refusal."""
+        self.state = "closed"
+        self._failed = 0
+        self._until = 0.0
+        self._probing = False
+
+    def failed(self, now: float, retry_after_s: float | None = None) -> None:
+        """Note that the model was unavailable; it is not asked for `retry_after_s` seconds."""
+        self._failed += 1
+        pause = 0.0 if retry_after_s is None else min(retry_after_s, _LONGEST_S)
+        if self.state != "closed" or self._failed >= self._most:
+            pause = max(pause, self._pause_s)
+        self._probing = False
+        if pause > 0:
+            self.state = "open"
+            self._until = max(self._until, now + pause)
+
+    def abandoned(self) -> None:
+        """Note that the call was cancelled, so another one may test the model."""
+        self._probing = False
+
+
+class Guarded(Wrapped):
+    """A model with a breaker. Attributes and methods are those of Model, and `aclose`.
+
+    A refusal does not count as a failure, because the model is available.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        breaker: Breaker,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(model)
+        self._breaker = breaker
+        self._clock = clock
+
+    async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:
+        """Ask the model; see Model.complete. Raises ModelUnavailableError while the breaker is
+        open.
+        """
+        left = self._breaker.enter(self._clock())
+        if left is not None:
+            raise ModelUnavailableError(
+                f"{self.name} has failed and is not used for {left:.0f} more seconds", left
+            )
+        try:
+            completion = await self._model.complete(request, on_text)
+        except ModelUnavailableError as error:
+            self._breaker.failed(self._clock(), error.retry_after_s)
+            if self._breaker.state == "open":
+                _log.warning(
+                    "a failing model is not used for a while", model=self.name, reason=str(error)
+                )
+            raise
+        except (ContextOverflowError, ModelRefusedError):
+            self._breaker.succeeded()
+            raise
+        except BaseException:
+            self._breaker.abandoned()
+            raise
+        self._breaker.succeeded()
+        return completion
+
+
+_log = structlog.get_logger("component.models")
+
+
+class Fallback(Wrapped):
+    """Several models as one. Name and context are those of the first model, prices those of the
+    most expensive one, because the maximum cost is reserved before it is known which model answers.
+
+    The next model is asked when a model is unavailable or refuses, and one with a larger context
+    also when the question is too long. Once a person has seen a piece of an answer, no other model
+    is asked.
+    """
+
+    def __init__(self, models: Sequence[Model]) -> None:
+        super().__init__(models[0])
+        self._models = tuple(models)
+
+    def named(self, name: str) -> Model | None:
+        """Return the model of the chain with a name, or None."""
+        return next((one for one in self._models if one.name == name), None)
+
+    @property
+    def usd_per_token_in(self) -> float:
+        """See Model.usd_per_token_in."""
+        return max(model.usd_per_token_in for model in self._models)
+
+    @property
+    def usd_per_token_out(self) -> float:
+        """See Model.usd_per_token_out."""
+        return max(model.usd_per_token_out for model in self._models)
+
+    async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:
+        """Ask the models; see Model.complete.
+
+        If all fail, the error is that the question is too long if it was too long for any model,
+        because a shorter one may be answered. Otherwise it is that the models are unavailable if
+        any is, because a later request may succeed.
+        """
+        told = shown = False
+
+        def on_piece(piece: str | Void) -> bool:
+            nonlocal told, shown
+            assert on_text is not None
+            told = piece is not Void.BROKEN_OFF
+            shown = bool(on_text(piece)) or shown
+            return shown
+
+        errors: list[ModelError] = []
+        too_small = 0
+        for model in self._models:
+            if model.context_tokens <= too_small:
+                continue
+            try:
+                return await model.complete(request, on_piece if on_text else None)
+            except ContextOverflowError as error:
+                too_small = max(too_small, model.context_tokens)
+                errors.append(error)
+            except (ModelUnavailableError, ModelRefusedError) as error:
+                errors.append(error)
+            if shown:
+                raise errors[-1]
+            if told:
+                on_piece(Void.BROKEN_OFF)
+            _log.warning("a model has not answered", model=model.name, reason=str(errors[-1]))
+        raise _of_all(errors)
+
+
+def only(model: Model, name: str) -> Model | None:
+    """Return the model with a name: this one, or one of its chain; None if there is none."""
+    if isinstance(model, Fallback):
+        return model.named(name)
+    return model if model.name == name else None
+
+
+def _of_all(errors: Sequence[ModelError]) -> ModelError:
+    for error in errors:
+        if isinstance(error, ContextOverflowError):
+            return error
+    away = [error for error in errors if isinstance(error, ModelUnavailableError)]
+    if not away:
+        return errors[0]
+    waits = [error.retry_after_s for error in away if error.retry_after_s is not None]
+    sentence = "; ".join(str(error) for error in errors)
+    return ModelUnavailableError(sentence, min(waits) if len(waits) == len(away) else None)
+
 
 _log = structlog.get_logger("component.models")
 
@@ -138,10 +337,7 @@ class Models:
         built = self._built(section, choice)
         native = choice.native_tools
         if not (choice.provider != "local" if native is None else native):
-            very_small = choice.provider == "local" and not choice.model
-            built = Constrained(built, one_round=very_small)
-            if very_small:
-                built = WithExamples(built)
+            built = Constrained(built, very_small=choice.provider == "local" and not choice.model)
         breaker = Breaker(self._llm.breaker_failures, self._llm.breaker_s)
         model = self._models[section] = Guarded(built, breaker, self._clock)
         return model

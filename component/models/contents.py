@@ -6,11 +6,13 @@ and a provider that checks would refuse every later message of the conversation.
 
 import base64
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Final, TypeVar
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from component.models.faults import Fault
 from component.models.messages import (
     FilePart,
     ImagePart,
@@ -166,3 +168,160 @@ def encoded(data: bytes) -> str:
 def data_url(part: ImagePart | FilePart) -> str:
     """Return an image or file as a data URL (RFC 2397)."""
     return f"data:{part.media_type};base64,{encoded(part.data)}"
+
+
+Refused: TypeAlias = Literal["reasoning", "image", "file"]
+
+_CODES: Final[dict[str, Refused]] = {
+    "invalid_encrypted_content": "reasoning",
+    "thinking_signature_invalid": "reasoning",
+    "invalid_image": "image",
+    "invalid_image_format": "image",
+    "invalid_image_url": "image",
+    "invalid_base64_image": "image",
+    "image_parse_error": "image",
+    "image_too_large": "image",
+    "image_too_small": "image",
+    "unsupported_image": "image",
+    "unsupported_image_media_type": "image",
+    "empty_image_file": "image",
+    "invalid_pdf": "file",
+    "invalid_file": "file",
+}
+_TEXTS: Final[tuple[tuple[Refused, re.Pattern[str]], ...]] = (
+    (
+        "reasoning",
+        re.compile(
+            r"encrypted.?content.{0,200}(could not|cannot|invalid|not) (be )?(verified|decrypted"
+            r"|parsed|valid|supported)|invalid .{0,20}signature.{0,40}(thinking|reasoning)"
+            r"|thought.?signature.{0,60}(not valid|invalid|corrupted|could not)"
+            r"|(invalid|corrupted) thought.?signature"
+            r"|thinking.{0,3} blocks.{0,80}cannot be modified"
+            r"|of type 'reasoning' was provided without|item with id .{0,120}not found"
+            r"|signature.{0,40}(thinking|reasoning) block.{0,40}(invalid|expired)"
+            r"|thinking\.signature: ",
+            re.IGNORECASE | re.DOTALL,
+        ),
+    ),
+    (
+        "file",
+        re.compile(
+            r"\bpdf\b.{0,60}(not valid|invalid|corrupted|encrypted|password|could not|too long"
+            r"|too large)"
+            r"|could not process pdf|maximum of \d+ pdf pages|document.source",
+            re.IGNORECASE | re.DOTALL,
+        ),
+    ),
+    (
+        "image",
+        re.compile(
+            r"(could not|cannot|unable to|failed to) (process|decode|load|identify|parse|read)"
+            r"( the| input)? image|(invalid|unsupported|corrupted|malformed) image"
+            r"|image.{0,80}(not valid|not supported|unsupported|too (large|small)|corrupted"
+            r"|exceed(s|ed)?|appears to be|does not match|not represent|unknown format)"
+            r"|image[ _-](input|content|url)s?.{0,40}(not|unsupported)|support image input"
+            r"|unknown variant .?image_url|only image types are supported|image: unknown format",
+            re.IGNORECASE | re.DOTALL,
+        ),
+    ),
+)
+_PATH: Final = re.compile(r"\b(messages|input)((?:\[['\"]?\w{1,40}['\"]?\]|\.\w{1,40})+)")
+_STEP: Final = re.compile(r"\w+")
+_IDS: Final = ("id", "call_id", "tool_call_id", "tool_use_id")
+_MESSAGE_KEYS: Final = ("content", "role", "tool_calls", "type", "output", "arguments")
+
+
+def refused_kind(fault: Fault) -> Refused | None:
+    """Say which kind of part a refusal is about, if it is about one."""
+    for code in fault.codes:
+        if (kind := _CODES.get(code.lower())) is not None:
+            return kind
+    return next((kind for kind, pattern in _TEXTS if pattern.search(fault.message)), None)
+
+
+def refused_parts(
+    fault: Fault,
+    body: bytes,
+    messages: Sequence[ModelMessage],
+    origin: str,
+    *,
+    every: bool = False,
+) -> frozenset[str]:
+    """Return the digests of the parts that a refusal is about.
+
+    Args:
+        fault: the refusal.
+        body: the request that was refused.
+        messages: its messages.
+        origin: of the opaque parts that the request has.
+        every: whether to return all parts of that kind, also if one is named.
+    """
+    kind = refused_kind(fault)
+    parts = [part for part in _parts(messages) if _is_sent(part, origin)]
+    named = [part for part in parts if _is_named(part, fault, body)]
+    if kind is None or (named and not every):
+        return frozenset(map(part_digest, named))
+    wanted = {"reasoning": OpaquePart, "image": ImagePart, "file": FilePart}[kind]
+    return frozenset(part_digest(part) for part in parts if isinstance(part, wanted))
+
+
+def _parts(messages: Sequence[ModelMessage]) -> Iterator[Part]:
+    for message in messages:
+        yield from message.parts
+        for result in message.results:
+            yield from result.parts
+
+
+def _is_sent(part: Part, origin: str) -> bool:
+    if isinstance(part, OpaquePart):
+        return part.origin == origin
+    return isinstance(part, ImagePart | FilePart)
+
+
+def _is_named(part: Part, fault: Fault, body: bytes) -> bool:
+    """Whether the field that a refusal names is this part, or is inside it."""
+    return any(_holds(node, part) for node in _named_nodes(fault, body))
+
+
+def _named_nodes(fault: Fault, body: bytes) -> Sequence[Any]:
+    """What the named path leads to in the request, and what is around that, up to a message."""
+    found = _PATH.search(fault.field) or _PATH.search(fault.message)
+    if found is None:
+        return ()
+    node: Any = msgspec.json.decode(body).get(found[1])
+    nodes: list[Any] = []
+    for step in _STEP.findall(found[2]):
+        # Anthropic has the types of blocks in paths, which are no keys.
+        if isinstance(node, list) and step.isdecimal() and int(step) < len(node):
+            node = node[int(step)]
+            if not (isinstance(node, dict) and "role" in node):
+                nodes.append(node)
+        elif isinstance(node, dict) and step in node:
+            if "role" in node and step not in _MESSAGE_KEYS:
+                nodes.append({step: node[step]})
+            node = node[step]
+    return nodes
+
+
+def _holds(node: Any, part: Part) -> bool:
+    if isinstance(part, ImagePart | FilePart):
+        return isinstance(node, dict) and encoded(part.data) in msgspec.json.encode(node).decode()
+    if not isinstance(part, OpaquePart) or not isinstance(node, dict):
+        return False
+    data = msgspec.json.decode(part.data)
+    if not isinstance(data, dict):
+        return False
+    inner = data.get("tool_call", data)
+    if inner is not data and inner.get("id"):
+        # Beside its id a call may have more, which is another field in each dialect.
+        return any(node.get(key) == inner["id"] for key in _IDS)
+    return bool(inner) and all(key in node and _within(inner[key], node[key]) for key in inner)
+
+
+def _within(value: Any, sent: Any) -> bool:
+    """Whether a value is (a part of) what was sent: texts and lists of several parts are joined."""
+    if isinstance(value, str) and isinstance(sent, str):
+        return value in sent
+    if isinstance(value, list) and isinstance(sent, list):
+        return all(each in sent for each in value)
+    return bool(value == sent)

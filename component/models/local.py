@@ -1,31 +1,35 @@
 """A model on this machine: llama.cpp's server in a child process, on a Unix socket.
 
-The small bundled model is the embedded default; any other GGUF file can be used.
+The small bundled model is the embedded default; any other GGUF file can be used. What is special is
+the process alone: requests take the way of every other model behind an HTTP API.
 """
 
+import contextlib
 import functools
 import importlib.util
 import logging
 import math
 import os
 import re
+import shutil
 import signal
 import string
+import subprocess
+import sys
+import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import anyio
 import msgspec
 import structlog
 
-from component.models import local_gguf
 from component.models.catalog import FIRST_TOKEN_LOCAL_S, Preset, Target
 from component.models.faults import Where
 from component.models.hosted import HostedModel
-from component.models.llama_completions import LlamaCompletions
-from component.models.local_gguf import BadModelFileError, ModelFile
-from component.models.local_process import ServerProcess, signal_of
+from component.models.local_gguf import BadModelFileError, ModelFile, read_model_file
 from component.models.protocol import (
     Completion,
     ModelRefusedError,
@@ -35,6 +39,7 @@ from component.models.protocol import (
     UnusableAnswerError,
 )
 from component.settings.llm import ModelChoice
+from component.unix_sockets import UnixStream
 
 _log = structlog.get_logger("component.models")
 
@@ -47,6 +52,15 @@ _ERROR = re.compile(r"[\d.]+ E (?:\S+ +)*?\S+: (.*)")
 _LETTERS = (string.ascii_letters + " ").encode()
 _DIGITS = string.digits.encode()
 _FOREIGN = bytes(range(0x80, 0x100))  # each byte of a letter beyond ASCII
+
+_SCRIPT: Final = Path(__file__).with_name("local_server.py")
+_OUTPUT_BYTES: Final = 1 << 20
+_ENDING_S: Final = 10.0
+_RESPONSE_S: Final = 30.0
+_SOCKET_BYTES: Final = 80
+"""Maximum length of the directory: the path of a socket has at most 107 bytes (unix(7))."""
+_BROKEN: Final = (OSError, anyio.EndOfStream, anyio.BrokenResourceError)
+_ALIVE: Final = b"GET /slots HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 
 def build_local(choice: ModelChoice, section: str) -> "LocalModel":
@@ -62,15 +76,16 @@ def build_local(choice: ModelChoice, section: str) -> "LocalModel":
         )
     if importlib.util.find_spec(_ENGINE) is None:
         raise ModelRefusedError(f"provider local needs llama.cpp: {_INSTALL_ENGINE}")
-    path = Path(choice.model).expanduser() if choice.model else _bundled()
+    path = Path(choice.model).expanduser() if choice.model else bundled_model()
     try:
-        file = local_gguf.read(path)
+        file = read_model_file(path)
     except BadModelFileError as error:
         raise ModelRefusedError(str(error)) from error
     return LocalModel(file, choice, section)
 
 
-def _bundled() -> Path:
+def bundled_model() -> Path:
+    """Return the file of the small model. Raises ModelRefusedError: it is not installed."""
     found = importlib.util.find_spec(_BUNDLED)
     for folder in (found and found.submodule_search_locations) or ():
         for path in Path(folder).glob("*.gguf"):
@@ -81,22 +96,21 @@ def _bundled() -> Path:
     )
 
 
-class LocalModel:
+class LocalModel(HostedModel):
     """A GGUF file as a Model. Requests are answered one at a time, in the order they came.
 
     The first request starts llama.cpp's server, and so does a request after it has ended. It runs
-    until `aclose`. The attributes are those of Model.
+    until `aclose`.
+
+    Attributes:
+        process: the process of the server, if it runs or is being loaded.
     """
 
     def __init__(self, file: ModelFile, choice: ModelChoice, section: str) -> None:
-        self.name = _BUNDLED_NAME if not choice.model else file.path.stem
-        self.context_tokens = choice.context_tokens or file.context_tokens
-        self.usd_per_token_in = (choice.usd_per_million_in or 0.0) / 1e6
-        self.usd_per_token_out = (choice.usd_per_million_out or 0.0) / 1e6
+        super().__init__(_target(file, choice, section))
+        self.process: ServerProcess | None = None
         self._file = file
-        self._target = _target(self.name, self.context_tokens, choice, section)
         self._turn = anyio.Lock()
-        self._server: _Server | None = None
         self._closed = False
 
     async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:
@@ -108,18 +122,18 @@ class LocalModel:
         async with self._turn:
             if self._closed:
                 raise ModelUnavailableError(f"{self.name} has been closed")
-            server = await self._ready()
+            process = await self._loaded()
             try:
-                return await server.model.complete(request, on_text)
+                return await super().complete(request, on_text)
             except UnusableAnswerError:
                 raise
             except ModelUnavailableError:
-                if not await server.process.responds():
-                    await self._fail()
+                if not await process.responds():
+                    await self._fail(process)
                 raise
             finally:
-                if self._server is server:
-                    _log_output(server.process)
+                if self.process is process:
+                    _log_output(process)
 
     def tokens(self, text: str) -> int:
         """See Model.tokens. The factors for kinds of characters are measured with SmolLM2."""
@@ -136,17 +150,29 @@ class LocalModel:
     async def aclose(self) -> None:
         """End the server, which frees its memory. Requests that wait for it get an error."""
         self._closed = True
-        if self._server is not None:
-            self._server.process.kill()
+        if self.process is not None:
+            self.process.kill()
         with anyio.CancelScope(shield=True):
             async with self._turn:
-                await self._end()
+                await self.end()
 
-    async def _ready(self) -> "_Server":
-        """The server with the model loaded. A caller that is cancelled leaves it loading."""
-        if self._server is None:
+    async def end(self, *, broken: bool = False) -> int | None:
+        """End the server, if there is one; the next request starts another. See ServerProcess."""
+        process, self.process = self.process, None
+        code = None
+        if process is not None:
+            with anyio.CancelScope(shield=True):
+                await super().aclose()
+                end = functools.partial(process.end, broken=broken)
+                code = await anyio.to_thread.run_sync(end)
+        return code
+
+    async def _loaded(self) -> "ServerProcess":
+        """The process with the model loaded. A caller that is cancelled leaves it loading."""
+        process = self.process
+        if process is None:
             self._check_memory()
-            process = ServerProcess(
+            process = self.process = ServerProcess(
                 {
                     "model": str(self._file.path),
                     "context_tokens": self.context_tokens,
@@ -155,28 +181,27 @@ class LocalModel:
                     "verbose": logging.getLogger().isEnabledFor(logging.DEBUG),
                 }
             )
-            self._server = _Server(process, _client(self._target, process.socket))
-        server = self._server
-        if not server.loaded:
+            self._target = msgspec.structs.replace(self._target, socket=process.socket)
+        if not process.loaded:
             seconds = self._target.first_token_timeout_s
             with anyio.move_on_after(seconds) as timeout:
-                server.loaded = await server.process.ready()
+                process.loaded = await process.ready()
             if timeout.cancelled_caught:
-                await self._end()
+                await self.end()
                 raise ModelUnavailableError(
                     f"{self.name} was not loaded within {seconds:g} s: see"
-                    f" {self._target.where.section}.first_token_timeout_s"
+                    f" {self._where.section}.first_token_timeout_s"
                 )
-            if not server.loaded:
-                await self._fail()
-            _log_output(server.process)
+            if not process.loaded:
+                await self._fail(process)
+            _log_output(process)
             _log.info(
                 "the local model is loaded",
                 model=self.name,
-                seconds=round(anyio.current_time() - server.started_at, 1),
+                seconds=round(time.monotonic() - process.started_at, 1),
                 context_tokens=self.context_tokens,
             )
-        return server
+        return process
 
     def _check_memory(self) -> None:
         need, free = self._file.needs(self.context_tokens), _free_bytes()
@@ -186,12 +211,10 @@ class LocalModel:
                 f" a smaller context_tokens than {self.context_tokens}, or use a smaller model"
             )
 
-    async def _fail(self) -> NoReturn:
+    async def _fail(self, process: "ServerProcess") -> NoReturn:
         """Raise the reason why the server has exited or does not respond, and end it."""
-        server = self._server
-        assert server is not None
-        lines = _log_output(server.process)
-        code = await self._end(broken=True)
+        lines = _log_output(process)
+        code = await self.end(broken=True)
         if self._closed:
             raise ModelUnavailableError(f"{self.name} has been closed")
         if code is None:
@@ -199,7 +222,7 @@ class LocalModel:
                 f"the process of {self.name} did not respond and was ended; the next request"
                 " starts it again"
             )
-        ended_by = signal_of(code)
+        ended_by = signal.Signals(-code) if code < 0 else None
         if ended_by == signal.SIGILL:
             raise ModelRefusedError("this processor cannot run provider local: it needs AVX2")
         if ended_by == signal.SIGKILL:
@@ -207,48 +230,25 @@ class LocalModel:
                 f"the process of {self.name} was killed, usually because there is not enough memory"
             )
         why = _why(lines) or (f"signal {ended_by.name}" if ended_by else f"exit code {code}")
-        if not server.loaded:
+        if not process.loaded:
             raise ModelRefusedError(f"the model {self._file.path} cannot be loaded: {why}")
         raise ModelUnavailableError(f"the process of {self.name} ended unexpectedly: {why}")
 
-    async def _end(self, *, broken: bool = False) -> int | None:
-        """End the server, if there is one; the next request starts another."""
-        server, self._server = self._server, None
-        code = None
-        if server is not None:
-            with anyio.CancelScope(shield=True):
-                await server.model.aclose()
-                end = functools.partial(server.process.end, broken=broken)
-                code = await anyio.to_thread.run_sync(end)
-        return code
 
-
-class _Server:
-    """A running server, and the client that talks to it."""
-
-    def __init__(self, process: ServerProcess, model: HostedModel) -> None:
-        self.process = process
-        self.model = model
-        self.loaded = False
-        self.started_at = anyio.current_time()
-
-
-def _target(name: str, context_tokens: int, choice: ModelChoice, section: str) -> Target:
-    temperature = choice.temperature
-    if temperature is None and not choice.model:
+def _target(file: ModelFile, choice: ModelChoice, section: str) -> Target:
+    name = file.path.stem if choice.model else _BUNDLED_NAME
+    changes: dict[str, Any] = {
+        "model": name,
+        "context_tokens": choice.context_tokens or file.context_tokens,
+        "extra_body": {"return_progress": True, **choice.extra_body},
+        "retries": 0,  # if it did not respond, it has to be started again first
+    }
+    if choice.temperature is None and not choice.model:
         # What the bundled model says at random makes no sense.
-        temperature = 0.0
-    settled = choice.model_copy(
-        update={
-            "model": name,
-            "context_tokens": context_tokens,
-            "temperature": temperature,
-            "retries": 0,  # if it did not respond, it has to be started again first
-        }
-    )
+        changes["temperature"] = 0.0
     return Target(
-        choice=settled,
-        preset=Preset(_URL, context_tokens, local=True),
+        choice=choice.model_copy(update=changes),
+        preset=Preset(_URL, file.context_tokens, local=True),
         dialect="chat",
         where=Where(name, "llama.cpp", section),
         base_url=_URL,
@@ -258,9 +258,86 @@ def _target(name: str, context_tokens: int, choice: ModelChoice, section: str) -
     )
 
 
-def _client(target: Target, socket: str) -> HostedModel:
-    target = msgspec.structs.replace(target, socket=socket)
-    return HostedModel(target, LlamaCompletions(target))
+class ServerProcess:
+    """llama.cpp's server in its own process. It must not be used by several tasks at the same time.
+
+    Starting it takes some milliseconds; it then loads the model. It exits when this process does.
+
+    Args:
+        config: the arguments of `local_server`, without `socket`.
+
+    Attributes:
+        socket: the path of the Unix socket on which it serves HTTP. Its directory is new and can
+            be entered by this user only.
+        loaded: whether it was `ready`.
+        started_at: when it was started, by `time.monotonic`.
+    """
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        parent = tempfile.gettempdir()
+        if len(os.fsencode(parent)) > _SOCKET_BYTES:
+            parent = "/tmp"  # noqa: S108 - mkdtemp makes a directory that nobody else can enter
+        self._directory = tempfile.mkdtemp(prefix="llama-", dir=parent)
+        self.socket = f"{self._directory}/http.sock"
+        # A file instead of a pipe, so that the process never blocks if nobody reads.
+        self._output = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - closed by `end`
+        argument = msgspec.json.encode({**config, "socket": self.socket})
+        self._process = subprocess.Popen(  # noqa: S603 - our own script
+            [sys.executable, "-P", str(_SCRIPT), argument],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._output,
+            start_new_session=True,  # Ctrl-C is for the service, which then ends this process
+        )
+        assert self._process.stdout is not None
+        self._stdout = self._process.stdout.fileno()
+        self.pid = self._process.pid
+        self.loaded = False
+        self.started_at = time.monotonic()
+
+    async def ready(self) -> bool:
+        """Wait until it serves the model; False if it exits instead. Can be called again if it was
+        cancelled.
+        """
+        await anyio.wait_readable(self._stdout)
+        return bool(os.read(self._stdout, 1))
+
+    async def responds(self) -> bool:
+        """Whether the model's own loop responds within some seconds: `/slots` is answered by it,
+        between two batches of tokens.
+        """
+        with anyio.move_on_after(_RESPONSE_S), contextlib.suppress(*_BROKEN):
+            async with await UnixStream.connect(self.socket) as stream:
+                await stream.send(_ALIVE)
+                return bool(await stream.receive())
+        return False
+
+    def output(self) -> list[str]:
+        """The lines that llama.cpp has printed since the last call."""
+        self._output.seek(0)
+        lines = self._output.read(_OUTPUT_BYTES).decode(errors="replace").splitlines()
+        self._output.truncate(0)
+        return lines
+
+    def kill(self) -> None:
+        """Kill it. Does not wait."""
+        self._process.kill()
+
+    def end(self, *, broken: bool = False) -> int | None:
+        """Kill the process, and free its resources. Blocks until it has exited.
+
+        With `broken` the process has some seconds to exit by itself. If it does, this returns its
+        exit code, or the negative number of the signal that killed it.
+        """
+        code = None
+        with self._process, self._output:
+            if broken:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    code = self._process.wait(_ENDING_S)
+            self._process.kill()
+            self._process.wait()
+        shutil.rmtree(self._directory, ignore_errors=True)
+        return code
 
 
 def _log_output(process: ServerProcess) -> list[str]:

@@ -60,7 +60,7 @@ class ModelFile(msgspec.Struct, frozen=True):
         return max(_LEAST_CACHE_MIB, min(wanted, _MOST_CACHE_MIB))
 
 
-def read(path: Path) -> ModelFile:
+def read_model_file(path: Path) -> ModelFile:
     """Read the metadata of a file.
 
     Raises BadModelFileError: there is no file, it cannot be opened, or it contains no model.

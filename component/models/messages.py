@@ -3,10 +3,16 @@
 They are independent of any provider: each adapter translates them into its dialect and back.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Literal, TypeAlias
+import hashlib
+import re
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
+
+from component.models.tolerant_json import encoded_object
+from xep.characters import without_forbidden
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
@@ -163,3 +169,117 @@ def map_text(parts: Iterable[AnswerPart], change: Callable[[str], str]) -> tuple
         elif text := change(part.text):
             changed.append(part if text == part.text else TextPart(text))
     return tuple(changed)
+
+
+def storable(text: str) -> str:
+    """Replace characters that XML or a database cannot store by U+FFFD.
+
+    A server that counts in UTF-16 may send the halves of a surrogate pair in two pieces: they are
+    joined.
+    """
+    fit = without_forbidden(text)
+    if fit == text:
+        return text
+    joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return without_forbidden(joined)
+
+
+def storable_message(message: ModelMessage) -> ModelMessage:
+    """Replace the same in the texts of a message: JSON cannot carry half of a surrogate pair."""
+    return ModelMessage(message.role, tuple(map(_storable_part, message.parts)))
+
+
+def _storable_part(part: Part) -> Part:
+    match part:
+        case TextPart(text):
+            return TextPart(storable(text))
+        case ToolCall():
+            return msgspec.structs.replace(part, arguments=storable(part.arguments))
+        case ToolResultPart():
+            parts = tuple(
+                TextPart(storable(each.text)) if isinstance(each, TextPart) else each
+                for each in part.parts
+            )
+            return msgspec.structs.replace(part, parts=parts)
+    return part
+
+
+_PORTABLE: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
+
+
+def is_portable_id(id_: str) -> bool:
+    """Whether every API takes an id: OpenAI takes 40 characters, Anthropic no symbols."""
+    return _PORTABLE.fullmatch(id_) is not None
+
+
+def portable_id(id_: str) -> str:
+    """Return an id that every API takes, the same for the same id."""
+    if is_portable_id(id_):
+        return id_
+    return "call_" + hashlib.sha256(id_.encode(errors="replace")).hexdigest()[:24]
+
+
+def call_ids_of(messages: Iterable[ModelMessage]) -> set[str]:
+    """Return the ids in the conversation."""
+    return {call.id for message in messages for call in message.tool_calls}
+
+
+def with_distinct_ids(calls: Iterable[ToolCall], used: set[str]) -> tuple[ToolCall, ...]:
+    """Return the calls with unique ids.
+
+    Servers number calls from 0 in every answer, or leave ids out. A result is joined to its call
+    by the id alone, so one that is empty or in `used` is replaced by a random one.
+    """
+    out = []
+    used = set(used)
+    for call in calls:
+        id_ = call.id
+        while not id_ or id_ in used:
+            id_ = f"call_{secrets.token_hex(8)}"
+        used.add(id_)
+        out.append(call if id_ == call.id else ToolCall(id_, call.name, call.arguments))
+    return tuple(out)
+
+
+_BEGINNING: Final = b'{"tool_call":'
+_TEXT: Final = re.compile(r"reason|think|thought", re.IGNORECASE)
+_SIGNED: Final = re.compile(r"signature|encrypted|_id$|^id$", re.IGNORECASE)
+
+
+def encoded_fields(fields: Mapping[str, Any]) -> bytes | None:
+    """Encode the fields of a call as the data of an opaque part; None if they cannot be sent."""
+    return encoded_object({"tool_call": fields})
+
+
+def with_fields(parts: Iterable[Part]) -> Iterator[tuple[Part, Mapping[str, Any]]]:
+    """Yield the parts of a message, each call with the fields that belong to it."""
+    pending: dict[str, Any] = {}
+    for part in parts:
+        if isinstance(part, OpaquePart) and bytes(part.data).startswith(_BEGINNING):
+            found = msgspec.json.decode(part.data)["tool_call"]
+            pending |= found if isinstance(found, dict) else {}
+        elif isinstance(part, ToolCall):
+            yield part, pending
+            pending = {}
+        else:
+            yield part, {}
+
+
+def add_fields(known: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Add the fields of a piece of a stream: texts of reasoning grow, objects are merged, and of
+    other values the latest counts.
+    """
+    for key, value in more.items():
+        before = known.get(key)
+        if isinstance(before, str) and isinstance(value, str) and _grows(key):
+            known[key] = before + value
+        elif isinstance(before, dict) and isinstance(value, dict):
+            add_fields(before, value)
+        elif isinstance(before, list) and isinstance(value, list) and value != before:
+            known[key] = [*before, *value]
+        elif value is not None:
+            known[key] = value
+
+
+def _grows(key: str) -> bool:
+    return _TEXT.search(key) is not None and _SIGNED.search(key) is None

@@ -1,6 +1,7 @@
 """JSON as servers write it, which is not always JSON."""
 
 import json
+from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -71,3 +72,29 @@ def encode_any(value: Any) -> bytes:
         return json.dumps(value).encode()
     except RecursionError:
         raise BadJSONError("it is nested too deeply") from None
+
+
+def is_object(text: str) -> bool:
+    """Whether a text is a JSON object, strictly."""
+    try:
+        msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return False
+    return True
+
+
+def encoded_object(value: Mapping[str, Any]) -> bytes | None:
+    """Encode an object that is sent back later; None if it has halves of characters, or is nested
+    too deeply: nobody can read it then.
+    """
+    try:
+        data = encode_any(value)
+        msgspec.json.decode(data)
+    except (BadJSONError, msgspec.DecodeError):
+        return None
+    return data
+
+
+def text_in(value: Any) -> str:
+    """Return a value that should be a text; empty if it is anything else."""
+    return value if isinstance(value, str) else ""

@@ -1,12 +1,16 @@
 """The usage of a call: the provider's figures if they are plausible, otherwise an estimate."""
 
 import math
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 import structlog
 
 from component.models.answer_limits import CALL_TOKENS, CALL_USD
+from component.models.catalog import Prices
+from component.models.messages import AnswerPart, text_of
+from component.models.protocol import Completion, ModelRequest, Usage
 
 _log = structlog.get_logger("component.models")
 _SHOWN: Final = 80
@@ -121,3 +125,66 @@ def _is_scalar(said: Any) -> bool:
     if isinstance(said, int):
         return said.bit_length() < 1000
     return isinstance(said, str | float)
+
+
+PER_MESSAGE = 8
+"""What a message takes beside its text: its role, and where it begins and ends."""
+
+
+def estimate(text: str) -> int:
+    """Rather too many than too few: three letters to a token, each digit one.
+
+    Outside ASCII a token is two bytes, which is one letter of Cyrillic or most of a Chinese one.
+    """
+    size = len(text)
+    others = 0 if text.isascii() else len(text.encode(errors="replace")) - size
+    digits = sum(map(text.count, "0123456789"))
+    return digits + math.ceil((size - digits) / 3) + math.ceil(others / 2)
+
+
+def usage_of(
+    request: ModelRequest,
+    parts: tuple[AnswerPart, ...],
+    reported: Reported,
+    prices: Callable[[], Prices],
+) -> Usage:
+    """The tokens and the cost of an answer of these parts.
+
+    `prices` is called if the provider does not report the cost; it may block.
+    """
+    # Some servers report zero tokens for requests and answers that are not empty.
+    tokens_in, tokens_out = reported.tokens_in, reported.tokens_out
+    own_in = 0 if tokens_in else _tokens_of(request)
+    own_out = 0 if tokens_out else _tokens_of_answer(parts)
+    estimated = tokens_in is None or tokens_out is None or own_in + own_out > 0
+    tokens_in, tokens_out = tokens_in or own_in, tokens_out or own_out
+    cost = reported.usd
+    if cost is None:
+        cost = prices().cost(tokens_in, tokens_out, reported.cache_read, reported.cache_write)
+    return Usage(
+        tokens_in,
+        tokens_out,
+        cost,
+        estimated,
+        reported.cache_read,
+        reported.cache_write,
+        reported.reasoning,
+    )
+
+
+def _tokens_of(request: ModelRequest) -> int:
+    tokens = 0
+    for message in request.messages:
+        tokens += PER_MESSAGE + estimate(message.text)
+        tokens += sum(estimate(call.name) + estimate(call.arguments) for call in message.tool_calls)
+    for tool in request.tools:
+        tokens += PER_MESSAGE + estimate(tool.name + tool.description)
+        tokens += estimate(bytes(tool.parameters).decode())
+    return tokens
+
+
+def _tokens_of_answer(parts: tuple[AnswerPart, ...]) -> int:
+    calls = Completion(parts=parts).tool_calls
+    return estimate(text_of(parts)) + sum(
+        estimate(call.name) + estimate(call.arguments) for call in calls
+    )

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from component.models.looking import look
+from component.models.availability import look
 from component.settings.llm import LLM
 from tests.hostile.provider import Attack, body, chunked, head, provider_in_thread
 

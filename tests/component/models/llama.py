@@ -13,7 +13,7 @@ import pytest
 from component.models import local
 from component.models.catalog import Target, resolve
 from component.models.http_client import Client
-from component.models.local_process import ServerProcess
+from component.models.local import ServerProcess
 from component.settings.llm import Dialect, ModelChoice
 
 _PAUSE_S = 0.01  # between two questions: the server does not tell when its state changes
@@ -36,7 +36,7 @@ async def serving_llama(
     """A running server with the model of a file, or the small bundled one."""
     process = ServerProcess(
         {
-            "model": str(path or local._bundled()),
+            "model": str(path or local.bundled_model()),
             "context_tokens": context_tokens,
             "cache_mib": 128,
             "threads": 1,

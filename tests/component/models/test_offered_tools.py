@@ -17,9 +17,15 @@ from component.models.messages import (
     result_message,
     text_message,
 )
-from component.models.offered_tools import RefusedTool, chosen, profile_of, shortened
+from component.models.offered_tools import (
+    RefusedTool,
+    RefusedTools,
+    chosen,
+    profile_of,
+    read_refused,
+    shortened,
+)
 from component.models.protocol import ModelRefusedError, Tool
-from component.models.refused_tools import RefusedTools, read_refused
 from component.settings.llm import ModelChoice
 from tests.component.models.asking import KEY, Make, Slept, asking, tool
 from tests.component.models.endpoint import Answer, Calls, Endpoint, Refuse, Request, Text

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from component.models.looking import Looked, look
+from component.models.availability import Looked, look
 from component.models.protocol import ModelRefusedError
 from component.settings.llm import LLM
 from tests.component.models.asking import Make, asking, tool

@@ -7,13 +7,12 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.models.accounting import usage_of
 from component.models.answer_limits import CALL_TOKENS, CALL_USD
 from component.models.catalog import Prices
-from component.models.gathering import Gathering
+from component.models.chat_reader import ChatReader
 from component.models.messages import ModelMessage, TextPart
 from component.models.protocol import ModelRequest
-from component.models.usage import Figures, Reported, later_usage
+from component.models.usage import Figures, Reported, later_usage, usage_of
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -94,7 +93,7 @@ def test_of_several_reports_the_largest_figures_count() -> None:
 def test_reasoning_that_is_not_in_the_count_of_the_answer_is_charged(
     said: dict[str, int], tokens: int
 ) -> None:
-    reported = Gathering(None).reported(Figures("m", said))
+    reported = ChatReader(None).reported(Figures("m", said))
     assert reported.tokens_out == tokens
 
 

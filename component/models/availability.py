@@ -1,20 +1,86 @@
 """Checks whether the models of the settings are available, without spending a token."""
 
+import re
 from collections.abc import AsyncIterator, Mapping
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import anyio
 import msgspec
 
-from component.models import ollama
 from component.models.answer_limits import TooMuchError
 from component.models.building import choices
-from component.models.catalog import Target, resolve
-from component.models.connecting import connect
+from component.models.catalog import Target, facts_of, resolve
+from component.models.connection import connect
 from component.models.faults import read_fault
 from component.models.local import build_local
 from component.models.protocol import ModelRefusedError
 from component.settings.llm import LLM, ModelChoice
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+_LEAST: Final = 4096
+"""The context that Ollama gives a model on a machine with little memory."""
+_NUM_CTX: Final = re.compile(r"^\s*num_ctx\s+(\d{1,9})\s*$", re.MULTILINE)
+
+
+class _Shown(msgspec.Struct):
+    parameters: str = ""
+
+
+class _Loaded(msgspec.Struct):
+    model: str = ""
+    context_length: int = 0
+
+
+class _Running(msgspec.Struct):
+    models: list[_Loaded] = []
+
+
+async def _ollama_context(client: "AsyncOpenAI", target: Target) -> int | None:
+    """The context of the model in tokens; None if Ollama decides that when it loads the model."""
+    import httpx2  # noqa: PLC0415 - loaded by now
+    import openai  # noqa: PLC0415
+
+    model, root = target.choice.model, target.base_url.removesuffix("/v1")
+    try:
+        answer = await client.get(f"{root}/api/ps", cast_to=httpx2.Response)
+        for loaded in msgspec.json.decode(answer.content, type=_Running).models:
+            if loaded.model in (model, f"{model}:latest") and loaded.context_length > 0:
+                return loaded.context_length
+        answer = await client.post(
+            f"{root}/api/show", cast_to=httpx2.Response, body={"model": model}
+        )
+        found = _NUM_CTX.search(msgspec.json.decode(answer.content, type=_Shown).parameters)
+    except (openai.APIError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return int(found[1]) if found else None
+
+
+def _ollama_verdict(target: Target, context: int | None) -> tuple[Literal["ok", "warning"], str]:
+    """Whether the context is as large as the settings say."""
+    where, wanted = target.where, facts_of(target).context_tokens
+    setting = f"{where.section}.context_tokens"
+    text = f"{where.url} answers, and has {where.model}"
+    if context is None and wanted > _LEAST:
+        return "warning", (
+            f"{text}, but does not say how large its context is before it is loaded. {setting} is"
+            f" {wanted:,}: start Ollama with OLLAMA_CONTEXT_LENGTH={wanted}, or set num_ctx in a"
+            " Modelfile"
+        )
+    if context is not None and context < wanted:
+        return "warning", (
+            f"{text} with a context of {context:,} tokens, but {setting} is {wanted:,}: it would"
+            f" cut prompts. Start Ollama with OLLAMA_CONTEXT_LENGTH={wanted}, set num_ctx in a"
+            f" Modelfile, or lower {setting}"
+        )
+    if context is not None and context > wanted:
+        return "ok", (
+            f"{text} with a context of {context:,} tokens, of which {wanted:,} are used: set"
+            f" {setting} = {context} to use all"
+        )
+    return "ok", f"{text} with a context of {wanted:,} tokens"
+
 
 _ANSWER_S: Final = 10.0
 _REFUSED: Final = (401, 403)
@@ -76,7 +142,7 @@ async def _remote(section: str, target: Target) -> Looked:
                 response = await client.get(
                     path, cast_to=httpx2.Response, options={"headers": headers}
                 )
-                window = await ollama.context_of(client, target) if is_ollama else None
+                window = await _ollama_context(client, target) if is_ollama else None
     except openai.APIStatusError as error:
         if error.status_code in _REFUSED:
             fault = read_fault(error.status_code, error.response.content)
@@ -97,7 +163,7 @@ async def _remote(section: str, target: Target) -> Looked:
     # Ollama calls `llama3.2` what it lists as `llama3.2:latest`.
     if where.model in names or f"{where.model}:latest" in names:
         if is_ollama:
-            return Looked(section, *ollama.verdict(target, window))
+            return Looked(section, *_ollama_verdict(target, window))
         return Looked(section, "ok", f"{where.url} answers, and has {where.model}")
     text = f"{where.url} answers, and does not list {where.model}: is {section}.model right?"
     return Looked(section, "warning", text)

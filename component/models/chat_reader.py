@@ -1,83 +1,200 @@
-"""Builds an answer from the chunks of chat completions."""
+"""Reads answers of chat completions.
+
+What is optional, repeated or of another type in one server or another is so here.
+"""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
-from component.models import chat_wire, finish_reasons
-from component.models.adapter import ProviderFaultError
-from component.models.answer_draft import AnswerDraft, DraftCall
-from component.models.chat_text import AnswerText, TextReader
-from component.models.chat_wire import Call, Choice, Chunk, Part, Said
-from component.models.faults import read_fault
-from component.models.protocol import OnText
-from component.models.reasoning import Reasoning
-from component.models.tolerant_json import BadJSONError, arguments_in
+import msgspec
+
+from component.models.adapter import AnswerReader, fault_in
+from component.models.answer_draft import DraftCall
+from component.models.chat_text import AnswerText, Habits, MixedText, Reasoning, more_fields
+from component.models.protocol import ContextOverflowError, OnText
+from component.models.tolerant_json import BadJSONError, arguments_in, decode_as
 from component.models.usage import Figures, Reported, later_usage, with_reasoning
+from component.models.written_calls import WrittenCalls
 
 
-class Gathering:
+class Function(msgspec.Struct):
+    """Name and arguments, or a piece of them. Some servers give arguments as an object."""
+
+    name: str | None = None
+    arguments: Any = None
+
+
+class Call(msgspec.Struct):
+    """A tool call, or a piece of one. Some servers count ids, or write the index as a text.
+
+    `fields` are all other ones, which belong to it.
+    """
+
+    index: int | str | None = None
+    id: Any = None
+    function: Function | None = None
+    fields: dict[str, Any] = {}
+
+    @property
+    def named(self) -> str:
+        """The id as a text; empty if there is none."""
+        return self.id if isinstance(self.id, str) else "" if self.id is None else str(self.id)
+
+
+class Part(msgspec.Struct):
+    """A part of a text. Mistral's `thinking` is a list of texts."""
+
+    text: str | None = None
+    thinking: Any = None
+
+    @property
+    def reasoning(self) -> str:
+        """The text of `thinking`."""
+        if isinstance(self.thinking, str):
+            return self.thinking
+        parts = self.thinking if isinstance(self.thinking, list) else []
+        texts = [part.get("text") for part in parts if isinstance(part, dict)]
+        return "".join([text for text in texts if isinstance(text, str)])
+
+
+class Said(msgspec.Struct):
+    """A message, or a piece of one. `refusal` is the text that OpenAI sends instead of `content`.
+
+    Servers send reasoning in one or more of the three other fields. `function_call` is a call as it
+    was before there could be several.
+    """
+
+    content: str | list[Part] | None = None
+    refusal: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    function_call: Function | None = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+    reasoning_details: Any = None
+
+
+class Choice(msgspec.Struct):
+    """One of the answers; we ask for one. A stream has `delta`, a whole answer `message`."""
+
+    delta: Said | None = None
+    message: Said | None = None
+    finish_reason: str | None = None
+
+
+class Progress(msgspec.Struct):
+    """How much of the prompt llama.cpp has read; `total` is its number of tokens."""
+
+    total: int = 0
+
+
+class Chunk(msgspec.Struct):
+    """One event of a stream, or a whole answer. `error` is one that came after the beginning;
+    `base_resp` is that of MiniMax, which answers with status 200.
+    """
+
+    choices: list[Choice] | None = None
+    usage: Any = None  # `component.models.usage` checks it: some servers send invalid values
+    error: Any = None
+    object: str | None = None
+    prompt_progress: Progress | None = None
+    message: Any = None
+    code: Any = None
+    base_resp: Any = None
+
+
+_chunks = msgspec.json.Decoder(Chunk)
+_OWN: Final = ("index", "id", "type", "function")
+
+
+def call_of(said: dict[str, Any]) -> Call:
+    """Read a tool call, or a piece of one. Raises BadJSONError."""
+    fields = {key: value for key, value in said.items() if key not in _OWN and value is not None}
+    function = said.get("function")
+    if isinstance(function, dict) and len(function) > 2:
+        inner = {key: v for key, v in function.items() if key not in ("name", "arguments")}
+        if inner:
+            fields["function"] = inner
+    known: dict[str, Any] = {"fields": fields}
+    known |= {key: said[key] for key in ("index", "id", "function") if key in said}
+    try:
+        return msgspec.convert(known, Call)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise BadJSONError(str(error)) from None
+
+
+class ChatReader(AnswerReader):
     """Reads one answer of chat completions.
 
     Args:
         on_text: receives each piece of text.
+        calls: reads calls in the text; None if there are neither calls nor reasoning in it.
+        habits: of the model.
         tells_cost: whether the provider reports the cost.
-        text: separates reasoning and calls from the text; None if there are none in it.
+        room: the tokens of the context, and those that the answer may have; None if they are not
+            known. llama.cpp reports the tokens of a prompt before it reads it, and would cut the
+            answer.
     """
 
     def __init__(
         self,
         on_text: OnText | None,
         *,
+        calls: WrittenCalls | None = None,
+        habits: Habits | None = None,
         tells_cost: bool = False,
-        text: TextReader | None = None,
+        room: tuple[int, int] | None = None,
     ) -> None:
-        self.draft = AnswerDraft(on_text, self.end)
+        super().__init__(on_text)
         self._reasoning = Reasoning(self.draft)
-        self._text = (text or AnswerText)(self.draft, self._reasoning)
+        self._text = (
+            AnswerText(self.draft, self._reasoning)
+            if calls is None
+            else MixedText(self.draft, self._reasoning, calls, habits or Habits(""))
+        )
         self._tells_cost = tells_cost
+        self._room = room
         self._calls: list[_Growing] = []
 
-    def event(self, data: bytes) -> bool:
-        """Read one event; see AnswerReader.event."""
-        if data == b"[DONE]":
-            self.end()
-            return True
-        self._read(data)
-        return False
-
-    def document(self, data: bytes) -> None:
-        """Read a whole answer; see AnswerReader.document."""
-        self._read(data.strip())
-        self.end()
-
     def end(self) -> None:
-        """End the answer, and add text that was held back."""
+        """See AnswerReader.end."""
         self._text.end()
         self._reasoning.end()
 
-    def _read(self, data: bytes) -> None:
-        if not data.startswith(b"{"):
-            raise BadJSONError("it is not an object")
-        chunk = chat_wire.decode(data)
+    def _event(self, data: bytes) -> bool:
+        chunk = decode_as(_chunks, data)
         fault = chunk.error or chunk.object == "error"
         if fault or (not chunk.choices and _is_fault(chunk)):
-            raise ProviderFaultError(read_fault(0, data))
+            raise fault_in(data)
         self.take(chunk)
-        if more := chat_wire.more_fields(data):
+        if more := more_fields(data):
             self.draft.began = True
             self._reasoning.add_more(more)
+        return False
+
+    def _document(self, data: bytes) -> None:
+        self._event(data)
 
     def take(self, chunk: Chunk) -> None:
-        """Process the next chunk. Raises TooMuchError."""
-        self.draft.count()
+        """Process the next chunk. Raises TooMuchError, ContextOverflowError."""
+        if chunk.prompt_progress is not None:
+            # Reading goes on: the timeout between tokens counts from here.
+            self.draft.began = True
+            self._check_prompt(chunk.prompt_progress.total)
         if chunk.usage is not None:
             self.draft.used = later_usage(self.draft.used, chunk.usage)
         if chunk.choices:
             # The request asks for one choice only.
             self._choice(chunk.choices[0])
 
+    def _check_prompt(self, tokens: int) -> None:
+        if self._room is not None and tokens + self._room[1] > self._room[0]:
+            raise ContextOverflowError(
+                f"the prompt has {tokens} tokens and the answer may have {self._room[1]}, but the"
+                f" context has {self._room[0]}"
+            )
+
     def reported(self, figures: Figures) -> Reported:
-        """The figures of `usage`; see AnswerReader.reported."""
+        """See AnswerReader.reported."""
         detail_in = figures.inside("prompt_tokens_details")
         detail_out = figures.inside("completion_tokens_details")
         cached = detail_in.tokens("cached_tokens")
@@ -112,12 +229,12 @@ class Gathering:
         if said.refusal:
             self._text.feed(said.refusal)
         for call in said.tool_calls or ():
-            self._grow(chat_wire.call_of(call))
+            self._grow(call_of(call))
         if said.function_call is not None and not said.tool_calls:
             self._grow(Call(function=said.function_call))
         if reason := choice.finish_reason:
             self.end()
-            finish_reasons.end(self.draft, reason)
+            self.draft.end(reason)
 
     def _parts(self, content: Sequence[Part]) -> None:
         for part in content:
@@ -139,8 +256,7 @@ class Gathering:
             self._calls.append(growing)
         call = growing.call
         call.id = call.id or piece.named
-        if piece.fields:
-            self.draft.add_fields(call, piece.fields)
+        self.draft.add_fields(call, piece.fields)
         call.name = call.name or name
         if isinstance(arguments, dict):
             call.pieces, growing.characters = [], 0
