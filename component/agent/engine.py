@@ -26,7 +26,8 @@ from component.agent.requests import TurnRequest
 from component.agent.run import Ask, Run
 from component.agent.tool_calls import Parked, ToolCalls
 from component.audit.protocol import AuditEvent, Recorder
-from component.budget.protocol import BudgetExceededError, Budgets
+from component.budget.book import BudgetBook
+from component.budget.protocol import BudgetExceededError
 from component.memory.lines import Line, Note, Said
 from component.models.messages import OpaquePart, TextPart, ToolCall, map_text
 from component.models.protocol import (
@@ -110,7 +111,7 @@ class Engine:
         tools: Tools,
         sessions: Sessions,
         scanner: Scanner,
-        budgets: Budgets,
+        budgets: BudgetBook,
         record: Recorder,
         limits: EngineLimits,
         recall: Recall | None = None,

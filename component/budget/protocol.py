@@ -1,9 +1,7 @@
-"""The interface of budgets for the agent loop: a reservation before each call of a model, its cost
-after it.
-"""
+"""Budgets of language models: spenders, limits, amounts, and the sentences for people about them."""
 
 from collections.abc import Iterable, Mapping
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 
@@ -84,18 +82,6 @@ class BudgetExceededError(Exception):
         super().__init__(sentence)
         self.scope = scope
         self.of = of
-
-
-class Budgets(Protocol):
-    """Costs are kept in memory and stored soon after; nobody waits for the database, except an
-    instance that shares a budget with others and has to ask for more of it.
-    """
-
-    async def acquire(self, who: Spender, most: Amount) -> Reservation:
-        """Reserve the maximum cost of a call. Raises BudgetExceededError, StorageError."""
-
-    def settle(self, reservation: Reservation, spent: Amount) -> None:
-        """Record the cost of a call; zero if it was never made."""
 
 
 class Limit(msgspec.Struct, frozen=True):

@@ -1,9 +1,17 @@
-"""Builds the models of agents from the settings."""
+"""The models of agents, built from the settings: each with a circuit breaker, and with fallbacks.
+
+A circuit breaker stops calling a model for some time after several failures in a row.
+
+closed → open: `failures` in a row, or the provider said when to retry
+open → half-open: the time has passed; one call is permitted
+half-open → closed: the call succeeded
+half-open → open: the call failed
+"""
 
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Literal
 
 import anyio
 import structlog
@@ -43,12 +51,10 @@ class Breaker:
     """
 
     def __init__(self, failures: int, pause_s: float) -> None:
-        self.state: State = "closed"
         self._most = failures
         self._pause_s = pause_s
-        self._failed = 0
-        self._until = 0.0
-        self._probing = False
+        self.state: State = "closed"
+        self._failed, self._until, self._probing = 0, 0.0, False
 
     def enter(self, now: float) -> float | None:
         """Permit a call (None), or return for how many more seconds none is permitted.
@@ -68,9 +74,7 @@ class Breaker:
     def succeeded(self) -> None:
         """Note that the model has answered, also with a refusal."""
         self.state = "closed"
-        self._failed = 0
-        self._until = 0.0
-        self._probing = False
+        self._failed, self._until, self._probing = 0, 0.0, False
 
     def failed(self, now: float, retry_after_s: float | None = None) -> None:
         """Note that the model was unavailable; it is not asked for `retry_after_s` seconds."""
@@ -95,10 +99,7 @@ class Guarded(Wrapped):
     """
 
     def __init__(
-        self,
-        model: Model,
-        breaker: Breaker,
-        clock: Callable[[], float] = time.monotonic,
+        self, model: Model, breaker: Breaker, clock: Callable[[], float] = time.monotonic
     ) -> None:
         super().__init__(model)
         self._breaker = breaker
@@ -132,9 +133,6 @@ class Guarded(Wrapped):
         return completion
 
 
-_log = structlog.get_logger("component.models")
-
-
 class Fallback(Wrapped):
     """Several models as one. Name and context are those of the first model, prices those of the
     most expensive one, because the maximum cost is reserved before it is known which model answers.
@@ -146,21 +144,17 @@ class Fallback(Wrapped):
 
     def __init__(self, models: Sequence[Model]) -> None:
         super().__init__(models[0])
-        self._models = tuple(models)
-
-    def named(self, name: str) -> Model | None:
-        """Return the model of the chain with a name, or None."""
-        return next((one for one in self._models if one.name == name), None)
+        self.models = tuple(models)
 
     @property
     def usd_per_token_in(self) -> float:
         """See Model.usd_per_token_in."""
-        return max(model.usd_per_token_in for model in self._models)
+        return max(model.usd_per_token_in for model in self.models)
 
     @property
     def usd_per_token_out(self) -> float:
         """See Model.usd_per_token_out."""
-        return max(model.usd_per_token_out for model in self._models)
+        return max(model.usd_per_token_out for model in self.models)
 
     async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:
         """Ask the models; see Model.complete.
@@ -180,7 +174,7 @@ class Fallback(Wrapped):
 
         errors: list[ModelError] = []
         too_small = 0
-        for model in self._models:
+        for model in self.models:
             if model.context_tokens <= too_small:
                 continue
             try:
@@ -200,9 +194,8 @@ class Fallback(Wrapped):
 
 def only(model: Model, name: str) -> Model | None:
     """Return the model with a name: this one, or one of its chain; None if there is none."""
-    if isinstance(model, Fallback):
-        return model.named(name)
-    return model if model.name == name else None
+    models = model.models if isinstance(model, Fallback) else (model,)
+    return next((one for one in models if one.name == name), None)
 
 
 def _of_all(errors: Sequence[ModelError]) -> ModelError:
@@ -215,13 +208,6 @@ def _of_all(errors: Sequence[ModelError]) -> ModelError:
     waits = [error.retry_after_s for error in away if error.retry_after_s is not None]
     sentence = "; ".join(str(error) for error in errors)
     return ModelUnavailableError(sentence, min(waits) if len(waits) == len(away) else None)
-
-
-_log = structlog.get_logger("component.models")
-
-
-class _Closing(Protocol):
-    async def aclose(self) -> None: ...
 
 
 def choices(llm: LLM, own: Mapping[str, ModelChoice] = {}) -> dict[str, ModelChoice]:
@@ -258,7 +244,7 @@ class Models:
         own: the models of agents that have one of their own, by name.
         in_usd: whether there are budgets in US dollars, for which prices have to be known.
         refused: called with each tool that a model refuses.
-        sleep, clock: replaced by tests.
+        sleep: replaced by tests.
     """
 
     def __init__(
@@ -269,12 +255,11 @@ class Models:
         in_usd: bool = False,
         refused: Callable[[RefusedTool], None] = lambda _refused: None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._llm = llm
         self._in_usd = in_usd
         self._refused = refused
-        self._sleep, self._clock = sleep, clock
+        self._sleep = sleep
         self._choices = choices(llm, own)
         self._targets: Mapping[str, Target] = {
             section: resolve(choice, section)
@@ -283,7 +268,7 @@ class Models:
         }
         self._models: dict[str, Model] = {}
         self._chains: dict[str, Model] = {}
-        self._closing: list[_Closing] = []
+        self._hosted: list[HostedModel] = []
         for section, choice in self._choices.items():
             if choice.provider == "local":
                 try:
@@ -322,11 +307,11 @@ class Models:
 
     async def aclose(self) -> None:
         """Close all that was built."""
-        closing, self._closing = self._closing, []
+        hosted, self._hosted = self._hosted, []
         self._models.clear()
         self._chains.clear()
         async with anyio.create_task_group() as group:
-            for model in closing:
+            for model in hosted:
                 group.start_soon(model.aclose)
 
     def _model(self, section: str) -> Model:
@@ -334,25 +319,24 @@ class Models:
         for other, model in self._models.items():
             if _same(self._choices[other], choice):
                 return model
-        built = self._built(section, choice)
-        native = choice.native_tools
-        if not (choice.provider != "local" if native is None else native):
-            built = Constrained(built, very_small=choice.provider == "local" and not choice.model)
+        is_local = choice.provider == "local"
+        model = self._build_local(section) if is_local else self._build(section)
+        self._hosted.append(model)
+        built: Model = model
+        if not (choice.native_tools if choice.native_tools is not None else not is_local):
+            built = Constrained(model, very_small=is_local and not choice.model)
         breaker = Breaker(self._llm.breaker_failures, self._llm.breaker_s)
-        model = self._models[section] = Guarded(built, breaker, self._clock)
-        return model
+        guarded = self._models[section] = Guarded(built, breaker)
+        return guarded
 
-    def _built(self, section: str, choice: ModelChoice) -> Model:
-        if choice.provider == "local":
-            # Imported only where it is used.
-            from component.models.local import build_local  # noqa: PLC0415
+    def _build(self, section: str) -> HostedModel:
+        return HostedModel(self._targets[section], refused=self._refused, sleep=self._sleep)
 
-            local = build_local(choice, section)
-            self._closing.append(local)
-            return local
-        model = HostedModel(self._targets[section], refused=self._refused, sleep=self._sleep)
-        self._closing.append(model)
-        return model
+    def _build_local(self, section: str) -> HostedModel:
+        # Imported only where it is used.
+        from component.models.local import build_local  # noqa: PLC0415
+
+        return build_local(self._choices[section], section)
 
 
 def unpriced(llm: LLM, own: Mapping[str, ModelChoice] = {}) -> list[str]:

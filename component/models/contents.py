@@ -1,7 +1,10 @@
-"""Images and files in messages: replaces those that a model does not support by sentences.
+"""Images, files and opaque parts of messages: those that a model does not support, and those that
+its provider refuses.
 
 Media types come from the content. What a file was called, or what a tool said of it, may be wrong,
-and a provider that checks would refuse every later message of the conversation.
+and a provider that checks would refuse every later message of the conversation. So would a part
+that it refuses: the request is sent again without the part that the refusal names, or without all
+of that kind if it names none.
 """
 
 import base64
@@ -20,7 +23,7 @@ from component.models.messages import (
     OpaquePart,
     Part,
     TextPart,
-    ToolResultPart,
+    map_parts,
 )
 
 _Kept = TypeVar("_Kept", bound=Part)
@@ -70,35 +73,23 @@ def without(parts: Iterable[_Kept], omitted: Collection[str]) -> tuple[_Kept | T
     """Return parts of a message without those of these digests, and with sentences in place of
     images and files.
     """
-    if not omitted:
-        return tuple(parts)
-    kept: list[_Kept | TextPart] = []
-    for part in parts:
-        if not isinstance(part, OpaquePart | ImagePart | FilePart) or (
-            part_digest(part) not in omitted
-        ):
-            kept.append(part)
-        elif isinstance(part, ImagePart):
-            kept.append(TextPart(_unseen(part)))
-        elif isinstance(part, FilePart):
-            kept.append(TextPart(_unread(part)))
-    return tuple(kept)
+    changed = [_unless_omitted(part, omitted) for part in parts]
+    return tuple([part for part in changed if part is not None])
 
 
 def without_refused(
     messages: Sequence[ModelMessage], omitted: Collection[str]
 ) -> tuple[ModelMessage, ...]:
     """Return messages without the parts of these digests, as `without` does."""
+    return map_parts(messages, lambda part: _unless_omitted(part, omitted))
 
-    def changed(part: Part) -> Part:
-        if not isinstance(part, ToolResultPart):
-            return part
-        return msgspec.structs.replace(part, parts=without(part.parts, omitted))
 
-    return tuple(
-        ModelMessage(each.role, tuple(map(changed, without(each.parts, omitted))))
-        for each in messages
-    )
+def _unless_omitted(part: _Kept, omitted: Collection[str]) -> _Kept | TextPart | None:
+    if not omitted or not isinstance(part, OpaquePart | ImagePart | FilePart):
+        return part
+    if part_digest(part) not in omitted:
+        return part
+    return None if isinstance(part, OpaquePart) else _sentence(part)
 
 
 def adapted(
@@ -113,43 +104,25 @@ def adapted(
     other opaque parts are left out.
     """
 
-    def adapt(parts: Iterable[Part]) -> list[Part]:
-        found: list[Part] = []
-        for part in parts:
-            if isinstance(part, ImagePart | FilePart):
-                found.append(_supported(part, images if isinstance(part, ImagePart) else files))
-            elif isinstance(part, ToolResultPart):
-                inner: Any = tuple(adapt(part.parts))
-                if inner != part.parts:
-                    part = msgspec.structs.replace(part, parts=inner)  # noqa: PLW2901
-                found.append(part)
-            elif not isinstance(part, OpaquePart) or part.origin == origin:
-                found.append(part)
-        return found
-
-    return tuple(
-        message
-        if all(isinstance(part, TextPart) for part in message.parts)
-        else ModelMessage(message.role, tuple(adapt(message.parts)))
-        for message in messages
-    )
-
-
-def _supported(part: ImagePart | FilePart, supported: Collection[str]) -> Part:
-    """Return an image or file with the type of its content, or a sentence in its place."""
-    kind = media_type_of(part.data)
-    if kind in supported:
+    def adapt(part: Part) -> Part | None:
+        if isinstance(part, OpaquePart):
+            return part if part.origin == origin else None
+        if not isinstance(part, ImagePart | FilePart):
+            return part
+        kind = media_type_of(part.data)
+        if kind not in (images if isinstance(part, ImagePart) else files):
+            return _sentence(part)
         return part if kind == part.media_type else msgspec.structs.replace(part, media_type=kind)
-    return TextPart(_unseen(part) if isinstance(part, ImagePart) else _unread(part))
+
+    return map_parts(messages, adapt)
 
 
-def _unseen(part: ImagePart) -> str:
-    return f"[An image ({part.media_type}, {_size(part.data)}) that this model cannot see]"
-
-
-def _unread(part: FilePart) -> str:
-    return (
-        f"[A file ({part.name}, {part.media_type}, {_size(part.data)}) that this model cannot read]"
+def _sentence(part: ImagePart | FilePart) -> TextPart:
+    size = _size(part.data)
+    if isinstance(part, ImagePart):
+        return TextPart(f"[An image ({part.media_type}, {size}) that this model cannot see]")
+    return TextPart(
+        f"[A file ({part.name}, {part.media_type}, {size}) that this model cannot read]"
     )
 
 
@@ -258,7 +231,8 @@ def refused_parts(
     """
     kind = refused_kind(fault)
     parts = [part for part in _parts(messages) if _is_sent(part, origin)]
-    named = [part for part in parts if _is_named(part, fault, body)]
+    nodes = _named_nodes(fault, body)
+    named = [part for part in parts if any(_holds(node, part) for node in nodes)]
     if kind is None or (named and not every):
         return frozenset(map(part_digest, named))
     wanted = {"reasoning": OpaquePart, "image": ImagePart, "file": FilePart}[kind]
@@ -278,13 +252,8 @@ def _is_sent(part: Part, origin: str) -> bool:
     return isinstance(part, ImagePart | FilePart)
 
 
-def _is_named(part: Part, fault: Fault, body: bytes) -> bool:
-    """Whether the field that a refusal names is this part, or is inside it."""
-    return any(_holds(node, part) for node in _named_nodes(fault, body))
-
-
 def _named_nodes(fault: Fault, body: bytes) -> Sequence[Any]:
-    """What the named path leads to in the request, and what is around that, up to a message."""
+    """What the field leads to that a refusal names, and what is around that, up to a message."""
     found = _PATH.search(fault.field) or _PATH.search(fault.message)
     if found is None:
         return ()

@@ -232,6 +232,26 @@ def _forms(key: str) -> tuple[str, ...]:
     return tuple(form for form in plain if form)
 
 
+_SENTENCES: Final[Mapping[Kind, str]] = {
+    "overflow": "question and answer are too long for {model}{said}",
+    "filtered": "{url} filters the content of a request for {model}{said}",
+    "bad_call": "{url} cannot read a call that {model} has written{said}",
+    "rate_limit": "{url} has too many requests{said}",
+    "answer_too_long": "{model} cannot write so long an answer: lower"
+    " {section}.max_tokens_per_request{said}",
+    "unpaid": "{url} requires payment before {model} answers: check the account that"
+    " {section}.api_key belongs to{said}",
+    "redirect": "{url} redirects requests: correct {section}.base_url",
+    # Without the provider's message, which may contain a part of the key.
+    "key": "{url} does not accept the key: correct {section}.api_key",
+    "forbidden": "{url} does not allow this key to use {model}: correct {section}.api_key or"
+    " {section}.model{said}",
+    "unknown_model": "{url} has no model {model}, or is not the base URL: correct"
+    " {section}.model or {section}.base_url{said}",
+}
+_REFUSED: Final = "{url} does not take the request for {model} (HTTP {status}): see {section}{said}"
+
+
 class Where(msgspec.Struct, frozen=True):
     """The parts of error messages: the model, its address, and its section of the settings.
 
@@ -245,73 +265,33 @@ class Where(msgspec.Struct, frozen=True):
 
     def error(self, fault: Fault, retry_after_s: float | None = None) -> ModelError:
         """Make the error for a fault; `retry_after_s` is what the headers say."""
-        said = self._quoted(fault.message)
-        match fault.kind:
+        kind, status = fault.kind, fault.status
+        sentence = _SENTENCES.get(kind, _REFUSED)
+        if kind == "unavailable":
+            sentence = (
+                "{url} " + ("has a fault (HTTP {status})" if status else "broke off") + "{said}"
+            )
+        message = without_key(fault.message, self.key)
+        text = sentence.format(
+            model=self.model,
+            url=self.url,
+            section=self.section,
+            status=status,
+            said=f"; it says: {message[:300]}" if message else "",
+        )
+        match kind:
             case "overflow":
-                return ContextOverflowError(
-                    f"question and answer are too long for {self.model}{said}"
-                )
+                return ContextOverflowError(text)
             case "filtered":
-                return ContentFilteredError(
-                    f"{self.url} filters the content of a request for {self.model}{said}"
-                )
-            case "bad_call" | "rate_limit" | "unavailable" as kind:
+                return ContentFilteredError(text)
+            case "bad_call" | "rate_limit" | "unavailable":
                 wait = fault.retry_after_s if retry_after_s is None else retry_after_s
-                return ModelUnavailableError(
-                    f"{self.url} {self._trouble(kind, fault.status)}{said}", wait
-                )
-            case _ as kind:
-                return ModelRefusedError(self._refusal(kind, fault.status, said))
-
-    def _trouble(self, kind: Kind, status: int) -> str:
-        match kind:
-            case "bad_call":
-                return f"cannot read a call that {self.model} has written"
-            case "rate_limit":
-                return "has too many requests"
-            case _:
-                return f"has a fault (HTTP {status})" if status else "broke off"
-
-    def _refusal(self, kind: Kind, status: int, said: str) -> str:
-        match kind:
-            case "answer_too_long":
-                return (
-                    f"{self.model} cannot write so long an answer: lower"
-                    f" {self.section}.max_tokens_per_request{said}"
-                )
-            case "unpaid":
-                return (
-                    f"{self.url} requires payment before {self.model} answers: check the account"
-                    f" that {self.section}.api_key belongs to{said}"
-                )
-            case "redirect":
-                return f"{self.url} redirects requests: correct {self.section}.base_url"
-            case "key":
-                # Without the provider's message, which may contain a part of the key.
-                return f"{self.url} does not accept the key: correct {self.section}.api_key"
-            case "forbidden":
-                return (
-                    f"{self.url} does not allow this key to use {self.model}: correct"
-                    f" {self.section}.api_key or {self.section}.model{said}"
-                )
-            case "unknown_model":
-                return (
-                    f"{self.url} has no model {self.model}, or is not the base URL: correct"
-                    f" {self.section}.model or {self.section}.base_url{said}"
-                )
-            case _:
-                return (
-                    f"{self.url} does not take the request for {self.model}"
-                    f" (HTTP {status}): see {self.section}{said}"
-                )
+                return ModelUnavailableError(text, wait)
+        return ModelRefusedError(text)
 
     def unusable(self, what: str) -> ModelError:
         """Make the error for an unusable answer; `what` describes what was sent instead."""
         return UnusableAnswerError(f"{self.url} sends {what} of {self.model}")
-
-    def _quoted(self, message: str) -> str:
-        message = without_key(message, self.key)
-        return f"; it says: {message[:300]}" if message else ""
 
 
 _DAY_S = 86_400.0

@@ -17,7 +17,7 @@ from component.models.chat import ChatCompletions
 from component.models.connection import Connection, Timeouts, connect
 from component.models.contents import refused_kind, refused_parts, without_refused
 from component.models.faults import Fault, read_fault, retry_after_s
-from component.models.messages import ModelMessage, call_ids_of, storable_message
+from component.models.messages import ModelMessage, call_ids_of, map_parts, storable_part
 from component.models.messages_dialect import Messages
 from component.models.offered_tools import OfferedTools, RefusedTool, refuses_all
 from component.models.protocol import (
@@ -135,7 +135,7 @@ class HostedModel:
         try:
             content = self._adapter.body(offered, names)
         except UnicodeEncodeError:
-            messages = tuple(map(storable_message, request.messages))
+            messages = map_parts(request.messages, storable_part)
             request = msgspec.structs.replace(request, messages=messages)
             offered, names = self._tools.offer(request)
             content = self._adapter.body(offered, names)

@@ -160,6 +160,24 @@ def answer_parts(text: str, calls: Iterable[ToolCall]) -> tuple[AnswerPart, ...]
     return (*([TextPart(text)] if text else ()), *calls)
 
 
+def map_parts(
+    messages: Iterable[ModelMessage], change: Callable[[Part], Part | None]
+) -> tuple[ModelMessage, ...]:
+    """Change all parts, those inside of results too; one for which `change` returns None is left
+    out.
+    """
+
+    def changed(parts: Iterable[Part]) -> tuple[Any, ...]:
+        return tuple([new for part in parts if (new := inside(part)) is not None])
+
+    def inside(part: Part) -> Part | None:
+        if isinstance(part, ToolResultPart):
+            return msgspec.structs.replace(part, parts=changed(part.parts))
+        return change(part)
+
+    return tuple([ModelMessage(each.role, changed(each.parts)) for each in messages])
+
+
 def map_text(parts: Iterable[AnswerPart], change: Callable[[str], str]) -> tuple[AnswerPart, ...]:
     """Change the texts of an answer; a text that becomes empty is left out."""
     changed: list[AnswerPart] = []
@@ -184,23 +202,13 @@ def storable(text: str) -> str:
     return without_forbidden(joined)
 
 
-def storable_message(message: ModelMessage) -> ModelMessage:
-    """Replace the same in the texts of a message: JSON cannot carry half of a surrogate pair."""
-    return ModelMessage(message.role, tuple(map(_storable_part, message.parts)))
-
-
-def _storable_part(part: Part) -> Part:
+def storable_part(part: Part) -> Part:
+    """Replace the same in a text, or in arguments: JSON cannot carry half of a surrogate pair."""
     match part:
         case TextPart(text):
             return TextPart(storable(text))
         case ToolCall():
             return msgspec.structs.replace(part, arguments=storable(part.arguments))
-        case ToolResultPart():
-            parts = tuple(
-                TextPart(storable(each.text)) if isinstance(each, TextPart) else each
-                for each in part.parts
-            )
-            return msgspec.structs.replace(part, parts=parts)
     return part
 
 

@@ -94,15 +94,12 @@ class Usage(msgspec.Struct, frozen=True):
 
     def __add__(self, other: "Usage") -> "Usage":
         """Return the sum of the usage of two calls."""
-        return Usage(
-            self.tokens_in + other.tokens_in,
-            self.tokens_out + other.tokens_out,
-            self.cost_usd + other.cost_usd,
-            self.estimated or other.estimated,
-            self.cache_read + other.cache_read,
-            self.cache_write + other.cache_write,
-            self.reasoning + other.reasoning,
-        )
+        sums = {
+            name: getattr(self, name) + getattr(other, name)
+            for name in self.__struct_fields__
+            if name != "estimated"
+        }
+        return Usage(**sums, estimated=self.estimated or other.estimated)
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
@@ -252,9 +249,3 @@ class Wrapped:
     def tokens(self, text: str) -> int:
         """See Model.tokens."""
         return self._model.tokens(text)
-
-    async def aclose(self) -> None:
-        """Close the model."""
-        close = getattr(self._model, "aclose", None)
-        if close is not None:
-            await close()

@@ -1,7 +1,7 @@
 """The usage of a call: the provider's figures if they are plausible, otherwise an estimate."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -9,8 +9,8 @@ import structlog
 
 from component.models.answer_limits import CALL_TOKENS, CALL_USD
 from component.models.catalog import Prices
-from component.models.messages import AnswerPart, text_of
-from component.models.protocol import Completion, ModelRequest, Usage
+from component.models.messages import AnswerPart, Part, ToolCall, text_of
+from component.models.protocol import ModelRequest, Usage
 
 _log = structlog.get_logger("component.models")
 _SHOWN: Final = 80
@@ -58,21 +58,20 @@ class Figures:
 
     def tokens(self, key: str) -> int | None:
         """Return a count of tokens; None if it is missing or implausible."""
-        said = self._said.get(key)
-        if said is None:
-            return None
-        if _is_number(said) and 0 <= said <= CALL_TOKENS and said == int(said):
-            return int(said)
+        said = self._figure(key, CALL_TOKENS)
+        if said is None or said == int(said):
+            return None if said is None else int(said)
         self._doubt(key, said)
         return None
 
     def usd(self, key: str) -> float | None:
         """Return a price in US dollars; None if it is missing or implausible."""
+        return self._figure(key, CALL_USD)
+
+    def _figure(self, key: str, most: float) -> float | None:
         said = self._said.get(key)
-        if said is None:
-            return None
-        if _is_number(said) and 0 <= said <= CALL_USD:
-            return float(said)
+        if said is None or (_is_number(said) and 0 <= said <= most):
+            return None if said is None else float(said)
         self._doubt(key, said)
         return None
 
@@ -148,43 +147,38 @@ def usage_of(
     reported: Reported,
     prices: Callable[[], Prices],
 ) -> Usage:
-    """The tokens and the cost of an answer of these parts.
+    """The tokens and the cost of an answer of these parts: as the provider reports them, or else
+    estimated.
 
     `prices` is called if the provider does not report the cost; it may block.
     """
     # Some servers report zero tokens for requests and answers that are not empty.
     tokens_in, tokens_out = reported.tokens_in, reported.tokens_out
     own_in = 0 if tokens_in else _tokens_of(request)
-    own_out = 0 if tokens_out else _tokens_of_answer(parts)
+    own_out = 0 if tokens_out else estimate(text_of(parts)) + _tokens_of_calls(parts)
     estimated = tokens_in is None or tokens_out is None or own_in + own_out > 0
     tokens_in, tokens_out = tokens_in or own_in, tokens_out or own_out
+    read, write = reported.cache_read, reported.cache_write
     cost = reported.usd
     if cost is None:
-        cost = prices().cost(tokens_in, tokens_out, reported.cache_read, reported.cache_write)
-    return Usage(
-        tokens_in,
-        tokens_out,
-        cost,
-        estimated,
-        reported.cache_read,
-        reported.cache_write,
-        reported.reasoning,
-    )
+        cost = prices().cost(tokens_in, tokens_out, read, write)
+    return Usage(tokens_in, tokens_out, cost, estimated, read, write, reported.reasoning)
 
 
 def _tokens_of(request: ModelRequest) -> int:
-    tokens = 0
-    for message in request.messages:
-        tokens += PER_MESSAGE + estimate(message.text)
-        tokens += sum(estimate(call.name) + estimate(call.arguments) for call in message.tool_calls)
-    for tool in request.tools:
-        tokens += PER_MESSAGE + estimate(tool.name + tool.description)
-        tokens += estimate(bytes(tool.parameters).decode())
-    return tokens
+    messages = [
+        PER_MESSAGE + estimate(message.text) + _tokens_of_calls(message.parts)
+        for message in request.messages
+    ]
+    tools = [
+        PER_MESSAGE
+        + estimate(tool.name + tool.description)
+        + estimate(bytes(tool.parameters).decode())
+        for tool in request.tools
+    ]
+    return sum(messages) + sum(tools)
 
 
-def _tokens_of_answer(parts: tuple[AnswerPart, ...]) -> int:
-    calls = Completion(parts=parts).tool_calls
-    return estimate(text_of(parts)) + sum(
-        estimate(call.name) + estimate(call.arguments) for call in calls
-    )
+def _tokens_of_calls(parts: Iterable[Part]) -> int:
+    calls = [part for part in parts if isinstance(part, ToolCall)]
+    return sum(estimate(call.name) + estimate(call.arguments) for call in calls)

@@ -36,7 +36,7 @@ def who(principal: JID = ALICE, task: str = "t1", *agents: str) -> Spender:
 
 def a_book(storage: Any = None, alerts: list[str] | None = None, **limits: Any) -> BudgetBook:
     heard = [] if alerts is None else alerts
-    return BudgetBook(storage, BudgetLimits(**limits), Book(), heard.append, Clock())
+    return BudgetBook(storage, BudgetLimits(**limits), Book(), alert=heard.append, now=Clock())
 
 
 def spend(book: BudgetBook, spender: Spender, tokens: int, usd: float = 0.0) -> None:
@@ -376,8 +376,8 @@ async def test_a_fault_in_accounting_does_not_end_the_service() -> None:
     tried = anyio.Event()
 
     class Faulty:
-        async def read(self, op: Any) -> list[Any]:
-            return []
+        async def read(self, op: Any) -> dict[Any, Any]:
+            return {}
 
         async def write(self, op: Any) -> None:
             tried.set()

@@ -14,10 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from component.app.schema import SCHEMA
-from component.budget import shared as shared_module
-from component.budget.book import BudgetLimits, Limit
+from component.budget import book as book_module
+from component.budget.book import BudgetBook, BudgetLimits, Limit
 from component.budget.protocol import Amount, BudgetExceededError, Reservation, Spender
-from component.budget.shared import SharedBudgetBook
 from component.storage import Storage, StorageError
 from component.storage.database import Database
 from component.tasks import instances as task_instances
@@ -79,8 +78,13 @@ class Instance:
         self.storage = Counting(storage)
         self.name = name
         self.alerts: list[str] = []
-        self.book = SharedBudgetBook(
-            self.storage, limits, Book(), lambda: self.name, self.alerts.append, clock
+        self.book = BudgetBook(
+            self.storage,
+            limits,
+            Book(),
+            instance=lambda: self.name,
+            alert=self.alerts.append,
+            now=clock,
         )
 
     async def spend(self, spender: Spender, tokens: int, usd: float = 0.0) -> None:
@@ -99,7 +103,7 @@ class Instance:
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call waits for what others hold for as long as the busiest machine may take."""
-    monkeypatch.setattr(shared_module, "_WAITS_S", (0.05,) * 200)
+    monkeypatch.setattr(book_module, "_WAITS_S", (0.05,) * 200)
 
 
 @asynccontextmanager
@@ -175,11 +179,11 @@ async def test_what_others_hold_ahead_of_time_comes_back_when_it_is_needed(
         assert one.book._spare_keys()  # more than it has used
         leave = await other.book.acquire(who(), Amount(950))
         assert not one.book._spare_keys()
-        monkeypatch.setattr(shared_module, "_WAITS_S", (0.01,))
+        monkeypatch.setattr(book_module, "_WAITS_S", (0.01,))
         with pytest.raises(BudgetExceededError):  # it is under way
             await one.book.acquire(who(), Amount(1))
         other.book.settle(leave, Amount(0))
-        monkeypatch.setattr(shared_module, "_WAITS_S", (0.05,) * 200)
+        monkeypatch.setattr(book_module, "_WAITS_S", (0.05,) * 200)
         one.book._in_vain.clear()
         await one.spend(who(), 900)
 
@@ -187,7 +191,7 @@ async def test_what_others_hold_ahead_of_time_comes_back_when_it_is_needed(
 async def test_what_is_on_its_way_back_is_not_spent(
     tmp_path: Path, migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_module, "_WAITS_S", ())
+    monkeypatch.setattr(book_module, "_WAITS_S", ())
     limits = BudgetLimits(principal=Limit(tokens=1000))
     leaves: list[Reservation] = []
 
@@ -214,7 +218,7 @@ async def test_what_is_on_its_way_back_is_not_spent(
 async def test_what_nobody_needs_goes_back(
     tmp_path: Path, migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_module, "_IDLE_S", 0.01)
+    monkeypatch.setattr(book_module, "_IDLE_S", 0.01)
     rows = "SELECT count(*) FROM budget_allotments"
     limits = BudgetLimits(principal=Limit(tokens=1000))
     async with instances(tmp_path, migrated_url, 1, limits) as (one,):
@@ -241,7 +245,7 @@ async def test_who_leaves_gives_back_everything(tmp_path: Path, migrated_url: st
 async def test_the_calls_of_one_who_was_killed_count_as_made(
     tmp_path: Path, migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_module, "_WAITS_S", (0.01,))
+    monkeypatch.setattr(book_module, "_WAITS_S", (0.01,))
     limits = BudgetLimits(principal=Limit(tokens=1000))
     async with instances(tmp_path, migrated_url, 2, limits, run=False) as (one, other):
         await one.book.acquire(who(), Amount(800))  # under way when it was killed
@@ -454,6 +458,6 @@ def test_no_interleaving_kill_or_midnight_exceeds_a_budget(
     monkeypatch: pytest.MonkeyPatch,
     rounds: list[list[tuple[str, int, int]]],
 ) -> None:
-    monkeypatch.setattr(shared_module, "_WAITS_S", ())
+    monkeypatch.setattr(book_module, "_WAITS_S", ())
     directory = tmp_path_factory.mktemp("shared")
     anyio.run(functools.partial(play, directory, rounds), backend="trio")

@@ -465,8 +465,6 @@ async def test_it_has_the_attributes_of_its_model() -> None:
     assert (await model.complete(asking(tools=()))).text == "Hi"
     assert (await model.complete(asking())).text == "Hello"
     assert inner.asked[1] == constrain(asking())
-    await model.aclose()
-    assert inner.closed
 
 
 @given(st.integers(900, 1100))
