@@ -1,4 +1,4 @@
-"""Budgets of language models: spenders, limits, amounts, and the sentences for people about them."""
+"""Budgets of language models: spenders, limits, amounts, and what people are told about them."""
 
 from collections.abc import Iterable, Mapping
 from typing import Literal

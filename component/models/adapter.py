@@ -12,6 +12,7 @@ import msgspec
 import structlog
 
 from component.models.answer_draft import AnswerDraft
+from component.models.answer_limits import BadJSONError, is_object
 from component.models.catalog import Target
 from component.models.faults import Fault, read_fault
 from component.models.messages import (
@@ -23,7 +24,6 @@ from component.models.messages import (
     with_fields,
 )
 from component.models.protocol import ModelRequest, OnText
-from component.models.tolerant_json import BadJSONError, is_object
 from component.models.tool_schemas import ToolNames
 from component.models.usage import Figures, Reported
 

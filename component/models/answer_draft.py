@@ -13,7 +13,10 @@ from component.models.answer_limits import (
     NAME_CHARACTERS,
     OPAQUE_BYTES,
     TEXT_CHARACTERS,
+    BadJSONError,
     TooMuchError,
+    encode_any,
+    is_object,
 )
 from component.models.messages import (
     AnswerPart,
@@ -27,7 +30,6 @@ from component.models.messages import (
     with_distinct_ids,
 )
 from component.models.protocol import Finish, OnText, Void
-from component.models.tolerant_json import BadJSONError, encode_any, is_object
 from component.models.tool_schemas import ToolNames
 
 # Why a model stopped, as providers write it. Chat completions and messages share these tables,

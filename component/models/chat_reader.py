@@ -10,9 +10,9 @@ import msgspec
 
 from component.models.adapter import AnswerReader, fault_in
 from component.models.answer_draft import DraftCall
+from component.models.answer_limits import BadJSONError, arguments_in, decode_as
 from component.models.chat_text import AnswerText, Habits, MixedText, Reasoning, more_fields
 from component.models.protocol import ContextOverflowError, OnText
-from component.models.tolerant_json import BadJSONError, arguments_in, decode_as
 from component.models.usage import Figures, Reported, later_usage, with_reasoning
 from component.models.written_calls import WrittenCalls
 

@@ -23,10 +23,16 @@ from typing import Any, Final
 import msgspec
 
 from component.models.answer_draft import AnswerDraft
-from component.models.answer_limits import OPAQUE_BYTES, TooMuchError
+from component.models.answer_limits import (
+    OPAQUE_BYTES,
+    BadJSONError,
+    TooMuchError,
+    decode_any,
+    encode_any,
+    encoded_object,
+)
 from component.models.messages import OpaquePart, Part, TextPart, add_fields, storable
 from component.models.protocol import ModelRequest
-from component.models.tolerant_json import BadJSONError, decode_any, encode_any, encoded_object
 from component.models.tool_schemas import ToolNames
 from component.models.written_calls import WrittenCalls
 from component.models.written_text import (

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from component.models.answer_limits import NAME_CHARACTERS, too_complex
+from component.models.answer_limits import NAME_CHARACTERS, NESTED_TOO_DEEPLY, too_complex
 from component.models.contents import adapted
 from component.models.local_examples import with_examples
 from component.models.messages import (
@@ -31,7 +31,6 @@ from component.models.messages import (
     with_distinct_ids,
 )
 from component.models.protocol import Completion, Model, ModelRequest, OnText, Tool, Void, Wrapped
-from component.models.tolerant_json import NESTED_TOO_DEEPLY
 
 # Measured with the small local model on five requests for a tool and five for none: one sample line
 # for each choice worked best. It copies schemas, or samples that are separate from the tools.

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from component.models.answer_limits import ERROR_CHARACTERS
+from component.models.answer_limits import ERROR_CHARACTERS, BadJSONError, decode_any
 from component.models.fault_kinds import Kind, classify, named_field
 from component.models.protocol import (
     ContentFilteredError,
@@ -28,7 +28,6 @@ from component.models.protocol import (
     ModelUnavailableError,
     UnusableAnswerError,
 )
-from component.models.tolerant_json import BadJSONError, decode_any
 from xep.characters import without_forbidden
 
 _PART_OF_KEY: Final = 8

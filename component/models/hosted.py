@@ -11,7 +11,7 @@ import structlog
 
 from component.models.adapter import Adapter, AnswerReader, ProviderFaultError
 from component.models.answer_draft import AnswerDraft
-from component.models.answer_limits import TooMuchError
+from component.models.answer_limits import BadJSONError, TooMuchError
 from component.models.catalog import Facts, Target, facts_of
 from component.models.chat import ChatCompletions
 from component.models.connection import Connection, Timeouts, connect
@@ -31,7 +31,6 @@ from component.models.protocol import (
     Void,
 )
 from component.models.responses import Responses
-from component.models.tolerant_json import BadJSONError
 from component.models.tool_schemas import ToolNames
 from component.models.usage import Figures, estimate, usage_of
 from component.settings.llm import Dialect

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from component.models.tolerant_json import encoded_object
+from component.models.answer_limits import encoded_object
 from xep.characters import without_forbidden
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]

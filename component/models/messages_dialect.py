@@ -15,6 +15,7 @@ from component.models.adapter import (
     sent_ids,
 )
 from component.models.answer_draft import DraftCall
+from component.models.answer_limits import arguments_in, decode_any, decode_as, encode_any, text_in
 from component.models.catalog import Target
 from component.models.contents import IMAGES, PDF, adapted, encoded
 from component.models.messages import (
@@ -30,13 +31,6 @@ from component.models.messages import (
     with_fields,
 )
 from component.models.protocol import ModelRequest, OnText
-from component.models.tolerant_json import (
-    arguments_in,
-    decode_any,
-    decode_as,
-    encode_any,
-    text_in,
-)
 from component.models.tool_schemas import ToolNames
 from component.models.usage import Figures, Reported, later_usage
 

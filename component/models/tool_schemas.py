@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from component.models.tolerant_json import BadJSONError, decode_any, encode_any
+from component.models.answer_limits import BadJSONError, decode_any, encode_any
 
 Keywords: TypeAlias = Literal["all", "typed", "plain"]
 """Which schemas a server takes: any, those with a type (llama.cpp), or those of OpenAPI 3.0 without

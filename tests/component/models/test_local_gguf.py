@@ -6,7 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from component.models.local_gguf import BadModelFileError, ModelFile, read_model_file
+from component.models.local import ModelFile, read_model_file
+from component.models.protocol import ModelRefusedError
 from tests.component.models import gguf
 
 _HEAD = gguf.head(gguf.SMALL)
@@ -62,15 +63,15 @@ def test_a_vocabulary_is_not_read(path: Path) -> None:
 )
 def test_the_error_names_the_fault_of_a_file(path: Path, content: bytes, sentence: str) -> None:
     path.write_bytes(content)
-    with pytest.raises(BadModelFileError, match=sentence) as caught:
+    with pytest.raises(ModelRefusedError, match=sentence) as caught:
         read_model_file(path)
     assert str(path) in str(caught.value)
 
 
 def test_a_missing_file_and_a_folder_are_reported(tmp_path: Path) -> None:
-    with pytest.raises(BadModelFileError, match="cannot be opened: No such file"):
+    with pytest.raises(ModelRefusedError, match="cannot be opened: No such file"):
         read_model_file(tmp_path / "nothing.gguf")
-    with pytest.raises(BadModelFileError, match="cannot be opened: Is a directory"):
+    with pytest.raises(ModelRefusedError, match="cannot be opened: Is a directory"):
         read_model_file(tmp_path)
 
 
@@ -86,7 +87,7 @@ def test_any_damage_is_reported_as_a_sentence(
     path.write_bytes(_HEAD[:start] + junk + _HEAD[start + gap :])
     try:
         file = read_model_file(path)
-    except BadModelFileError:
+    except ModelRefusedError:
         return
     assert file.context_tokens > 0
     assert file.context_bytes >= 0
