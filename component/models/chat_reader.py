@@ -11,20 +11,20 @@ import msgspec
 from component.models.adapter import AnswerReader, fault_in
 from component.models.answer_draft import DraftCall
 from component.models.answer_limits import BadJSONError, arguments_in, decode_as
-from component.models.chat_text import AnswerText, Habits, MixedText, Reasoning, more_fields
+from component.models.chat_text import Habits, MixedText, Reasoning, more_fields
 from component.models.protocol import ContextOverflowError, OnText
 from component.models.usage import Figures, Reported, later_usage, with_reasoning
 from component.models.written_calls import WrittenCalls
 
 
-class Function(msgspec.Struct):
+class _Function(msgspec.Struct):
     """Name and arguments, or a piece of them. Some servers give arguments as an object."""
 
     name: str | None = None
     arguments: Any = None
 
 
-class Call(msgspec.Struct):
+class _Call(msgspec.Struct):
     """A tool call, or a piece of one. Some servers count ids, or write the index as a text.
 
     `fields` are all other ones, which belong to it.
@@ -32,7 +32,7 @@ class Call(msgspec.Struct):
 
     index: int | str | None = None
     id: Any = None
-    function: Function | None = None
+    function: _Function | None = None
     fields: dict[str, Any] = {}
 
     @property
@@ -41,7 +41,7 @@ class Call(msgspec.Struct):
         return self.id if isinstance(self.id, str) else "" if self.id is None else str(self.id)
 
 
-class Part(msgspec.Struct):
+class _Part(msgspec.Struct):
     """A part of a text. Mistral's `thinking` is a list of texts."""
 
     text: str | None = None
@@ -57,31 +57,31 @@ class Part(msgspec.Struct):
         return "".join([text for text in texts if isinstance(text, str)])
 
 
-class Said(msgspec.Struct):
+class _Said(msgspec.Struct):
     """A message, or a piece of one. `refusal` is the text that OpenAI sends instead of `content`.
 
     Servers send reasoning in one or more of the three other fields. `function_call` is a call as it
     was before there could be several.
     """
 
-    content: str | list[Part] | None = None
+    content: str | list[_Part] | None = None
     refusal: str | None = None
     tool_calls: list[dict[str, Any]] | None = None
-    function_call: Function | None = None
+    function_call: _Function | None = None
     reasoning_content: Any = None
     reasoning: Any = None
     reasoning_details: Any = None
 
 
-class Choice(msgspec.Struct):
+class _Choice(msgspec.Struct):
     """One of the answers; we ask for one. A stream has `delta`, a whole answer `message`."""
 
-    delta: Said | None = None
-    message: Said | None = None
+    delta: _Said | None = None
+    message: _Said | None = None
     finish_reason: str | None = None
 
 
-class Progress(msgspec.Struct):
+class _Progress(msgspec.Struct):
     """How much of the prompt llama.cpp has read; `total` is its number of tokens."""
 
     total: int = 0
@@ -92,11 +92,11 @@ class Chunk(msgspec.Struct):
     `base_resp` is that of MiniMax, which answers with status 200.
     """
 
-    choices: list[Choice] | None = None
+    choices: list[_Choice] | None = None
     usage: Any = None  # `component.models.usage` checks it: some servers send invalid values
     error: Any = None
     object: str | None = None
-    prompt_progress: Progress | None = None
+    prompt_progress: _Progress | None = None
     message: Any = None
     code: Any = None
     base_resp: Any = None
@@ -106,7 +106,7 @@ _chunks = msgspec.json.Decoder(Chunk)
 _OWN: Final = ("index", "id", "type", "function")
 
 
-def call_of(said: dict[str, Any]) -> Call:
+def call_of(said: dict[str, Any]) -> _Call:
     """Read a tool call, or a piece of one. Raises BadJSONError."""
     fields = {key: value for key, value in said.items() if key not in _OWN and value is not None}
     function = said.get("function")
@@ -117,7 +117,7 @@ def call_of(said: dict[str, Any]) -> Call:
     known: dict[str, Any] = {"fields": fields}
     known |= {key: said[key] for key in ("index", "id", "function") if key in said}
     try:
-        return msgspec.convert(known, Call)
+        return msgspec.convert(known, _Call)
     except (msgspec.ValidationError, RecursionError) as error:
         raise BadJSONError(str(error)) from None
 
@@ -146,18 +146,17 @@ class ChatReader(AnswerReader):
     ) -> None:
         super().__init__(on_text)
         self._reasoning = Reasoning(self.draft)
-        self._text = (
-            AnswerText(self.draft, self._reasoning)
-            if calls is None
-            else MixedText(self.draft, self._reasoning, calls, habits or Habits(""))
-        )
+        self._text: MixedText | None = None
+        if calls is not None:
+            self._text = MixedText(self.draft, self._reasoning, calls, habits or Habits(""))
         self._tells_cost = tells_cost
         self._room = room
         self._calls: list[_Growing] = []
 
     def end(self) -> None:
         """See AnswerReader.end."""
-        self._text.end()
+        if self._text is not None:
+            self._text.end()
         self._reasoning.end()
 
     def _event(self, data: bytes) -> bool:
@@ -210,10 +209,10 @@ class ChatReader(AnswerReader):
         )
         return with_reasoning(found, figures)
 
-    def _choice(self, choice: Choice) -> None:
-        said = choice.delta or choice.message or Said()
+    def _choice(self, choice: _Choice) -> None:
+        said = choice.delta or choice.message or _Said()
         if said.reasoning_content or said.reasoning or said.reasoning_details:
-            self._text.apart()
+            self._apart()
             self._reasoning.add_fields(
                 {
                     "reasoning_details": said.reasoning_details,
@@ -223,35 +222,49 @@ class ChatReader(AnswerReader):
             )
         content = said.content
         if isinstance(content, str):
-            self._text.feed(content)
+            self._say(content)
         elif content:
             self._parts(content)
         if said.refusal:
-            self._text.feed(said.refusal)
+            self._say(said.refusal)
         for call in said.tool_calls or ():
             self._grow(call_of(call))
         if said.function_call is not None and not said.tool_calls:
-            self._grow(Call(function=said.function_call))
+            self._grow(_Call(function=said.function_call))
         if reason := choice.finish_reason:
             self.end()
             self.draft.end(reason)
 
-    def _parts(self, content: Sequence[Part]) -> None:
+    def _apart(self) -> None:
+        """The server sends reasoning separately from the text."""
+        if self._text is not None:
+            self._text.apart()
+
+    def _say(self, text: str) -> None:
+        if self._text is not None:
+            self._text.feed(text)
+        elif text:
+            self._reasoning.flush()
+            self.draft.say(text)
+
+    def _parts(self, content: Sequence[_Part]) -> None:
         for part in content:
             if reasoning := part.reasoning:
-                self._text.apart()
+                self._apart()
                 self._reasoning.add("thinking", reasoning)
             if part.text:
-                self._text.feed(part.text)
+                self._say(part.text)
 
-    def _grow(self, piece: Call) -> None:
+    def _grow(self, piece: _Call) -> None:
         """Add a piece to the call that it belongs to."""
         function = piece.function
         name = (function and function.name) or ""
         arguments = function.arguments if function else None
         growing = self._begun(piece, name, arguments) if name else self._continued(piece)
         if growing is None:
-            self._text.before_call()
+            if self._text is not None:
+                self._text.before_call()
+            self._reasoning.flush()
             growing = _Growing(piece.index, self.draft.call(piece.named, name))
             self._calls.append(growing)
         call = growing.call
@@ -265,7 +278,7 @@ class ChatReader(AnswerReader):
             growing.characters += len(added)
             self.draft.add_arguments(call, added)
 
-    def _begun(self, piece: Call, name: str, arguments: Any) -> "_Growing | None":
+    def _begun(self, piece: _Call, name: str, arguments: Any) -> "_Growing | None":
         """The call that a piece with a name belongs to; None if it begins one.
 
         Some servers repeat the name in each piece, or the whole call at the end, and some give each
@@ -281,7 +294,7 @@ class ChatReader(AnswerReader):
         repeated = bool(piece.named) and piece.named == last.call.id
         return None if last.whole and arguments and not repeated else last
 
-    def _continued(self, piece: Call) -> "_Growing | None":
+    def _continued(self, piece: _Call) -> "_Growing | None":
         """The call that a piece without a name continues: that with its index, its id, or the last
         one. None if there is none, or if the last one is whole.
         """

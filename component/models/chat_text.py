@@ -208,35 +208,6 @@ _OPENED: Final = re.compile(r"\br1\b|qwq|thinking|reason", re.IGNORECASE)
 """Models whose templates write `<think>` into the prompt."""
 
 
-class AnswerText:
-    """A text without reasoning or calls."""
-
-    def __init__(self, draft: AnswerDraft, reasoning: Reasoning) -> None:
-        self._draft = draft
-        self._reasoning = reasoning
-        self._begun = False
-
-    def feed(self, text: str) -> None:
-        """Process the next piece. All methods raise TooMuchError."""
-        if text and not self._begun:
-            # Some servers send a byte order mark, which would hide how the answer begins.
-            text = text.removeprefix("\ufeff")
-            self._begun = bool(text)
-        if text:
-            self._reasoning.flush()
-            self._draft.say(text)
-
-    def apart(self) -> None:
-        """Note that the server sends reasoning separately from the text."""
-
-    def before_call(self) -> None:
-        """Note that a tool call follows."""
-        self._reasoning.flush()
-
-    def end(self) -> None:
-        """End the text."""
-
-
 class Habits:
     """The known habits of a model.
 
@@ -248,7 +219,7 @@ class Habits:
         self.opened = _OPENED.search(model) is not None
 
 
-class MixedText(AnswerText):
+class MixedText:
     """A text in which there may be reasoning and calls; see Harmony, WrittenThoughts and
     WrittenCalls.
     """
@@ -256,17 +227,18 @@ class MixedText(AnswerText):
     def __init__(
         self, draft: AnswerDraft, reasoning: Reasoning, calls: WrittenCalls, habits: Habits
     ) -> None:
-        super().__init__(draft, reasoning)
+        self._draft = draft
+        self._reasoning = reasoning
         self._habits = habits
         self._harmony = Harmony()
         self._thoughts = WrittenThoughts(opened=habits.opened)
         self._calls = calls
         self._characters = 0
-        self._native_calls = False
 
     def feed(self, text: str) -> None:
-        """Take the next piece."""
+        """Take the next piece. All methods raise TooMuchError."""
         if not self._characters:
+            # Some servers send a byte order mark, which would hide how the answer begins.
             text = text.removeprefix("\ufeff")
         self._characters += len(text)
         if self._characters > OPAQUE_BYTES:
@@ -282,9 +254,7 @@ class MixedText(AnswerText):
 
     def before_call(self) -> None:
         """Note that a tool call follows."""
-        self._native_calls = True
         self._say(self._calls.stop())
-        self._reasoning.flush()
 
     def end(self) -> None:
         """No more of the text comes."""
@@ -340,7 +310,9 @@ class MixedText(AnswerText):
                     self._reasoning.add("text", text)
 
     def _say(self, text: str) -> None:
-        super().feed(text)
+        if text:
+            self._reasoning.flush()
+            self._draft.say(text)
 
 
 def written_calls(request: ModelRequest, names: ToolNames) -> WrittenCalls:

@@ -192,7 +192,7 @@ def _mark(body: dict[str, Any]) -> None:
 # -- the answer -----------------------------------------------------------------------------------
 
 
-class Delta(msgspec.Struct):
+class _Delta(msgspec.Struct):
     """An addition to a block, or to the message."""
 
     type: str = ""
@@ -203,7 +203,7 @@ class Delta(msgspec.Struct):
     stop_reason: str | None = None
 
 
-class Message(msgspec.Struct):
+class _Message(msgspec.Struct):
     """A message; `content` is empty where it begins."""
 
     content: list[dict[str, Any]] = []
@@ -211,20 +211,20 @@ class Message(msgspec.Struct):
     usage: Any = None
 
 
-class Event(msgspec.Struct):
+class _Event(msgspec.Struct):
     """An event of the stream."""
 
     type: str = ""
     index: int | None = None
-    message: Message | None = None
+    message: _Message | None = None
     content_block: dict[str, Any] | None = None
-    delta: Delta | None = None
+    delta: _Delta | None = None
     usage: Any = None
     error: Any = None
 
 
-_events = msgspec.json.Decoder(Event)
-_documents = msgspec.json.Decoder(Message)
+_events = msgspec.json.Decoder(_Event)
+_documents = msgspec.json.Decoder(_Message)
 
 
 class _OpenBlock:
@@ -315,7 +315,7 @@ class MessagesReader(AnswerReader):
             self._blocks[index] = _OpenBlock(block, None)
             self.draft.reasoning("")
 
-    def _grow(self, index: int | None, delta: Delta) -> None:
+    def _grow(self, index: int | None, delta: _Delta) -> None:
         if delta.text is not None:
             self._say(delta.text)
         block = self._blocks.get(index)

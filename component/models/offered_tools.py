@@ -310,8 +310,6 @@ def _key(tool: Tool) -> tuple[str, str, bytes]:
     return tool.name, tool.description, bytes(tool.parameters)
 
 
-_log = structlog.get_logger("component.models")
-
 _NAME: Final = "refused-tools.json"
 _MOST: Final = 1000
 

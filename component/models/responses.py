@@ -195,7 +195,7 @@ def _content(parts: Sequence[Part]) -> list[dict[str, Any]]:
 # -- the answer -----------------------------------------------------------------------------------
 
 
-class Phase(msgspec.Struct, forbid_unknown_fields=True):
+class _Phase(msgspec.Struct, forbid_unknown_fields=True):
     """What the provider calls the message before: `commentary` or `final_answer`.
 
     It is stored as an opaque part after the text. Models expect it back (`phase` in OpenAI's
@@ -205,7 +205,7 @@ class Phase(msgspec.Struct, forbid_unknown_fields=True):
     phase: str
 
 
-class Response(msgspec.Struct):
+class _Response(msgspec.Struct):
     """A response, as the events that end a stream and whole answers have it."""
 
     status: str | None = None
@@ -215,7 +215,7 @@ class Response(msgspec.Struct):
     incomplete_details: dict[str, Any] | None = None
 
 
-class Event(msgspec.Struct):
+class _Event(msgspec.Struct):
     """An event of the stream."""
 
     type: str = ""
@@ -224,13 +224,13 @@ class Event(msgspec.Struct):
     item: dict[str, Any] | None = None
     delta: str | dict[str, Any] | None = None
     arguments: Any = None
-    response: Response | None = None
+    response: _Response | None = None
     error: Any = None
 
 
-_events = msgspec.json.Decoder(Event)
-_documents = msgspec.json.Decoder(Response)
-_phases = msgspec.json.Decoder(Phase)
+_events = msgspec.json.Decoder(_Event)
+_documents = msgspec.json.Decoder(_Response)
+_phases = msgspec.json.Decoder(_Phase)
 
 
 class _OutputItem:
@@ -276,7 +276,7 @@ class ResponsesReader(AnswerReader):
             case "response.output_item.done" if event.item is not None:
                 self._whole(self._of(event), event.item)
             case "response.completed" | "response.incomplete" | "response.failed":
-                self._end(event.response or Response())
+                self._end(event.response or _Response())
                 return True
             case "error":
                 raise fault_in(data)
@@ -307,7 +307,7 @@ class ResponsesReader(AnswerReader):
 
     # -- items -----------------------------------------------------------------------------------
 
-    def _of(self, event: Event) -> _OutputItem:
+    def _of(self, event: _Event) -> _OutputItem:
         """The item that an event belongs to: that with its id, its index, or the one that is
         being written. Some gateways give each event another id, or each item the same index.
         """
@@ -377,7 +377,7 @@ class ResponsesReader(AnswerReader):
             text = _message_text(data)
             self._say(item, text[item.characters :])
             if (text or item.characters) and (phase := text_in(data.get("phase"))):
-                self.draft.opaque(encode_any(Phase(phase)))
+                self.draft.opaque(encode_any(_Phase(phase)))
         elif kind == "function_call":
             self._add(item, data)
             if item.call is not None:
@@ -387,7 +387,7 @@ class ResponsesReader(AnswerReader):
         elif kind is not None:
             self.draft.opaque(encode_any(data))
 
-    def _end(self, response: Response) -> None:
+    def _end(self, response: _Response) -> None:
         if response.usage is not None:
             self.draft.used = response.usage
         if response.status == "failed" or response.error:

@@ -1,4 +1,4 @@
-"""Schemas of tools as model APIs take them, and the arguments of calls translated both ways.
+"""Tools as model APIs take them: their schemas and names, and the arguments of calls both ways.
 
 Tools come from anywhere, with any JSON Schema. The APIs take an object at the top, without
 alternatives; names of properties of letters, digits, `_`, `.` and `-`; and each some keywords only.
@@ -19,6 +19,9 @@ Keywords: TypeAlias = Literal["all", "typed", "plain"]
 """Which schemas a server takes: any, those with a type (llama.cpp), or those of OpenAPI 3.0 without
 `oneOf`, references, and lists of types (Gemini)."""
 
+_LONGEST = 64
+_TAKEN = re.compile(rf"[A-Za-z_][A-Za-z0-9_-]{{0,{_LONGEST - 1}}}")
+_OTHER = re.compile(r"[^A-Za-z0-9_-]")
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _MOST_CHARACTERS: Final = 50_000
@@ -82,25 +85,18 @@ class Renamed:
         self.theirs[ours], self.ours[name] = name, ours
         return name
 
-    def to_ours(self, value: Any) -> Any:
-        """Translate arguments that the model has written."""
-        if isinstance(value, dict):
-            return {self.ours.get(k, k): self._inside(k).to_ours(v) for k, v in value.items()}
+    def translated(self, value: Any, *, to_ours: bool) -> Any:
+        """Translate arguments that the model has written, or back, for that model."""
         if isinstance(value, list) and self.items is not None:
-            return [self.items.to_ours(each) for each in value]
-        return value
-
-    def to_theirs(self, value: Any) -> Any:
-        """Translate arguments back, for the model that has written them."""
-        if isinstance(value, dict):
-            out: dict[str, Any] = {}
-            for key, each in value.items():
-                name = self.theirs.get(key, str(key))
-                out[name] = self._inside(name).to_theirs(each)
-            return out
-        if isinstance(value, list) and self.items is not None:
-            return [self.items.to_theirs(each) for each in value]
-        return value
+            return [self.items.translated(each, to_ours=to_ours) for each in value]
+        if not isinstance(value, dict):
+            return value
+        out: dict[str, Any] = {}
+        for key, each in value.items():
+            name = str(self.ours.get(key, key) if to_ours else self.theirs.get(key, key))
+            inside = self._inside(str(key) if to_ours else name)
+            out[name] = inside.translated(each, to_ours=to_ours)
+        return out
 
     def _inside(self, theirs: str) -> "Renamed":
         return self.inner.get(theirs) or self.rest or _NOTHING
@@ -141,8 +137,7 @@ def translated(arguments: str, renamed: Renamed, *, to_ours: bool) -> str:
         return arguments
     if not isinstance(value, dict):
         return arguments
-    value = renamed.to_ours(value) if to_ours else renamed.to_theirs(value)
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(renamed.translated(value, to_ours=to_ours), ensure_ascii=False)
 
 
 class _Adaptation:
@@ -427,11 +422,6 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def _strings(value: Any) -> list[str]:
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
-
-
-_LONGEST = 64
-_TAKEN = re.compile(rf"[A-Za-z_][A-Za-z0-9_-]{{0,{_LONGEST - 1}}}")
-_OTHER = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class ToolNames:
