@@ -22,8 +22,9 @@ from typing import Final
 
 import msgspec
 
-from component.budget.protocol import Amount, Limit
+from component.budget.protocol import Amount
 from component.budget.rows import Key, More, add
+from component.settings.agents import Budget
 from component.storage.database import Database
 
 CHANNEL: Final = "budgets"
@@ -65,7 +66,7 @@ class Units(msgspec.Struct, frozen=True):
         """The same, at least zero."""
         return Units(max(0, self.tokens), max(0, self.nanos))
 
-    def exceeds(self, other: "Units", limit: Limit) -> bool:
+    def exceeds(self, other: "Units", limit: Budget) -> bool:
         """Return whether the sum with `other` exceeds the limit."""
         return (limit.tokens is not None and self.tokens > other.tokens) or (
             limit.usd is not None and self.nanos > other.nanos
@@ -152,7 +153,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     key: Key
-    limit: Limit
+    limit: Budget
     alert_at: float
     spent: More
     had: Units | None

@@ -31,7 +31,6 @@ from component.budget.protocol import (
     BudgetExceededError,
     BudgetLimits,
     BudgetUsage,
-    Limit,
     Reservation,
     Scope,
     Spender,
@@ -39,12 +38,11 @@ from component.budget.protocol import (
     usage_text,
 )
 from component.budget.rows import TASKS, Key, More, add, forget, open_tasks, rows_of
+from component.settings.agents import Budget
 from component.storage.database import Database
 from component.storage.errors import StorageError
 from component.storage.storage import Storage
 from xep.jid import JID
-
-__all__ = ["BudgetBook", "BudgetLimits", "BudgetUsage", "Limit"]
 
 _log = structlog.get_logger("component.budget")
 _ALL: Final = "all"
@@ -459,11 +457,11 @@ class BudgetBook:
 
     # Limits.
 
-    def _limit(self, key: Key) -> Limit:
+    def _limit(self, key: Key) -> Budget:
         _, scope, of = key
         match scope:
             case "agent":
-                return self._limits.agents.get(of, Limit())
+                return self._limits.agents.get(of, Budget())
             case "principal":
                 return self._limits.principal
             case "task":
@@ -474,7 +472,7 @@ class BudgetBook:
         limit = self._limit(key)
         if key[1] == "task" and who.limit_usd is not None:
             usd = who.limit_usd if limit.usd is None else min(limit.usd, who.limit_usd)
-            limit = Limit(limit.tokens, usd)
+            limit = Budget(tokens=limit.tokens, usd=usd)
         if limit.tokens is None and limit.usd is None:
             return
         account = self._accounts.get(key) or Account()

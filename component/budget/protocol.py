@@ -5,6 +5,7 @@ from typing import Literal
 
 import msgspec
 
+from component.settings.agents import Budget
 from xep.jid import JID
 
 Scope = Literal["agent", "principal", "task", "day"]
@@ -84,20 +85,13 @@ class BudgetExceededError(Exception):
         self.of = of
 
 
-class Limit(msgspec.Struct, frozen=True):
-    """Maximum tokens and US dollars; None for no limit."""
-
-    tokens: int | None = None
-    usd: float | None = None
-
-
 class BudgetLimits(msgspec.Struct, frozen=True, kw_only=True):
     """All budgets. `alert` is the fraction of a budget at which an alert is sent."""
 
-    agents: Mapping[str, Limit] = {}
-    principal: Limit = Limit()
-    task: Limit = Limit()
-    day: Limit = Limit()
+    agents: Mapping[str, Budget] = {}
+    principal: Budget = Budget()
+    task: Budget = Budget()
+    day: Budget = Budget()
     alert: float = 0.8
 
 

@@ -262,9 +262,7 @@ class Models:
         self._sleep = sleep
         self._choices = choices(llm, own)
         self._targets: Mapping[str, Target] = {
-            section: resolve(choice, section)
-            for section, choice in self._choices.items()
-            if choice.provider != "local"
+            section: resolve(choice, section) for section, choice in self._choices.items()
         }
         self._models: dict[str, Model] = {}
         self._chains: dict[str, Model] = {}
@@ -345,9 +343,8 @@ def unpriced(llm: LLM, own: Mapping[str, ModelChoice] = {}) -> list[str]:
     """
     targets: dict[str, Target] = {}
     for section, choice in choices(llm, own).items():
-        if choice.provider != "local":
-            with contextlib.suppress(ModelRefusedError):
-                targets[section] = resolve(choice, section)
+        with contextlib.suppress(ModelRefusedError):
+            targets[section] = resolve(choice, section)
     load_facts(targets.values())
     return [section for section, target in targets.items() if not facts_of(target).priced]
 

