@@ -23,7 +23,7 @@ from typing import Final
 import msgspec
 
 from component.budget.protocol import Amount
-from component.budget.rows import Key, More, add
+from component.budget.rows import Key, add
 from component.settings.agents import Budget
 from component.storage.database import Database
 
@@ -44,14 +44,14 @@ class Units(msgspec.Struct, frozen=True):
     nanos: int = 0
 
     @property
-    def as_spent(self) -> More:
+    def as_spent(self) -> Amount:
         """The same as what was spent, without a call."""
-        return More(self.tokens, self.nanos / _NANO)
+        return Amount(self.tokens, self.nanos / _NANO)
 
     @classmethod
-    def of(cls, tokens: int, usd: float) -> "Units":
+    def of(cls, amount: Amount | Budget) -> "Units":
         """Return units for tokens and US dollars."""
-        return cls(tokens, round(usd * _NANO))
+        return cls(amount.tokens or 0, round((amount.usd or 0.0) * _NANO))
 
     def __add__(self, other: "Units") -> "Units":
         """Return the sum."""
@@ -81,17 +81,17 @@ class Account:
 
     __slots__ = ("alerted", "held_tokens", "held_usd", "new", "spent", "under_way")
 
-    def __init__(self, spent: More = More()) -> None:  # noqa: B008 - immutable
+    def __init__(self, spent: Amount = Amount()) -> None:  # noqa: B008 - immutable
         """Start with the amounts that were spent before."""
         self.spent = spent
         self.held_tokens, self.held_usd, self.under_way = 0, 0.0, 0
-        self.new = More()
+        self.new = Amount()
         self.alerted = False
 
     @property
     def held(self) -> "Units":
         """What is reserved for calls in progress."""
-        return Units.of(self.held_tokens, self.held_usd)
+        return Units.of(Amount(self.held_tokens, self.held_usd))
 
     @property
     def tokens(self) -> int:
@@ -130,12 +130,12 @@ class Allotment:
     def __init__(self) -> None:
         self.may = self.call = NOTHING
         self.written: Units | None = None
-        self.writing = More()
+        self.writing = Amount()
 
     def free(self, account: Account) -> Units:
         """Return the rest of the allotment."""
         unstored = account.new.plus(self.writing)
-        return (self.may - account.held - Units.of(unstored.tokens, unstored.usd)).positive
+        return (self.may - account.held - Units.of(unstored)).positive
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,7 +155,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     key: Key
     limit: Budget
     alert_at: float
-    spent: More
+    spent: Amount
     had: Units | None
     keep: Units
     want: Units
@@ -168,7 +168,7 @@ class Got(msgspec.Struct, frozen=True):
     has to send the alert that the budget is nearly spent.
     """
 
-    total: More
+    total: Amount
     allotment: Units
     others: Units
     alert: bool
@@ -201,9 +201,9 @@ def settle(database: Database, holder: str, instance: str, ask: Ask) -> Got:
     return Got(total, allotment, others, _alerts(database, ask, total))
 
 
-def _allotted(ask: Ask, total: More, others: Units) -> Units:
-    left = Units.of(ask.limit.tokens or 0, ask.limit.usd or 0.0)
-    left -= Units.of(total.tokens, total.usd) + others
+def _allotted(ask: Ask, total: Amount, others: Units) -> Units:
+    left = Units.of(ask.limit)
+    left -= Units.of(total) + others
     wanted = ask.keep + ask.want
     keep = ask.keep if wanted.exceeds(left, ask.limit) else wanted
     left -= keep
@@ -218,7 +218,7 @@ def _allotted(ask: Ask, total: More, others: Units) -> Units:
 
 def _lock(database: Database, key: Key) -> None:
     """Insert the row of a budget if necessary, and lock it until the end of the transaction."""
-    add(database, key, More())
+    add(database, key, Amount())
 
 
 def _held_by_others(database: Database, key: Key, holder: str) -> Units:
@@ -262,7 +262,7 @@ def forget_empty(database: Database, holder: str) -> None:
     )
 
 
-def _alerts(database: Database, ask: Ask, total: More) -> bool:
+def _alerts(database: Database, ask: Ask, total: Amount) -> bool:
     """Return whether the budget is nearly spent and no alert was sent yet."""
     tokens, usd = ask.limit.tokens, ask.limit.usd
     part = max(total.tokens / tokens if tokens else 0.0, total.usd / usd if usd else 0.0)
@@ -283,5 +283,5 @@ def would_help(ask: Ask, got: Got) -> bool:
 
 def gives(ask: Ask) -> bool:
     """Return whether an amount is returned that other instances may use."""
-    needed = ask.keep + Units.of(ask.spent.tokens, ask.spent.usd)
+    needed = ask.keep + Units.of(ask.spent)
     return ask.had is not None and ask.had.exceeds(needed, ask.limit)

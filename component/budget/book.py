@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Final, NoReturn
 
 import anyio
+import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
@@ -37,7 +38,7 @@ from component.budget.protocol import (
     sentence,
     usage_text,
 )
-from component.budget.rows import TASKS, Key, More, add, forget, open_tasks, rows_of
+from component.budget.rows import TASKS, Key, add, forget, open_tasks, rows_of
 from component.settings.agents import Budget
 from component.storage.database import Database
 from component.storage.errors import StorageError
@@ -46,6 +47,7 @@ from xep.jid import JID
 
 _log = structlog.get_logger("component.budget")
 _ALL: Final = "all"
+_NO_LIMIT: Final = Budget()
 _AGAIN_S: Final = 1.0
 _LAST_S: Final = 5.0
 """Seconds for the last write at the end."""
@@ -139,7 +141,7 @@ class BudgetBook:
         for key in self._check_all(who, most, day):
             self._account(key).hold(most)
             if self._is_shared(key):
-                self._allotment(key).call = Units.of(most.tokens, most.usd)
+                self._allotment(key).call = Units.of(most)
         self._acts += 1
         return Reservation(next(self._ids), who, most, day)
 
@@ -157,7 +159,7 @@ class BudgetBook:
 
     async def _obtain(self, keys: Sequence[Key], most: Amount, who: Spender) -> None:
         """Get allotments with room for a call. Raises BudgetExceededError, StorageError."""
-        wants = dict.fromkeys(keys, Units.of(most.tokens, most.usd))
+        wants = dict.fromkeys(keys, Units.of(most))
         for wait in (*_WAITS_S, None):
             now = anyio.current_time()
             recall = all(now - self._in_vain.get(key, -_IN_VAIN_S) >= _IN_VAIN_S for key in keys)
@@ -179,7 +181,7 @@ class BudgetBook:
         if not _can_be(spent):
             _log.warning("a provider reported an impossible cost", turn=reservation.who.task)
             spent = reservation.most
-        more = More(spent.tokens, spent.usd, 1, spent.cached, spent.reasoning)
+        more = msgspec.structs.replace(spent, calls=1)
         for key in keys_of(reservation.who, reservation.day):
             account = self._account(key)
             account.let_go(reservation.most)
@@ -240,7 +242,7 @@ class BudgetBook:
         """
         today = self._today()
 
-        def op(database: Database) -> dict[Key, More]:
+        def op(database: Database) -> dict[Key, Amount]:
             return rows_of(database, today) | open_tasks(database)
 
         for key, spent in (await self._storage.read(op)).items():
@@ -311,10 +313,10 @@ class BudgetBook:
                 return
             holder, instance = self._holder, self._instance() if self._instance else ""
 
-            def op(database: Database) -> tuple[dict[Key, More], dict[Key, Got]]:
+            def op(database: Database) -> tuple[dict[Key, Amount], dict[Key, Got]]:
                 for task in ended:
                     forget(database, (TASKS, "task", task))
-                totals: dict[Key, More] = {}
+                totals: dict[Key, Amount] = {}
                 got: dict[Key, Got] = {}
                 for key in sorted(new.keys() | asks.keys()):  # in the same order everywhere
                     if key in asks:
@@ -334,7 +336,7 @@ class BudgetBook:
                 raise
             finally:
                 for key in asks:
-                    self._allotments[key].writing = More()
+                    self._allotments[key].writing = Amount()
             self._unknown -= got.keys()
             for key, given in got.items():
                 self._allotments[key].may = self._allotments[key].written = given.allotment
@@ -344,7 +346,7 @@ class BudgetBook:
                     self._tell(key, self._account(key))
 
     def _asks(
-        self, new: Mapping[Key, More], wants: Mapping[Key, Units], *, returning: bool
+        self, new: Mapping[Key, Amount], wants: Mapping[Key, Units], *, returning: bool
     ) -> dict[Key, Ask]:
         """Return the requests. From now on at most the expected remainder may be spent."""
         today, asks = self._today(), {}
@@ -354,7 +356,7 @@ class BudgetBook:
             keys |= self._spare_keys()
         for key in keys:
             account, mine, limit = self._account(key), self._allotment(key), self._limit(key)
-            mine.writing = new.get(key, More())
+            mine.writing = new.get(key, Amount())
             calls = 0 if returning or key[0] != today else _CALLS_AHEAD
             call = wants.get(key, mine.call)
             free = mine.free(account)
@@ -362,7 +364,7 @@ class BudgetBook:
                 min(free.tokens, calls * call.tokens), min(free.nanos, calls * call.nanos)
             )
             keep = account.held + ahead
-            mine.may = keep + Units.of(mine.writing.tokens, mine.writing.usd)
+            mine.may = keep + Units.of(mine.writing)
             asks[key] = Ask(
                 key=key,
                 limit=limit,
@@ -376,21 +378,21 @@ class BudgetBook:
             )
         return asks
 
-    def _take_new(self, keys: Iterable[Key]) -> dict[Key, More]:
-        new: dict[Key, More] = {}
+    def _take_new(self, keys: Iterable[Key]) -> dict[Key, Amount]:
+        new: dict[Key, Amount] = {}
         for key in keys:
             account = self._accounts.get(key)
             if account is not None:
-                new[key], account.new = account.new, More()
+                new[key], account.new = account.new, Amount()
         return new
 
-    def _know(self, totals: Mapping[Key, More]) -> None:
+    def _know(self, totals: Mapping[Key, Amount]) -> None:
         for key, total in totals.items():
             account = self._accounts.get(key)
             if account is not None:  # others may have spent from the same budget
                 account.spent = total.plus(account.new)
 
-    def _put_back(self, new: Mapping[Key, More], ended: list[str]) -> None:
+    def _put_back(self, new: Mapping[Key, Amount], ended: list[str]) -> None:
         self._ended += ended
         for key, more in new.items():
             account = self._accounts.get(key)
@@ -438,14 +440,13 @@ class BudgetBook:
         if not self._is_shared(key):
             return False
         free = self._allotment(key).free(self._account(key))
-        return Units.of(most.tokens, most.usd).exceeds(free, self._limit(key))
+        return Units.of(most).exceeds(free, self._limit(key))
 
     def _is_spent(self, key: Key, most: Amount) -> bool:
         """Return whether too little is left for a call, whatever other instances return."""
         limit, account = self._limit(key), self._account(key)
-        used = Units.of(account.tokens + account.held_tokens, account.usd + account.held_usd)
-        all_ = Units.of(limit.tokens or 0, limit.usd or 0.0)
-        return (used + Units.of(most.tokens, most.usd)).exceeds(all_, limit)
+        used = Units.of(account.spent) + account.held
+        return (used + Units.of(most)).exceeds(Units.of(limit), limit)
 
     def _spare_keys(self) -> set[Key]:
         """Return the budgets of which something is held ahead of time."""
@@ -461,7 +462,7 @@ class BudgetBook:
         _, scope, of = key
         match scope:
             case "agent":
-                return self._limits.agents.get(of, Budget())
+                return self._limits.agents.get(of, _NO_LIMIT)
             case "principal":
                 return self._limits.principal
             case "task":

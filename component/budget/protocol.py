@@ -1,5 +1,6 @@
 """Budgets of language models: spenders, limits, amounts, and what people are told about them."""
 
+import operator
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
@@ -55,12 +56,20 @@ class Amount(msgspec.Struct, frozen=True):
     """Tokens of both directions together, and US dollars.
 
     Of the tokens, `cached` were read from the cache of a provider, and `reasoning` were reasoning.
+    `calls` is the number of calls that have cost it.
     """
 
     tokens: int = 0
     usd: float = 0.0
     cached: int = 0
     reasoning: int = 0
+    calls: int = 0
+
+    def plus(self, other: "Amount") -> "Amount":
+        """Return the sum of both."""
+        return Amount(
+            *map(operator.add, msgspec.structs.astuple(self), msgspec.structs.astuple(other))
+        )
 
 
 class Reservation(msgspec.Struct, frozen=True):

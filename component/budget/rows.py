@@ -1,9 +1,10 @@
 """The tables of budgets: what was spent, and what instances may spend without asking."""
 
-import operator
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
-from component.budget.protocol import Scope
+import msgspec
+
+from component.budget.protocol import Amount, Scope
 from component.storage.database import Database
 from component.storage.schema import Table
 
@@ -49,31 +50,17 @@ Key: TypeAlias = tuple[str, Scope, str]
 """The day, and the budget."""
 
 
-class More(NamedTuple):
-    """Tokens, US dollars and calls; of the tokens those read from a cache, and of reasoning."""
-
-    tokens: int = 0
-    usd: float = 0.0
-    calls: int = 0
-    cached: int = 0
-    reasoning: int = 0
-
-    def plus(self, other: "More") -> "More":
-        """Return the sum of both."""
-        return More(*map(operator.add, self, other))
+_SUMS: Final = "tokens, usd, cached, reasoning, calls"
 
 
-_SUMS: Final = "tokens, usd, calls, cached, reasoning"
+def _amount(tokens: int, usd: float, *counts: int) -> Amount:
+    return Amount(int(tokens), float(usd), *map(int, counts))
 
 
-def _more(tokens: int, usd: float, *counts: int) -> More:
-    return More(int(tokens), float(usd), *map(int, counts))
-
-
-def rows_of(database: Database, day: str) -> dict[Key, More]:
+def rows_of(database: Database, day: str) -> dict[Key, Amount]:
     """Return the usage of a day, the highest first."""
     return {
-        (day, scope, of): _more(*sums)
+        (day, scope, of): _amount(*sums)
         for scope, of, *sums in database.execute(
             f"SELECT scope, subject, {_SUMS} FROM spending WHERE day = ?"  # noqa: S608 - ours
             " ORDER BY usd DESC, tokens DESC, scope, subject",
@@ -82,10 +69,10 @@ def rows_of(database: Database, day: str) -> dict[Key, More]:
     }
 
 
-def open_tasks(database: Database) -> dict[Key, More]:
+def open_tasks(database: Database) -> dict[Key, Amount]:
     """Return the usage of turns that have not ended."""
     return {
-        (TASKS, "task", of): _more(*sums)
+        (TASKS, "task", of): _amount(*sums)
         for of, *sums in database.execute(
             f"SELECT subject, {_SUMS} FROM spending WHERE day = ?"  # noqa: S608 - ours
             " AND scope = 'task'"
@@ -95,7 +82,7 @@ def open_tasks(database: Database) -> dict[Key, More]:
     }
 
 
-def add(database: Database, key: Key, more: More) -> More:
+def add(database: Database, key: Key, more: Amount) -> Amount:
     """Add to the stored usage; return the sum. Tokens stay below 2^63, like the column."""
     database.execute(
         f"INSERT INTO spending (day, scope, subject, {_SUMS})"  # noqa: S608 - ours
@@ -105,7 +92,7 @@ def add(database: Database, key: Key, more: More) -> More:
         " usd = spending.usd + excluded.usd, calls = spending.calls + excluded.calls,"
         " cached = spending.cached + excluded.cached,"
         " reasoning = spending.reasoning + excluded.reasoning",
-        (*key, *more, _MOST_TOKENS, _MOST_TOKENS),
+        (*key, *msgspec.structs.astuple(more), _MOST_TOKENS, _MOST_TOKENS),
     )
     found = database.execute(
         f"SELECT {_SUMS} FROM spending"  # noqa: S608 - ours
@@ -113,7 +100,7 @@ def add(database: Database, key: Key, more: More) -> More:
         key,
     ).fetchone()
     assert found is not None, "it was written just now"
-    return _more(*found)
+    return _amount(*found)
 
 
 def forget(database: Database, key: Key) -> None:

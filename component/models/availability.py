@@ -19,6 +19,10 @@ from component.settings.llm import LLM, ModelChoice
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
+# Ollama cuts the beginning off a prompt that is longer than its context, without an error. Its API
+# tells the size: `POST /api/show` what the Modelfile sets, `GET /api/ps` what a loaded model has
+# (https://docs.ollama.com/api).
+
 _LEAST: Final = 4096
 """The context that Ollama gives a model on a machine with little memory."""
 _NUM_CTX: Final = re.compile(r"^\s*num_ctx\s+(\d{1,9})\s*$", re.MULTILINE)
@@ -86,7 +90,7 @@ _ANSWER_S: Final = 10.0
 _REFUSED: Final = (401, 403)
 
 
-class Looked(msgspec.Struct, frozen=True):
+class ModelCheck(msgspec.Struct, frozen=True):
     """The result for one model; `section` is its section in the settings."""
 
     section: str
@@ -102,7 +106,7 @@ class _Listed(msgspec.Struct):
     data: list[_Entry] = []
 
 
-async def look(llm: LLM, own: Mapping[str, ModelChoice] = {}) -> AsyncIterator[Looked]:
+async def check_models(llm: LLM, own: Mapping[str, ModelChoice] = {}) -> AsyncIterator[ModelCheck]:
     """Check each model: whether its dependencies are installed, it has a key, and the provider
     answers.
 
@@ -115,16 +119,16 @@ async def look(llm: LLM, own: Mapping[str, ModelChoice] = {}) -> AsyncIterator[L
             else:
                 yield await _remote(section, resolve(choice, section))
         except ModelRefusedError as error:
-            yield Looked(section, "failed", str(error))
+            yield ModelCheck(section, "failed", str(error))
 
 
-def _local(section: str, choice: ModelChoice) -> Looked:
+def _local(section: str, choice: ModelChoice) -> ModelCheck:
     model = build_local(choice, section)
     text = f"{model.name} is there, with a context of {model.context_tokens:,} tokens"
-    return Looked(section, "ok", text)
+    return ModelCheck(section, "ok", text)
 
 
-async def _remote(section: str, target: Target) -> Looked:
+async def _remote(section: str, target: Target) -> ModelCheck:
     client = (await anyio.to_thread.run_sync(connect, target, "openai")).client
     import httpx2  # noqa: PLC0415 - loaded by now
     import openai  # noqa: PLC0415
@@ -146,24 +150,26 @@ async def _remote(section: str, target: Target) -> Looked:
     except openai.APIStatusError as error:
         if error.status_code in _REFUSED:
             fault = read_fault(error.status_code, error.response.content)
-            return Looked(section, "failed", str(where.error(fault)))
-        return Looked(section, "ok", f"{where.url} answers, and does not tell its models")
+            return ModelCheck(section, "failed", str(where.error(fault)))
+        return ModelCheck(section, "ok", f"{where.url} answers, and does not tell its models")
     except (openai.APIConnectionError, TimeoutError):
         key = "host" if target.choice.host else "base_url"
         text = f"{where.url} cannot be reached: does it run, and is {section}.{key} right?"
-        return Looked(section, "failed", text)
+        return ModelCheck(section, "failed", text)
     except TooMuchError as error:
-        return Looked(section, "failed", f"{where.url} sends {error}: is {section}.base_url right?")
+        return ModelCheck(
+            section, "failed", f"{where.url} sends {error}: is {section}.base_url right?"
+        )
     try:
         names = {each.id for each in msgspec.json.decode(response.content, type=_Listed).data}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         names = set()
     if not names:
-        return Looked(section, "ok", f"{where.url} answers, and does not tell its models")
+        return ModelCheck(section, "ok", f"{where.url} answers, and does not tell its models")
     # Ollama calls `llama3.2` what it lists as `llama3.2:latest`.
     if where.model in names or f"{where.model}:latest" in names:
         if is_ollama:
-            return Looked(section, *_ollama_verdict(target, window))
-        return Looked(section, "ok", f"{where.url} answers, and has {where.model}")
+            return ModelCheck(section, *_ollama_verdict(target, window))
+        return ModelCheck(section, "ok", f"{where.url} answers, and has {where.model}")
     text = f"{where.url} answers, and does not list {where.model}: is {section}.model right?"
-    return Looked(section, "warning", text)
+    return ModelCheck(section, "warning", text)

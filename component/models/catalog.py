@@ -151,34 +151,33 @@ def facts_of(target: Target) -> Facts:
 
     Blocks for about a second if `load_facts` has not looked the model up before.
     """
-    choice, preset = target.choice, target.preset
-    known = Listed()
-    question = target.question
-    if question is not None and not _settled(choice):
-        if question not in _listed:
-            load_facts([target])
-        known = _listed[question] or Listed()
-
-    def price(own: float | None, listed: float | None, otherwise: float) -> float:
-        return own if own is not None else listed if listed is not None else otherwise
-
-    usd_in = price(choice.usd_per_million_in, known.usd_in, 0.0)
+    choice, known = target.choice, Listed()
+    if target.question is not None and not _settled(choice):
+        load_facts([target])
+        known = _listed[target.question] or known
+    own = choice.usd_per_million_in
+    usd_in = _first(own, known.usd_in)
     # A price in the settings also applies to cached tokens, unless these have their own price.
-    own_in = choice.usd_per_million_in
-    read = own_in if own_in is not None else known.usd_cache_read
-    write = own_in if own_in is not None else known.usd_cache_write
+    read = _first(choice.usd_per_million_cache_read, own, known.usd_cache_read, usd_in)
+    write = _first(choice.usd_per_million_cache_write, own, known.usd_cache_write, usd_in)
     prices = Prices(
         usd_in=usd_in / 1e6,
-        usd_out=price(choice.usd_per_million_out, known.usd_out, 0.0) / 1e6,
-        usd_cache_read=price(choice.usd_per_million_cache_read, read, usd_in) / 1e6,
-        usd_cache_write=price(choice.usd_per_million_cache_write, write, usd_in) / 1e6,
+        usd_out=_first(choice.usd_per_million_out, known.usd_out) / 1e6,
+        usd_cache_read=read / 1e6,
+        usd_cache_write=write / 1e6,
     )
-    own = choice.usd_per_million_in is not None or choice.usd_per_million_out is not None
+    is_set = own is not None or choice.usd_per_million_out is not None
+    default = target.preset.context_tokens
     return Facts(
-        context_tokens=choice.context_tokens or known.context_tokens or preset.context_tokens,
+        context_tokens=choice.context_tokens or known.context_tokens or default,
         prices=prices,
-        priced=own or known.usd_in is not None or preset.local,
+        priced=is_set or known.usd_in is not None or target.preset.local,
     )
+
+
+def _first(*prices: float | None) -> float:
+    """The first price that is known; 0 if none is."""
+    return next((price for price in prices if price is not None), 0.0)
 
 
 def _settled(choice: ModelChoice) -> bool:

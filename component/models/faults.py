@@ -293,6 +293,8 @@ class Where(msgspec.Struct, frozen=True):
         return UnusableAnswerError(f"{self.url} sends {what} of {self.model}")
 
 
+# -- when to ask again: in the headers (RFC 9110 §10.2.3), or in the body --------------------------
+
 _DAY_S = 86_400.0
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": _DAY_S}
 _AMOUNT: Final = (

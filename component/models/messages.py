@@ -1,6 +1,7 @@
 """The messages that a language model is shown, made of parts, and the parts that it answers with.
 
-They are independent of any provider: each adapter translates them into its dialect and back.
+They are independent of any provider: each adapter translates them into its dialect and back. Ids
+of calls, and fields that a provider wants back beside a call, are kept for that.
 """
 
 import hashlib
@@ -212,6 +213,8 @@ def storable_part(part: Part) -> Part:
     return part
 
 
+# -- ids of calls --------------------------------------------------------------------------------
+
 _PORTABLE: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
@@ -248,6 +251,12 @@ def with_distinct_ids(calls: Iterable[ToolCall], used: set[str]) -> tuple[ToolCa
         out.append(call if id_ == call.id else ToolCall(id_, call.name, call.arguments))
     return tuple(out)
 
+
+# -- fields beside a call ------------------------------------------------------------------------
+#
+# What a provider sends beside a tool call, and wants back with it: a signature, reasoning, an id of
+# its own form. It is an opaque part before the call, `{"tool_call": {…}}`, so it goes back to the
+# model that it came from, and to no other.
 
 _BEGINNING: Final = b'{"tool_call":'
 _TEXT: Final = re.compile(r"reason|think|thought", re.IGNORECASE)

@@ -186,6 +186,11 @@ def _begins_as_json(head: str) -> bool | None:
     return rest.lstrip()[0] in "[{" if rest.strip() else None
 
 
+# -- markup of calls in texts for people -----------------------------------------------------------
+#
+# A call that could be made is not in the text any more. What is left is a call that is not whole,
+# names no tool of the request, or comes in the middle of a text; nobody can read it.
+
 _CALL_MARKS: Final = ("<tool_call>", "[tool_calls]", "<|python_tag|>", *OPENINGS)
 _LONGEST_MARK: Final = max(map(len, _CALL_MARKS))
 _BEGINNINGS: Final = "|".join(map(re.escape, _CALL_MARKS))

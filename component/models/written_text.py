@@ -1,4 +1,18 @@
-"""Finds markup that models write into their text, such as `<think>`, while the text arrives."""
+"""Markup that models write into their text, found while the text arrives: reasoning between tags,
+and messages of OpenAI's Harmony format.
+
+gpt-oss writes that format, and some servers pass it on as text
+(https://cookbook.openai.com/articles/openai-harmony). An answer consists of messages, and a header
+says for whom each is:
+
+| message | meaning |
+|---|---|
+| `<|channel|>analysis<|message|>…<|end|>` | reasoning |
+| `<|channel|>commentary to=functions.name <|constrain|>json<|message|>{…}<|call|>` | a tool call |
+| `<|channel|>commentary<|message|>…<|end|>`, `<|channel|>final<|message|>…<|return|>` | said |
+
+`<|start|>assistant` stands before each message but the first; the recipient may follow it.
+"""
 
 import re
 from collections.abc import Iterable, Iterator
