@@ -24,7 +24,8 @@ from component.models.written_text import Marks
 _UNOPENED: Final = tuple([f'{{{space}"name"' for space in ("", " ", "\n", "\n ", "\n  ", "\n    ")])
 """Beginnings of a call whose opening tag is missing; its closing tag shows that it is one."""
 _CLOSING: Final = "</tool_call>"
-_MARKS: Final = ("<tool_call>", "[tool_calls]", "<|python_tag|>", *OPENINGS, *_UNOPENED)
+_CALL_MARKS: Final = ("<tool_call>", "[tool_calls]", "<|python_tag|>", *OPENINGS)
+_MARKS: Final = (*_CALL_MARKS, *_UNOPENED)
 _LANGUAGES: Final = ("", "json", "tool_call", "tool_code", "tool")
 _LONGESTFENCE: Final = 32
 
@@ -191,7 +192,6 @@ def _begins_as_json(head: str) -> bool | None:
 # A call that could be made is not in the text any more. What is left is a call that is not whole,
 # names no tool of the request, or comes in the middle of a text; nobody can read it.
 
-_CALL_MARKS: Final = ("<tool_call>", "[tool_calls]", "<|python_tag|>", *OPENINGS)
 _LONGEST_MARK: Final = max(map(len, _CALL_MARKS))
 _BEGINNINGS: Final = "|".join(map(re.escape, _CALL_MARKS))
 _HARMONY: Final = (
