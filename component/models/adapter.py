@@ -177,17 +177,23 @@ def _with_schema(request: ModelRequest) -> tuple[ModelMessage, ...]:
     return (text_message("system", told.strip()), *request.messages)
 
 
-def sent_ids(messages: Sequence[ModelMessage]) -> dict[str, str]:
+class SentIds(dict[str, str]):
     """The ids of calls as they are sent: those of the model itself, where they are known as its
     own, and otherwise ids that every API takes.
     """
-    return {
-        part.id: str(fields.get("id") or portable_id(part.id))
-        for message in messages
-        if message.role == "assistant"
-        for part, fields in with_fields(message.parts)
-        if isinstance(part, ToolCall)
-    }
+
+    def __init__(self, messages: Sequence[ModelMessage]) -> None:
+        super().__init__(
+            (part.id, str(fields["id"]))
+            for message in messages
+            if message.role == "assistant"
+            for part, fields in with_fields(message.parts)
+            if isinstance(part, ToolCall) and fields.get("id")
+        )
+
+    def __missing__(self, id_: str) -> str:
+        """Return an id that every API takes."""
+        return portable_id(id_)
 
 
 def sent_arguments(call: ToolCall, names: ToolNames) -> str:

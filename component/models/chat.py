@@ -9,10 +9,10 @@ import structlog
 
 from component.models.adapter import (
     Adapter,
+    SentIds,
     is_strict,
     normalize_roles,
     sent_arguments,
-    sent_ids,
 )
 from component.models.catalog import Target
 from component.models.chat_reader import ChatReader
@@ -26,7 +26,6 @@ from component.models.messages import (
     Part,
     TextPart,
     ToolCall,
-    portable_id,
     text_message,
     text_of,
     with_fields,
@@ -130,7 +129,7 @@ def _messages(messages: Sequence[ModelMessage], names: ToolNames) -> list[dict[s
     """
     out: list[dict[str, Any]] = []
     attached: list[dict[str, Any]] = []
-    ids = sent_ids(messages)
+    ids = SentIds(messages)
 
     def attach() -> None:
         if attached:
@@ -158,9 +157,7 @@ def _content(part: Part) -> dict[str, Any]:
     return {"type": "text", "text": text_of([part])}
 
 
-def _messages_of(
-    message: ModelMessage, names: ToolNames, ids: Mapping[str, str]
-) -> list[dict[str, Any]]:
+def _messages_of(message: ModelMessage, names: ToolNames, ids: SentIds) -> list[dict[str, Any]]:
     """Translate a message. Each result of a tool becomes a message of its own.
 
     An assistant's message without text has the content `null`: some servers reject an empty one.
@@ -170,7 +167,7 @@ def _messages_of(
             {
                 "role": "tool",
                 "content": result.text,
-                "tool_call_id": ids.get(result.id) or portable_id(result.id),
+                "tool_call_id": ids[result.id],
             }
             for result in message.results
         ]
@@ -191,7 +188,7 @@ def _messages_of(
 
 
 def _call(
-    call: ToolCall, fields: Mapping[str, Any], names: ToolNames, ids: Mapping[str, str]
+    call: ToolCall, fields: Mapping[str, Any], names: ToolNames, ids: SentIds
 ) -> dict[str, Any]:
     inner = fields.get("function")
     function = {
@@ -200,7 +197,7 @@ def _call(
     }
     return {
         **fields,
-        "id": ids.get(call.id) or portable_id(call.id),
+        "id": ids[call.id],
         "type": "function",
         "function": {**inner, **function} if isinstance(inner, dict) else function,
     }

@@ -9,10 +9,10 @@ from component.models.adapter import (
     SDK,
     Adapter,
     AnswerReader,
+    SentIds,
     fault_in,
     normalize_roles,
     sent_arguments,
-    sent_ids,
 )
 from component.models.answer_draft import DraftCall
 from component.models.answer_limits import arguments_in, decode_any, decode_as, encode_any, text_in
@@ -27,7 +27,6 @@ from component.models.messages import (
     TextPart,
     ToolCall,
     ToolResultPart,
-    portable_id,
     with_fields,
 )
 from component.models.protocol import ModelRequest, OnText
@@ -113,7 +112,7 @@ def _messages(messages: Sequence[ModelMessage], names: ToolNames) -> list[_Block
     round are in one message.
     """
     out: list[_Block] = []
-    ids = sent_ids(messages)
+    ids = SentIds(messages)
     for message in messages:
         role = "assistant" if message.role == "assistant" else "user"
         content = [
@@ -133,7 +132,7 @@ def _messages(messages: Sequence[ModelMessage], names: ToolNames) -> list[_Block
 
 
 def _block(
-    part: Part, names: ToolNames, ids: Mapping[str, str] = {}, fields: Mapping[str, Any] = {}
+    part: Part, names: ToolNames, ids: SentIds, fields: Mapping[str, Any] = {}
 ) -> _Block | msgspec.Raw | None:
     """Translate a part; None if a request cannot have it. `ids` are those of calls as they are
     sent, `fields` what the provider wants back with a call.
@@ -149,15 +148,15 @@ def _block(
             return {
                 **fields,
                 "type": "tool_use",
-                "id": ids.get(part.id) or portable_id(part.id),
+                "id": ids[part.id],
                 "name": names.theirs(part.name),
                 "input": msgspec.Raw(sent_arguments(part, names).encode()),
             }
         case ToolResultPart(id_, parts, is_error):
-            content = [block for inner in parts if (block := _block(inner, names))]
+            content = [block for inner in parts if (block := _block(inner, names, ids))]
             result: _Block = {
                 "type": "tool_result",
-                "tool_use_id": ids.get(id_) or portable_id(id_),
+                "tool_use_id": ids[id_],
             }
             if content:
                 result["content"] = content

@@ -10,11 +10,11 @@ import msgspec
 from component.models.adapter import (
     Adapter,
     AnswerReader,
+    SentIds,
     fault_in,
     is_strict,
     normalize_roles,
     sent_arguments,
-    sent_ids,
 )
 from component.models.answer_draft import DraftCall
 from component.models.answer_limits import arguments_in, decode_as, encode_any, text_in
@@ -29,7 +29,6 @@ from component.models.messages import (
     TextPart,
     ToolCall,
     ToolResultPart,
-    portable_id,
     text_of,
     with_fields,
 )
@@ -88,7 +87,7 @@ class Responses(Adapter):
             messages = messages[1:]
         seen = IMAGES if self._target.vision else ()
         messages = adapted(messages, self.origin, images=seen, files=PDF)
-        ids = sent_ids(messages)
+        ids = SentIds(messages)
         body["input"] = [item for message in messages for item in _items(message, names, ids)]
         if not self._is_openai:
             body["input"] = [_spelled_out(item) for item in body["input"]]
@@ -108,7 +107,7 @@ class Responses(Adapter):
         return ResponsesReader(on_text)
 
 
-def _items(message: ModelMessage, names: ToolNames, ids: Mapping[str, str]) -> list[_Item]:
+def _items(message: ModelMessage, names: ToolNames, ids: SentIds) -> list[_Item]:
     """Translate a message into items, in the order of its parts."""
     items: list[_Item] = []
     said: list[Part] = []
@@ -128,17 +127,15 @@ def _items(message: ModelMessage, names: ToolNames, ids: Mapping[str, str]) -> l
                 flush()
                 call = {
                     "type": "function_call",
-                    "call_id": ids.get(part.id) or portable_id(part.id),
+                    "call_id": ids[part.id],
                     "name": names.theirs(part.name),
                     "arguments": sent_arguments(part, names),
                 }
                 items.append({k: v for k, v in fields.items() if k != "id"} | call)
             case ToolResultPart(id_):
                 flush()
-                id_ = ids.get(id_) or portable_id(id_)
-                items.append(
-                    {"type": "function_call_output", "call_id": id_, "output": _output(part)}
-                )
+                result = {"type": "function_call_output", "call_id": ids[id_]}
+                items.append(result | {"output": _output(part)})
             case OpaquePart():
                 phase = _phase(part.data)
                 flush(phase)
