@@ -76,7 +76,7 @@ class Units(msgspec.Struct, frozen=True):
 NOTHING: Final = Units()
 
 
-class Account:
+class BudgetAccount:
     """What was spent and reserved, and how much of it is not on disk yet."""
 
     __slots__ = ("alerted", "held_tokens", "held_usd", "new", "spent", "under_way")
@@ -132,13 +132,13 @@ class Allotment:
         self.written: Units | None = None
         self.writing = Amount()
 
-    def free(self, account: Account) -> Units:
+    def free(self, account: BudgetAccount) -> Units:
         """Return the rest of the allotment."""
         unstored = account.new.plus(self.writing)
         return (self.may - account.held - Units.of(unstored)).positive
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
+class AllotmentRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What an instance reports about one budget, and requests from it.
 
     Attributes:
@@ -163,7 +163,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     call: Units
 
 
-class Got(msgspec.Struct, frozen=True):
+class AllotmentGrant(msgspec.Struct, frozen=True):
     """What was stored: the spent sum, the allotment, what others hold, and whether this instance
     has to send the alert that the budget is nearly spent.
     """
@@ -174,7 +174,7 @@ class Got(msgspec.Struct, frozen=True):
     alert: bool
 
 
-def settle(database: Database, holder: str, instance: str, ask: Ask) -> Got:
+def settle(database: Database, holder: str, instance: str, ask: AllotmentRequest) -> AllotmentGrant:
     """Store what was spent, and take an allotment. Settle budgets in their order.
 
     `holder` identifies the holder of the allotment for its whole lifetime, `instance` is the name
@@ -198,10 +198,10 @@ def settle(database: Database, holder: str, instance: str, ask: Ask) -> Got:
         " SET instance = excluded.instance, tokens = excluded.tokens, nanos = excluded.nanos",
         (*ask.key, holder, instance, allotment.tokens, allotment.nanos),
     )
-    return Got(total, allotment, others, _alerts(database, ask, total))
+    return AllotmentGrant(total, allotment, others, _alerts(database, ask, total))
 
 
-def _allotted(ask: Ask, total: Amount, others: Units) -> Units:
+def _allotted(ask: AllotmentRequest, total: Amount, others: Units) -> Units:
     left = Units.of(ask.limit)
     left -= Units.of(total) + others
     wanted = ask.keep + ask.want
@@ -262,7 +262,7 @@ def forget_empty(database: Database, holder: str) -> None:
     )
 
 
-def _alerts(database: Database, ask: Ask, total: Amount) -> bool:
+def _alerts(database: Database, ask: AllotmentRequest, total: Amount) -> bool:
     """Return whether the budget is nearly spent and no alert was sent yet."""
     tokens, usd = ask.limit.tokens, ask.limit.usd
     part = max(total.tokens / tokens if tokens else 0.0, total.usd / usd if usd else 0.0)
@@ -275,13 +275,13 @@ def _alerts(database: Database, ask: Ask, total: Amount) -> bool:
     return done.rowcount > 0
 
 
-def would_help(ask: Ask, got: Got) -> bool:
+def would_help(ask: AllotmentRequest, got: AllotmentGrant) -> bool:
     """Return whether others hold an amount that was requested and not granted."""
     missing = (ask.keep + ask.want).exceeds(got.allotment, ask.limit)
     return missing and got.others != NOTHING
 
 
-def gives(ask: Ask) -> bool:
+def gives(ask: AllotmentRequest) -> bool:
     """Return whether an amount is returned that other instances may use."""
     needed = ask.keep + Units.of(ask.spent)
     return ask.had is not None and ask.had.exceeds(needed, ask.limit)

@@ -16,10 +16,10 @@ from component.audit.protocol import AuditEvent, Recorder
 from component.budget.allotments import (
     CHANNEL,
     NOTHING,
-    Account,
     Allotment,
-    Ask,
-    Got,
+    AllotmentGrant,
+    AllotmentRequest,
+    BudgetAccount,
     Units,
     charge_dead,
     forget_empty,
@@ -35,10 +35,10 @@ from component.budget.protocol import (
     Reservation,
     Scope,
     Spender,
-    sentence,
+    exceeded_text,
     usage_text,
 )
-from component.budget.rows import TASKS, Key, add, forget, open_tasks, rows_of
+from component.budget.rows import TASKS, Key, add, forget_spending, open_tasks, spending_of_day
 from component.settings.agents import Budget
 from component.storage.database import Database
 from component.storage.errors import StorageError
@@ -104,7 +104,7 @@ class BudgetBook:
         self._instance = instance
         self._alert = alert
         self._now = now
-        self._accounts: dict[Key, Account] = {}
+        self._accounts: dict[Key, BudgetAccount] = {}
         self._dirty: set[Key] = set()
         self._ended: list[str] = []
         self._work = anyio.Event()
@@ -206,7 +206,7 @@ class BudgetBook:
     def spent(self, scope: Scope, of: str) -> BudgetUsage:
         """Return the usage of today, or of a task since it began."""
         day = TASKS if scope == "task" else self._today()
-        return self._row((day, scope, of), self._accounts.get((day, scope, of), Account()))
+        return self._row((day, scope, of), self._accounts.get((day, scope, of), BudgetAccount()))
 
     async def usage(self, agent: str, principal: JID) -> Sequence[BudgetUsage]:
         """Return the usage of a person who talks with an agent, for `/usage`. Raises
@@ -218,7 +218,7 @@ class BudgetBook:
         found = {(row.scope, row.of): row for row in await self.report()}
         wanted: tuple[tuple[Scope, str], ...] = (("principal", person), ("agent", agent))
         return tuple(
-            found.get((scope, of)) or self._row((self._day, scope, of), Account())
+            found.get((scope, of)) or self._row((self._day, scope, of), BudgetAccount())
             for scope, of in wanted
         )
 
@@ -230,8 +230,8 @@ class BudgetBook:
             await self._storage.write(lambda db: charge_dead(db, self._holder))
         await self.flush()
         wanted = day or self._today()
-        rows = await self._storage.read(lambda db: rows_of(db, wanted))
-        return [self._row(key, Account(spent)) for key, spent in rows.items()]
+        rows = await self._storage.read(lambda db: spending_of_day(db, wanted))
+        return [self._row(key, BudgetAccount(spent)) for key, spent in rows.items()]
 
     # Start and stop.
 
@@ -243,10 +243,10 @@ class BudgetBook:
         today = self._today()
 
         def op(database: Database) -> dict[Key, Amount]:
-            return rows_of(database, today) | open_tasks(database)
+            return spending_of_day(database, today) | open_tasks(database)
 
         for key, spent in (await self._storage.read(op)).items():
-            account = self._accounts[key] = Account(spent)
+            account = self._accounts[key] = BudgetAccount(spent)
             # These alerts were sent before this run of the process.
             account.alerted = self._part(key, account) >= self._limits.alert
         async with anyio.create_task_group() as group:
@@ -313,11 +313,11 @@ class BudgetBook:
                 return
             holder, instance = self._holder, self._instance() if self._instance else ""
 
-            def op(database: Database) -> tuple[dict[Key, Amount], dict[Key, Got]]:
+            def op(database: Database) -> tuple[dict[Key, Amount], dict[Key, AllotmentGrant]]:
                 for task in ended:
-                    forget(database, (TASKS, "task", task))
+                    forget_spending(database, (TASKS, "task", task))
                 totals: dict[Key, Amount] = {}
-                got: dict[Key, Got] = {}
+                got: dict[Key, AllotmentGrant] = {}
                 for key in sorted(new.keys() | asks.keys()):  # in the same order everywhere
                     if key in asks:
                         got[key] = settle(database, holder, instance, asks[key])
@@ -347,7 +347,7 @@ class BudgetBook:
 
     def _asks(
         self, new: Mapping[Key, Amount], wants: Mapping[Key, Units], *, returning: bool
-    ) -> dict[Key, Ask]:
+    ) -> dict[Key, AllotmentRequest]:
         """Return the requests. From now on at most the expected remainder may be spent."""
         today, asks = self._today(), {}
         keys = {key for key in (*new, *wants) if self._is_shared(key)}
@@ -365,7 +365,7 @@ class BudgetBook:
             )
             keep = account.held + ahead
             mine.may = keep + Units.of(mine.writing)
-            asks[key] = Ask(
+            asks[key] = AllotmentRequest(
                 key=key,
                 limit=limit,
                 alert_at=self._limits.alert,
@@ -476,7 +476,7 @@ class BudgetBook:
             limit = Budget(tokens=limit.tokens, usd=usd)
         if limit.tokens is None and limit.usd is None:
             return
-        account = self._accounts.get(key) or Account()
+        account = self._accounts.get(key) or BudgetAccount()
         tokens = account.tokens + account.held_tokens + most.tokens
         usd = account.usd + account.held_usd + most.usd
         if (limit.tokens is None or tokens <= limit.tokens) and (
@@ -485,7 +485,7 @@ class BudgetBook:
             return
         self._refuse(key, account, who)
 
-    def _refuse(self, key: Key, account: Account, who: Spender) -> NoReturn:
+    def _refuse(self, key: Key, account: BudgetAccount, who: Spender) -> NoReturn:
         _, scope, of = key
         self._recorder.record(
             AuditEvent(
@@ -500,9 +500,9 @@ class BudgetBook:
         )
         is_named = who.payer is not None and (who.payer.scope, who.payer.of) == (scope, of)
         is_named = is_named or (scope == "task" and who.limit_usd is not None)
-        raise BudgetExceededError(sentence(scope, is_named=is_named), scope, of)
+        raise BudgetExceededError(exceeded_text(scope, is_named=is_named), scope, of)
 
-    def _part(self, key: Key, account: Account) -> float:
+    def _part(self, key: Key, account: BudgetAccount) -> float:
         """Return the spent part of a budget."""
         limit = self._limit(key)
         return max(
@@ -510,14 +510,14 @@ class BudgetBook:
             account.usd / limit.usd if limit.usd else 0.0,
         )
 
-    def _watch(self, key: Key, account: Account) -> None:
+    def _watch(self, key: Key, account: BudgetAccount) -> None:
         part = self._part(key, account)
         # That of a shared budget is sent once its costs are stored.
         is_due = not account.alerted and part >= self._limits.alert and key[1] != "task"
         if is_due and not self._is_shared(key):
             self._tell(key, account)
 
-    def _tell(self, key: Key, account: Account) -> None:
+    def _tell(self, key: Key, account: BudgetAccount) -> None:
         """Send an alert that a budget is nearly spent."""
         account.alerted = True
         part, row = self._part(key, account), self._row(key, account)
@@ -536,7 +536,7 @@ class BudgetBook:
         )
         self._alert(said)
 
-    def _row(self, key: Key, account: Account) -> BudgetUsage:
+    def _row(self, key: Key, account: BudgetAccount) -> BudgetUsage:
         limit = self._limit(key)
         return BudgetUsage(
             scope=key[1],
@@ -550,10 +550,10 @@ class BudgetBook:
             limit_usd=limit.usd,
         )
 
-    def _account(self, key: Key) -> Account:
+    def _account(self, key: Key) -> BudgetAccount:
         account = self._accounts.get(key)
         if account is None:
-            account = self._accounts[key] = Account()
+            account = self._accounts[key] = BudgetAccount()
         return account
 
     def _today(self) -> str:

@@ -131,7 +131,7 @@ def usage_text(row: BudgetUsage) -> str:
     return ", ".join(parts)
 
 
-def sentence(scope: Scope, *, is_named: bool = False) -> str:
+def exceeded_text(scope: Scope, *, is_named: bool = False) -> str:
     """Return the answer to a person whose call would exceed a budget; `is_named` says that the
     budget was chosen for this turn.
     """

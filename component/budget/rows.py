@@ -57,7 +57,7 @@ def _amount(tokens: int, usd: float, *counts: int) -> Amount:
     return Amount(int(tokens), float(usd), *map(int, counts))
 
 
-def rows_of(database: Database, day: str) -> dict[Key, Amount]:
+def spending_of_day(database: Database, day: str) -> dict[Key, Amount]:
     """Return the usage of a day, the highest first."""
     return {
         (day, scope, of): _amount(*sums)
@@ -103,6 +103,6 @@ def add(database: Database, key: Key, more: Amount) -> Amount:
     return _amount(*found)
 
 
-def forget(database: Database, key: Key) -> None:
+def forget_spending(database: Database, key: Key) -> None:
     """Remove a row."""
     database.execute("DELETE FROM spending WHERE day = ? AND scope = ? AND subject = ?", key)

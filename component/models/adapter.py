@@ -13,7 +13,7 @@ import structlog
 
 from component.models.answer_draft import AnswerDraft
 from component.models.answer_limits import BadJSONError, is_object
-from component.models.catalog import Target
+from component.models.catalog import ModelTarget
 from component.models.faults import Fault, read_fault
 from component.models.messages import (
     ModelMessage,
@@ -25,7 +25,7 @@ from component.models.messages import (
 )
 from component.models.protocol import ModelRequest, OnText
 from component.models.tool_schemas import ToolNames
-from component.models.usage import Figures, Reported
+from component.models.usage import Reported, UsageFigures
 
 _log = structlog.get_logger("component.models")
 
@@ -74,7 +74,7 @@ class AnswerReader(ABC):
         """End the answer, and add text that was held back."""
 
     @abstractmethod
-    def reported(self, figures: Figures) -> Reported:
+    def reported(self, figures: UsageFigures) -> Reported:
         """Return tokens and cost as the provider reports them; `figures` reads `draft.used`."""
 
     @abstractmethod
@@ -104,7 +104,7 @@ class Adapter(ABC):
     optional: ClassVar[tuple[str, ...]]
     schema_parameter: ClassVar[str]
 
-    def __init__(self, target: Target, path: str) -> None:
+    def __init__(self, target: ModelTarget, path: str) -> None:
         self.path = path
         self.origin = f"{target.dialect}/{target.choice.model}"
         self._target = target

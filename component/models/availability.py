@@ -9,8 +9,8 @@ import msgspec
 
 from component.models.answer_limits import TooMuchError
 from component.models.building import choices
-from component.models.catalog import Target, facts_of, resolve
-from component.models.connection import connect
+from component.models.catalog import ModelTarget, facts_of, resolve
+from component.models.connection import connect_model
 from component.models.faults import read_fault
 from component.models.local import build_local
 from component.models.protocol import ModelRefusedError
@@ -41,7 +41,7 @@ class _Running(msgspec.Struct):
     models: list[_Loaded] = []
 
 
-async def _ollama_context(client: "AsyncOpenAI", target: Target) -> int | None:
+async def _ollama_context(client: "AsyncOpenAI", target: ModelTarget) -> int | None:
     """The context of the model in tokens; None if Ollama decides that when it loads the model."""
     import httpx2  # noqa: PLC0415 - loaded by now
     import openai  # noqa: PLC0415
@@ -61,7 +61,9 @@ async def _ollama_context(client: "AsyncOpenAI", target: Target) -> int | None:
     return int(found[1]) if found else None
 
 
-def _ollama_verdict(target: Target, context: int | None) -> tuple[Literal["ok", "warning"], str]:
+def _ollama_verdict(
+    target: ModelTarget, context: int | None
+) -> tuple[Literal["ok", "warning"], str]:
     """Whether the context is as large as the settings say."""
     where, wanted = target.where, facts_of(target).context_tokens
     setting = f"{where.section}.context_tokens"
@@ -128,8 +130,8 @@ def _local(section: str, choice: ModelChoice) -> ModelCheck:
     return ModelCheck(section, "ok", text)
 
 
-async def _remote(section: str, target: Target) -> ModelCheck:
-    client = (await anyio.to_thread.run_sync(connect, target, "openai")).client
+async def _remote(section: str, target: ModelTarget) -> ModelCheck:
+    client = (await anyio.to_thread.run_sync(connect_model, target, "openai")).client
     import httpx2  # noqa: PLC0415 - loaded by now
     import openai  # noqa: PLC0415
 

@@ -16,7 +16,7 @@ from typing import Literal
 import anyio
 import structlog
 
-from component.models.catalog import Target, facts_of, load_facts, resolve
+from component.models.catalog import ModelTarget, facts_of, load_facts, resolve
 from component.models.constrained import Constrained
 from component.models.hosted import HostedModel
 from component.models.offered_tools import RefusedTool
@@ -261,7 +261,7 @@ class Models:
         self._refused = refused
         self._sleep = sleep
         self._choices = choices(llm, own)
-        self._targets: Mapping[str, Target] = {
+        self._targets: Mapping[str, ModelTarget] = {
             section: resolve(choice, section) for section, choice in self._choices.items()
         }
         self._models: dict[str, Model] = {}
@@ -341,7 +341,7 @@ def unpriced(llm: LLM, own: Mapping[str, ModelChoice] = {}) -> list[str]:
     """The sections of the models whose price is not known, without those that lack a key. Blocks
     for a second.
     """
-    targets: dict[str, Target] = {}
+    targets: dict[str, ModelTarget] = {}
     for section, choice in choices(llm, own).items():
         with contextlib.suppress(ModelRefusedError):
             targets[section] = resolve(choice, section)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from component.models.faults import Where
-from component.models.price_list import Listed, Question, look_up
+from component.models.price_list import Listed, PriceQuestion, look_up
 from component.models.protocol import ModelRefusedError
 from component.settings.llm import Dialect, ModelChoice, Provider
 
@@ -81,7 +81,7 @@ def is_loopback(url: str) -> bool:
     return (urlsplit(url).hostname or "").startswith(_LOOPBACK)
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Size and prices of a model. `priced` says whether the prices are known."""
 
     context_tokens: int
@@ -89,7 +89,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     priced: bool
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class ModelTarget(msgspec.Struct, frozen=True, kw_only=True):
     """A model that is reached over HTTP.
 
     Attributes:
@@ -108,7 +108,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         """Say which model it is, without the key."""
-        return f"Target({self.where.section}: {self.where.model} at {self.where.url})"
+        return f"ModelTarget({self.where.section}: {self.where.model} at {self.where.url})"
 
     @property
     def is_loopback(self) -> bool:
@@ -116,20 +116,20 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return is_loopback(self.base_url)
 
     @property
-    def question(self) -> Question | None:
+    def question(self) -> PriceQuestion | None:
         """The entry of the price list to look up; None if the list cannot have the model."""
         if self.preset.local or self.is_loopback:
             return None
         if self.official:
-            return Question(self.choice.model, provider=self.choice.provider)
-        return Question(self.choice.model, url=self.base_url)
+            return PriceQuestion(self.choice.model, provider=self.choice.provider)
+        return PriceQuestion(self.choice.model, url=self.base_url)
 
 
-_listed: dict[Question, Listed | None] = {}
+_listed: dict[PriceQuestion, Listed | None] = {}
 _loading = threading.Lock()
 
 
-def load_facts(targets: Iterable[Target]) -> None:
+def load_facts(targets: Iterable[ModelTarget]) -> None:
     """Look up values that the settings of these models do not have, once. Blocks for about a
     second.
     """
@@ -145,7 +145,7 @@ def load_facts(targets: Iterable[Target]) -> None:
         _listed.update(zip(ordered, look_up(ordered), strict=True))
 
 
-def facts_of(target: Target) -> Facts:
+def facts_of(target: ModelTarget) -> ModelFacts:
     """Return size and prices of a model: from the settings, the price list, or the provider's
     preset.
 
@@ -168,7 +168,7 @@ def facts_of(target: Target) -> Facts:
     )
     is_set = own is not None or choice.usd_per_million_out is not None
     default = target.preset.context_tokens
-    return Facts(
+    return ModelFacts(
         context_tokens=choice.context_tokens or known.context_tokens or default,
         prices=prices,
         priced=is_set or known.usd_in is not None or target.preset.local,
@@ -189,7 +189,7 @@ def _settled(choice: ModelChoice) -> bool:
     )
 
 
-def resolve(choice: ModelChoice, section: str) -> Target:
+def resolve(choice: ModelChoice, section: str) -> ModelTarget:
     """Settle how the model is reached that `choice`, in `section` of the settings, describes.
 
     Raises ModelRefusedError: the key is missing that the provider needs.
@@ -206,7 +206,7 @@ def resolve(choice: ModelChoice, section: str) -> Target:
             " it in the file that ends in .env"
         )
     vision = choice.vision
-    return Target(
+    return ModelTarget(
         choice=choice,
         preset=preset,
         dialect=choice.dialect or _dialect(choice.provider, official=official),

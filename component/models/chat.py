@@ -14,9 +14,9 @@ from component.models.adapter import (
     normalize_roles,
     sent_arguments,
 )
-from component.models.catalog import Target
+from component.models.catalog import ModelTarget
 from component.models.chat_reader import ChatReader
-from component.models.chat_text import FIELDS, MORE_FIELDS, Habits, returned, written_calls
+from component.models.chat_text import FIELDS, MORE_FIELDS, Habits, returned_content, written_calls
 from component.models.contents import IMAGES, PDF, adapted, data_url
 from component.models.faults import Fault
 from component.models.messages import (
@@ -50,7 +50,7 @@ class ChatCompletions(Adapter):
     )
     schema_parameter: ClassVar = "response_format"
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: ModelTarget) -> None:
         super().__init__(target, "/chat/completions")
         self._length = "max_completion_tokens" if self._is_openai else "max_tokens"
         self._swapped = False
@@ -173,7 +173,7 @@ def _messages_of(message: ModelMessage, names: ToolNames, ids: SentIds) -> list[
         ]
     out: dict[str, Any] = {"role": message.role, "content": message.text}
     if message.role == "assistant":
-        out |= returned(message.parts)
+        out |= returned_content(message.parts)
     if message.role == "user" and not all(isinstance(part, TextPart) for part in message.parts):
         out["content"] = [_content(part) for part in message.parts]
     calls = [

@@ -13,7 +13,7 @@ from component.models.answer_draft import DraftCall
 from component.models.answer_limits import BadJSONError, arguments_in, decode_as
 from component.models.chat_text import Habits, MixedText, Reasoning, more_fields
 from component.models.protocol import ContextOverflowError, OnText
-from component.models.usage import Figures, Reported, later_usage, with_reasoning
+from component.models.usage import Reported, UsageFigures, later_usage, with_reasoning
 from component.models.written_calls import WrittenCalls
 
 
@@ -106,7 +106,7 @@ _chunks = msgspec.json.Decoder(Chunk)
 _OWN: Final = ("index", "id", "type", "function")
 
 
-def call_of(said: dict[str, Any]) -> _Call:
+def _call_of(said: dict[str, Any]) -> _Call:
     """Read a tool call, or a piece of one. Raises BadJSONError."""
     fields = {key: value for key, value in said.items() if key not in _OWN and value is not None}
     function = said.get("function")
@@ -192,7 +192,7 @@ class ChatReader(AnswerReader):
                 f" context has {self._room[0]}"
             )
 
-    def reported(self, figures: Figures) -> Reported:
+    def reported(self, figures: UsageFigures) -> Reported:
         """See AnswerReader.reported."""
         detail_in = figures.inside("prompt_tokens_details")
         detail_out = figures.inside("completion_tokens_details")
@@ -228,7 +228,7 @@ class ChatReader(AnswerReader):
         if said.refusal:
             self._say(said.refusal)
         for call in said.tool_calls or ():
-            self._grow(call_of(call))
+            self._grow(_call_of(call))
         if said.function_call is not None and not said.tool_calls:
             self._grow(_Call(function=said.function_call))
         if reason := choice.finish_reason:

@@ -171,7 +171,7 @@ def _joined(detail: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def returned(parts: Iterable[Part]) -> dict[str, Any]:
+def returned_content(parts: Iterable[Part]) -> dict[str, Any]:
     """The content and the fields of an assistant's message, with its reasoning in their form.
 
     The content is a list if the reasoning is a part of it, otherwise a text.

@@ -17,7 +17,7 @@ import msgspec
 
 from component.models.adapter import SDK, AnswerReader
 from component.models.answer_limits import EVENT_BYTES, LINES, WHOLE_BYTES, TooMuchError
-from component.models.catalog import Target
+from component.models.catalog import ModelTarget
 from component.models.faults import Where
 from component.models.protocol import ModelRefusedError
 
@@ -29,7 +29,7 @@ _CONNECT_S = 10.0
 _LAST_BYTES_S = 1.0
 
 
-class Connection(msgspec.Struct, frozen=True):
+class ModelConnection(msgspec.Struct, frozen=True):
     """A client for one model, and the SDK that it belongs to. Both SDKs are generated from the same
     templates: their clients and exceptions have the same names.
     """
@@ -89,11 +89,11 @@ class Connection(msgspec.Struct, frozen=True):
         return over
 
 
-def connect(target: Target, sdk: SDK, path: str = "") -> Connection:
+def connect_model(target: ModelTarget, sdk: SDK, path: str = "") -> ModelConnection:
     """Load the SDK and make a client for requests to a path. Blocks for a second and more."""
     import httpx2  # noqa: PLC0415 - see above
 
-    from component.models.http_client import Client  # noqa: PLC0415
+    from component.models.http_client import ModelClient  # noqa: PLC0415
 
     module = importlib.import_module(sdk)
     make: Any = module.AsyncOpenAI if sdk == "openai" else module.AsyncAnthropic
@@ -110,7 +110,7 @@ def connect(target: Target, sdk: SDK, path: str = "") -> Connection:
         # How long an answer may take is for `Timeouts` to decide.
         timeout=httpx2.Timeout(None, connect=min(_CONNECT_S, target.choice.timeout_s)),
         default_headers=defaults,
-        http_client=Client(
+        http_client=ModelClient(
             # A proxy of the environment knows nothing of this machine.
             trust_env=not target.is_loopback,
             # The key goes where the settings say and nowhere else.
@@ -122,7 +122,7 @@ def connect(target: Target, sdk: SDK, path: str = "") -> Connection:
     )
     own = {name: value.get_secret_value() for name, value in target.choice.headers.items()}
     headers = {"Content-Type": "application/json", **own}
-    return Connection(module, client, target.where, target.base_url + path, headers)
+    return ModelConnection(module, client, target.where, target.base_url + path, headers)
 
 
 _COARSE_S = 0.05

@@ -133,14 +133,14 @@ def _size(data: bytes) -> str:
     return f"{round(size / 1000)} KB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"
 
 
-def encoded(data: bytes) -> str:
+def base64_text(data: bytes) -> str:
     """Encode data in Base64."""
     return base64.b64encode(data).decode()
 
 
 def data_url(part: ImagePart | FilePart) -> str:
     """Return an image or file as a data URL (RFC 2397)."""
-    return f"data:{part.media_type};base64,{encoded(part.data)}"
+    return f"data:{part.media_type};base64,{base64_text(part.data)}"
 
 
 Refused: TypeAlias = Literal["reasoning", "image", "file"]
@@ -274,7 +274,9 @@ def _named_nodes(fault: Fault, body: bytes) -> Sequence[Any]:
 
 def _holds(node: Any, part: Part) -> bool:
     if isinstance(part, ImagePart | FilePart):
-        return isinstance(node, dict) and encoded(part.data) in msgspec.json.encode(node).decode()
+        return (
+            isinstance(node, dict) and base64_text(part.data) in msgspec.json.encode(node).decode()
+        )
     if not isinstance(part, OpaquePart) or not isinstance(node, dict):
         return False
     data = msgspec.json.decode(part.data)

@@ -12,9 +12,9 @@ import structlog
 from component.models.adapter import Adapter, AnswerReader, ProviderFaultError
 from component.models.answer_draft import AnswerDraft
 from component.models.answer_limits import BadJSONError, TooMuchError
-from component.models.catalog import Facts, Target, facts_of
+from component.models.catalog import ModelFacts, ModelTarget, facts_of
 from component.models.chat import ChatCompletions
-from component.models.connection import Connection, Timeouts, connect
+from component.models.connection import ModelConnection, Timeouts, connect_model
 from component.models.contents import refused_kind, refused_parts, without_refused
 from component.models.faults import Fault, read_fault, retry_after_s
 from component.models.messages import ModelMessage, call_ids_of, map_parts, storable_part
@@ -32,7 +32,7 @@ from component.models.protocol import (
 )
 from component.models.responses import Responses
 from component.models.tool_schemas import ToolNames
-from component.models.usage import Figures, estimate, usage_of
+from component.models.usage import UsageFigures, estimate, usage_of
 from component.settings.llm import Dialect
 
 _log = structlog.get_logger("component.models")
@@ -43,7 +43,7 @@ _LONGEST_WAIT_S = 60.0
 _CONTINUATIONS = 10
 _VLLM_OPTION = "--enable-auto-tool-choice"
 """vLLM names it in its refusal of tools."""
-_ADAPTERS: Mapping[Dialect, Callable[[Target], Adapter]] = {
+_ADAPTERS: Mapping[Dialect, Callable[[ModelTarget], Adapter]] = {
     "chat": ChatCompletions,
     "responses": Responses,
     "messages": Messages,
@@ -65,7 +65,7 @@ class HostedModel:
 
     def __init__(
         self,
-        target: Target,
+        target: ModelTarget,
         *,
         refused: Callable[[RefusedTool], None] = lambda _refused: None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
@@ -78,12 +78,12 @@ class HostedModel:
         self._tools = OfferedTools(target, refused)
         self._where = target.where
         self._sleep, self._draw, self._now = sleep, draw, now
-        self._facts: Facts | None = None
-        self._connection: Connection | None = None
+        self._facts: ModelFacts | None = None
+        self._connection: ModelConnection | None = None
         self._connecting = anyio.Lock()
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> ModelFacts:
         """What is known of the model. Blocks for a second if that was not looked up before."""
         if self._facts is None:
             self._facts = facts_of(self._target)
@@ -183,12 +183,12 @@ class HostedModel:
 
     # -- the connection --------------------------------------------------------------------------
 
-    async def _connected(self) -> Connection:
+    async def _connected(self) -> ModelConnection:
         async with self._connecting:
             if self._connection is None:
                 # In a thread: the import would hold up everybody for more than half a second.
                 self._connection = await anyio.to_thread.run_sync(
-                    connect, self._target, self._adapter.sdk, self._adapter.path
+                    connect_model, self._target, self._adapter.sdk, self._adapter.path
                 )
             return self._connection
 
@@ -240,7 +240,9 @@ class HostedModel:
             )
         return self._where.error(fault)
 
-    async def _attempt(self, connection: Connection, content: bytes, reader: AnswerReader) -> None:
+    async def _attempt(
+        self, connection: ModelConnection, content: bytes, reader: AnswerReader
+    ) -> None:
         """Ask once. Raises ModelError, and _RejectedError for a request that was rejected."""
         import httpx2  # noqa: PLC0415 - loaded by now
 
@@ -321,7 +323,7 @@ class HostedModel:
     ) -> Completion:
         draft = reader.draft
         parts = draft.parts(names, self._adapter.origin, call_ids_of(request.messages))
-        reported = reader.reported(Figures(self.name, draft.used))
+        reported = reader.reported(UsageFigures(self.name, draft.used))
         return Completion(
             parts=parts,
             finish=draft.finish_reason,

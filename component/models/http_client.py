@@ -26,7 +26,7 @@ contain
 many small pieces."""
 
 
-class Client(httpx2.AsyncClient):
+class ModelClient(httpx2.AsyncClient):
     """A client that makes requests faster, and limits responses.
 
     All requests of a client go to a few URLs and have their own headers, so no defaults are merged

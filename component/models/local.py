@@ -27,7 +27,7 @@ import anyio
 import msgspec
 import structlog
 
-from component.models.catalog import Target, resolve
+from component.models.catalog import ModelTarget, resolve
 from component.models.faults import Where
 from component.models.hosted import HostedModel
 from component.models.protocol import (
@@ -230,7 +230,7 @@ class LocalModel(HostedModel):
         raise ModelUnavailableError(f"the process of {self.name} ended unexpectedly: {why}")
 
 
-def _target(file: "ModelFile", choice: ModelChoice, section: str) -> Target:
+def _target(file: "ModelFile", choice: ModelChoice, section: str) -> ModelTarget:
     name = file.path.stem if choice.model else _BUNDLED_NAME
     changes: dict[str, Any] = {
         "model": name,

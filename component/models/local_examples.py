@@ -50,7 +50,7 @@ def with_examples(request: ModelRequest) -> ModelRequest:
 
 def examples(tools: Sequence[Tool], question: str) -> list[ModelMessage]:
     """Make the exchanges to add before a question."""
-    tool = fitting(tools, question)
+    tool = fitting_tool(tools, question)
     if tool is None:
         return [
             message
@@ -70,7 +70,7 @@ def examples(tools: Sequence[Tool], question: str) -> list[ModelMessage]:
     return out
 
 
-def fitting(tools: Iterable[Tool], question: str) -> Tool | None:
+def fitting_tool(tools: Iterable[Tool], question: str) -> Tool | None:
     """Return the tool that shares most words with a question; words of its name count twice."""
     asked = _stems(question)
     best, most = None, 0

@@ -16,8 +16,8 @@ from component.models.adapter import (
 )
 from component.models.answer_draft import DraftCall
 from component.models.answer_limits import arguments_in, decode_any, decode_as, encode_any, text_in
-from component.models.catalog import Target
-from component.models.contents import IMAGES, PDF, adapted, encoded
+from component.models.catalog import ModelTarget
+from component.models.contents import IMAGES, PDF, adapted, base64_text
 from component.models.messages import (
     FilePart,
     ImagePart,
@@ -31,7 +31,7 @@ from component.models.messages import (
 )
 from component.models.protocol import ModelRequest, OnText
 from component.models.tool_schemas import ToolNames
-from component.models.usage import Figures, Reported, later_usage
+from component.models.usage import Reported, UsageFigures, later_usage
 
 _TOOL_CHOICE: Final = {"none": {"type": "none"}, "required": {"type": "any"}}
 _BEGINNING: Final = "[The beginning of this conversation is left out.]"
@@ -57,7 +57,7 @@ class Messages(Adapter):
     )
     schema_parameter: ClassVar = "output_config"
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: ModelTarget) -> None:
         # Base URLs for Anthropic's SDK have no /v1, those for other dialects have it.
         super().__init__(target, "/messages" if target.base_url.endswith("/v1") else "/v1/messages")
 
@@ -172,7 +172,7 @@ def _text(text: str) -> _Block:
 
 
 def _base64(media_type: str, data: bytes) -> _Block:
-    return {"type": "base64", "media_type": media_type, "data": encoded(data)}
+    return {"type": "base64", "media_type": media_type, "data": base64_text(data)}
 
 
 def _mark(body: dict[str, Any]) -> None:
@@ -282,7 +282,7 @@ class MessagesReader(AnswerReader):
             self._whole(block)
         self._end(message.stop_reason)
 
-    def reported(self, figures: Figures) -> Reported:
+    def reported(self, figures: UsageFigures) -> Reported:
         """See AnswerReader.reported."""
         read = figures.tokens("cache_read_input_tokens") or 0
         written = figures.tokens("cache_creation_input_tokens") or 0

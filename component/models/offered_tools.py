@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 import structlog
 
-from component.models.catalog import Target
+from component.models.catalog import ModelTarget
 from component.models.faults import Fault, without_key
 from component.models.messages import ModelMessage
 from component.models.protocol import ModelRequest, Tool
@@ -96,7 +96,7 @@ class ToolProfile(msgspec.Struct, frozen=True):
     keywords: Keywords = "all"
 
 
-def profile_of(target: Target) -> ToolProfile:
+def tool_profile_of(target: ModelTarget) -> ToolProfile:
     """Return what the API of a model takes, as far as that is known; docs/models.md has a table."""
     provider = target.choice.provider
     if _GEMINI.search(target.choice.model) or (
@@ -121,10 +121,10 @@ class OfferedTools:
     """
 
     def __init__(
-        self, target: Target, refused: Callable[[RefusedTool], None] = lambda _refused: None
+        self, target: ModelTarget, refused: Callable[[RefusedTool], None] = lambda _refused: None
     ) -> None:
         self._target = target
-        self._profile = profile_of(target)
+        self._profile = tool_profile_of(target)
         self._refused = refused
         self._left_out: set[tuple[str, str, bytes]] = set()
         self._adapted: dict[tuple[str, str, bytes], Adapted] = {}
@@ -230,7 +230,7 @@ class OfferedTools:
         return found
 
     def _form(self, tool: Tool, adapted: Adapted) -> Tool:
-        description = shortened(tool.description, self._profile.description)
+        description = shortened_description(tool.description, self._profile.description)
         if adapted.parameters is tool.parameters and description == tool.description:
             return tool
         return msgspec.structs.replace(tool, description=description, parameters=adapted.parameters)
@@ -277,7 +277,7 @@ def chosen(tools: Sequence[Tool], most: int, messages: Sequence[ModelMessage]) -
     return tuple([tool for at, tool in enumerate(tools) if at in kept])
 
 
-def shortened(description: str, most: int | None) -> str:
+def shortened_description(description: str, most: int | None) -> str:
     """Shorten a description to so many characters, after a word."""
     if most is None or len(description) <= most:
         return description

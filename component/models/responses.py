@@ -18,7 +18,7 @@ from component.models.adapter import (
 )
 from component.models.answer_draft import DraftCall
 from component.models.answer_limits import arguments_in, decode_as, encode_any, text_in
-from component.models.catalog import Target
+from component.models.catalog import ModelTarget
 from component.models.contents import IMAGES, PDF, adapted, data_url
 from component.models.messages import (
     FilePart,
@@ -34,7 +34,7 @@ from component.models.messages import (
 )
 from component.models.protocol import Finish, ModelRequest, OnText
 from component.models.tool_schemas import ToolNames
-from component.models.usage import Figures, Reported, with_reasoning
+from component.models.usage import Reported, UsageFigures, with_reasoning
 
 _ADDED: Final = "response.output_item.added"
 _CALL: Final = ("type", "id", "call_id", "name", "arguments", "status")
@@ -57,7 +57,7 @@ class Responses(Adapter):
     optional: ClassVar = ("temperature", "text", "reasoning", "tool_choice", "include", "store")
     schema_parameter: ClassVar = "text"
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: ModelTarget) -> None:
         super().__init__(target, "/responses")
 
     def _body(self, request: ModelRequest, names: ToolNames) -> dict[str, Any]:
@@ -289,7 +289,7 @@ class ResponsesReader(AnswerReader):
             raise fault_in(data)
         self._end(response)
 
-    def reported(self, figures: Figures) -> Reported:
+    def reported(self, figures: UsageFigures) -> Reported:
         """See AnswerReader.reported."""
         details = figures.inside("input_tokens_details")
         out = figures.inside("output_tokens_details")

@@ -35,7 +35,7 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True):
     usd: float | None = None
 
 
-class Figures:
+class UsageFigures:
     """Reads the figures that a provider gives for one call.
 
     Values that cannot be a count or a price (negative, not finite, beyond `CALL_TOKENS` or
@@ -52,9 +52,9 @@ class Figures:
         if said is not None and not isinstance(said, dict):
             self._doubt("usage", said)
 
-    def inside(self, key: str) -> "Figures":
+    def inside(self, key: str) -> "UsageFigures":
         """The figures of an object inside of this one."""
-        return Figures(self._model, self._said.get(key))
+        return UsageFigures(self._model, self._said.get(key))
 
     def tokens(self, key: str) -> int | None:
         """Return a count of tokens; None if it is missing or implausible."""
@@ -99,7 +99,7 @@ def later_usage(before: Any, said: Any) -> Any:
     return said
 
 
-def with_reasoning(reported: Reported, figures: Figures) -> Reported:
+def with_reasoning(reported: Reported, figures: UsageFigures) -> Reported:
     """Return the report with the reasoning in the tokens of the answer, where some providers do not
     count it: `total_tokens` has it, or there is more reasoning than answer.
     """

@@ -15,8 +15,8 @@ from component.models.call_forms import (
     NoCallError,
     Parameters,
     between,
-    blocks,
-    item,
+    call_blocks,
+    calls_at,
     read,
 )
 from component.models.written_text import Marks
@@ -147,7 +147,7 @@ class WrittenCalls:
         if self._within and held[:1] == "{" and _CLOSING not in held.lower():
             raise NoCallError
         empty = True
-        for number, (source, call) in enumerate(blocks(held)):
+        for number, (source, call) in enumerate(call_blocks(held)):
             if number == CALLS:
                 raise TooMuchError(f"more than {CALLS} tool calls in one answer")
             if isinstance(call, Parameters):
@@ -293,7 +293,7 @@ def _read(text: str, at: int) -> tuple[int, bool]:
     for _ in range(CALLS):
         at = between(text, at)
         try:
-            _, at = item(text, at)
+            _, at = calls_at(text, at)
         except NoCallError:
             break
         is_call = True

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from component.models import local
-from component.models.catalog import Target, resolve
-from component.models.http_client import Client
+from component.models.catalog import ModelTarget, resolve
+from component.models.http_client import ModelClient
 from component.models.local import ServerProcess
 from component.settings.llm import Dialect, ModelChoice
 
@@ -51,7 +51,7 @@ async def serving_llama(
             await anyio.to_thread.run_sync(process.end)
 
 
-def target_of(process: ServerProcess, dialect: Dialect, **choice: Any) -> Target:
+def target_of(process: ServerProcess, dialect: Dialect, **choice: Any) -> ModelTarget:
     """How a HostedModel reaches the server by a dialect."""
     settings = {
         "provider": "llamacpp",
@@ -66,7 +66,7 @@ def target_of(process: ServerProcess, dialect: Dialect, **choice: Any) -> Target
 
 async def slot(process: ServerProcess, fits: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """Wait until the state of the server's only slot fits, and give it."""
-    async with Client(socket=process.socket) as client:
+    async with ModelClient(socket=process.socket) as client:
         while True:
             response: httpx2.Response = await client.get("http://localhost/slots", timeout=120)
             found = cast("dict[str, Any]", response.json()[0])

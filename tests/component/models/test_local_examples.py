@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.models.local_examples import examples, fitting, with_examples
+from component.models.local_examples import examples, fitting_tool, with_examples
 from component.models.messages import text_message
 from component.models.protocol import ModelRequest, Tool
 
@@ -72,4 +72,4 @@ def test_no_question_and_no_schema_breaks_it(question: str, schema: object) -> N
     tool = Tool("time", "Tell the time.", msgspec.Raw(msgspec.json.encode(schema)))
     shown = examples((tool,), f"time {question}")
     assert {message.role for message in shown} == {"user", "assistant"}
-    assert fitting((tool,), "time") is tool
+    assert fitting_tool((tool,), "time") is tool
