@@ -316,7 +316,8 @@ async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
     from component.agent.profile import Profile
     from component.app import schema
     from component.audit.record import Audit, AuditOptions
-    from component.budget.book import BudgetBook, BudgetLimits, Limit
+    from component.budget.book import BudgetBook, BudgetLimits
+    from component.budget.protocol import BudgetLimits
     from component.conversations.sessions import Sessions
     from component.memory.index import Index
     from component.memory.knowledge import Knowledge, Memo
@@ -326,7 +327,7 @@ async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
     from component.models.catalog import resolve
     from component.models.hosted import HostedModel
     from component.policy.persons import Persons
-    from component.settings.agents import Loop
+    from component.settings.agents import Budget, Loop
     from component.settings.llm import ModelChoice
     from component.settings.memory import Memory, Session
     from component.storage import Storage
@@ -343,7 +344,7 @@ async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
         stack.push_async_callback(endpoint.aclose)
         storage = await stack.enter_async_context(Storage.open(schema.SCHEMA, directory / "data"))
         audit = await stack.enter_async_context(Audit.open(storage, AuditOptions()))
-        limit = Limit(tokens=10**9, usd=10**6)
+        limit = Budget(tokens=10**9, usd=10**6)
         budgets = BudgetBook(
             storage, BudgetLimits(agents={"assistant": limit}, principal=limit, task=limit), audit
         )

@@ -24,7 +24,8 @@ from component.agent.profile import Profile
 from component.agent.requests import MessageStarter, Reply, TurnRequest
 from component.app.schema import SCHEMA
 from component.audit.record import Audit, AuditOptions
-from component.budget.book import BudgetBook, BudgetLimits, Limit
+from component.budget.book import BudgetBook
+from component.budget.protocol import BudgetLimits
 from component.commands.pause_gate import PauseGate
 from component.conversations.sessions import Sessions
 from component.memory_directory.files import open_root
@@ -37,7 +38,7 @@ from component.policy import Policy
 from component.policy.flows import Flow, Flows
 from component.policy.persons import Persons
 from component.policy.taint import TAINTS
-from component.settings.agents import Loop
+from component.settings.agents import Budget, Loop
 from component.settings.memory import Session
 from component.skills import Context, Registry, Skill, View
 from component.skills.schema_inputs import schema_inputs
@@ -312,7 +313,7 @@ async def playing(
         await anyio.Path(root).mkdir(parents=True)
         storage = await stack.enter_async_context(Storage.open(SCHEMA, directory / "data"))
         audit = await stack.enter_async_context(Audit.open(storage, AuditOptions()))
-        limit = Limit(tokens=10**12, usd=10**6)
+        limit = Budget(tokens=10**12, usd=10**6)
         budgets = BudgetBook(
             storage, BudgetLimits(agents={"assistant": limit}, principal=limit, task=limit), audit
         )

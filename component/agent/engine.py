@@ -26,9 +26,9 @@ from component.agent.requests import TurnRequest
 from component.agent.run import Ask, Run
 from component.agent.tool_calls import Parked, ToolCalls
 from component.audit.protocol import AuditEvent, Recorder
-from component.budget.protocol import BudgetExceededError, Budgets
+from component.budget.book import BudgetBook
+from component.budget.protocol import BudgetExceededError
 from component.conversations.lines import Line, Note, Said
-from component.models.call_markup import without_calls
 from component.models.messages import OpaquePart, TextPart, ToolCall, map_text
 from component.models.protocol import (
     Completion,
@@ -41,6 +41,7 @@ from component.models.protocol import (
     ModelUnavailableError,
     Usage,
 )
+from component.models.written_calls import without_calls
 from component.policy.taint import Taint
 from component.settings.agents import Loop
 from component.storage.errors import StorageError
@@ -110,7 +111,7 @@ class Engine:
         tools: Tools,
         sessions: Sessions,
         scanner: Scanner,
-        budgets: Budgets,
+        budgets: BudgetBook,
         record: Recorder,
         limits: EngineLimits,
         recall: Recall | None = None,

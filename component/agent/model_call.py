@@ -11,7 +11,8 @@ import structlog
 from component.agent.observer import Observer
 from component.agent.requests import TurnRequest
 from component.audit.protocol import AuditEvent, Recorder
-from component.budget.protocol import Amount, BudgetExceededError, Budgets, Spender
+from component.budget.book import BudgetBook
+from component.budget.protocol import Amount, BudgetExceededError, Spender
 from component.models.protocol import (
     Completion,
     ContextOverflowError,
@@ -61,7 +62,7 @@ class NoInterrupts:
 class ModelCalls:
     """Calls models, and charges the budgets of the spender."""
 
-    def __init__(self, budgets: Budgets, record: Recorder, observer: Observer) -> None:
+    def __init__(self, budgets: BudgetBook, record: Recorder, observer: Observer) -> None:
         self._budgets = budgets
         self._record = record
         self._observer = observer

@@ -9,7 +9,7 @@ import structlog
 from component.agent import history
 from component.agent.model_call import ModelCalls, NoInterrupts
 from component.budget.protocol import BudgetExceededError, Spender
-from component.models.fallback import only
+from component.models.building import only
 from component.models.messages import ModelMessage, text_message
 from component.models.protocol import (
     ContextOverflowError,

@@ -14,8 +14,7 @@ from component.agent.prompt_builder import TokenBudget
 from component.agent.protocol import ToolResult, Tools, Waiting
 from component.agent.run import Run
 from component.conversations.lines import Called, Line, Note, Resulted
-from component.models.call_ids import distinct
-from component.models.messages import ToolCall
+from component.models.messages import ToolCall, with_distinct_ids
 from component.models.protocol import Completion
 
 _QUOTED: Final = 500
@@ -79,7 +78,9 @@ class ToolCalls:
 
         Raises StorageError.
         """
-        calls = distinct(wanted, {one.id for round_ in run.journal.rounds() for one in round_})
+        calls = with_distinct_ids(
+            wanted, {one.id for round_ in run.journal.rounds() for one in round_}
+        )
         # The calls are stored before they are made, so that after a crash these are continued, and
         # the model does not make others instead.
         await run.journal.add(journal.called(run.ask.id, run.rounds, completion, calls))

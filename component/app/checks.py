@@ -149,10 +149,10 @@ async def _models(settings: Settings) -> AsyncIterator[Check]:
         return
     # Imported only if there is a model.
     from component.kernel.options import own_models  # noqa: PLC0415
-    from component.models.looking import look  # noqa: PLC0415
-    from component.models.refused_tools import read_refused, sentence  # noqa: PLC0415
+    from component.models.availability import check_models  # noqa: PLC0415
+    from component.models.offered_tools import read_refused, sentence  # noqa: PLC0415
 
-    async for found in look(settings.llm, own_models(settings)):
+    async for found in check_models(settings.llm, own_models(settings)):
         name = "model" if found.section == "llm" else f"model {found.section}"
         yield Check(name, found.verdict, found.text)
     for refused in await to_thread.run_sync(read_refused, settings.storage.path):

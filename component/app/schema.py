@@ -9,6 +9,7 @@ from typing import Final
 from component.agent import tables as agent
 from component.app import features
 from component.audit import tables as audit
+from component.budget import rows as budget
 from component.budget import tables as budget
 from component.kernel import started_work
 from component.pubsub import tables as pubsub

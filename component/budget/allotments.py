@@ -12,14 +12,19 @@ amount, in the commit that stores the costs anyway.
 How much of its allotment an instance has spent is unknown after it was killed: calls may have been
 in progress. So all of it counts as spent once other instances have declared it dead. If the
 instance was only paused, and returns, it corrects that with the amount that it has really spent.
+
+A call that fits into the allotment of its instance does not wait. Allotments are renewed in the
+commit that stores the costs, so successive calls cost no additional commit. Only the first call
+after a pause waits for one, and each call when a budget is nearly spent.
 """
 
 from typing import Final
 
 import msgspec
 
-from component.budget.rows import Key, More, add
-from component.budget.shapes import Limit
+from component.budget.protocol import Amount
+from component.budget.rows import Key, add
+from component.settings.agents import Budget
 from component.storage.database import Database
 
 CHANNEL: Final = "budgets"
@@ -39,14 +44,14 @@ class Units(msgspec.Struct, frozen=True):
     nanos: int = 0
 
     @property
-    def as_spent(self) -> More:
+    def as_spent(self) -> Amount:
         """The same as what was spent, without a call."""
-        return More(self.tokens, self.nanos / _NANO)
+        return Amount(self.tokens, self.nanos / _NANO)
 
     @classmethod
-    def of(cls, tokens: int, usd: float) -> "Units":
+    def of(cls, amount: Amount | Budget) -> "Units":
         """Return units for tokens and US dollars."""
-        return cls(tokens, round(usd * _NANO))
+        return cls(amount.tokens or 0, round((amount.usd or 0.0) * _NANO))
 
     def __add__(self, other: "Units") -> "Units":
         """Return the sum."""
@@ -56,7 +61,12 @@ class Units(msgspec.Struct, frozen=True):
         """Return the difference."""
         return Units(self.tokens - other.tokens, self.nanos - other.nanos)
 
-    def exceeds(self, other: "Units", limit: Limit) -> bool:
+    @property
+    def positive(self) -> "Units":
+        """The same, at least zero."""
+        return Units(max(0, self.tokens), max(0, self.nanos))
+
+    def exceeds(self, other: "Units", limit: Budget) -> bool:
         """Return whether the sum with `other` exceeds the limit."""
         return (limit.tokens is not None and self.tokens > other.tokens) or (
             limit.usd is not None and self.nanos > other.nanos
@@ -66,7 +76,69 @@ class Units(msgspec.Struct, frozen=True):
 NOTHING: Final = Units()
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
+class BudgetAccount:
+    """What was spent and reserved, and how much of it is not on disk yet."""
+
+    __slots__ = ("alerted", "held_tokens", "held_usd", "new", "spent", "under_way")
+
+    def __init__(self, spent: Amount = Amount()) -> None:  # noqa: B008 - immutable
+        """Start with the amounts that were spent before."""
+        self.spent = spent
+        self.held_tokens, self.held_usd, self.under_way = 0, 0.0, 0
+        self.new = Amount()
+        self.alerted = False
+
+    @property
+    def held(self) -> "Units":
+        """What is reserved for calls in progress."""
+        return Units.of(Amount(self.held_tokens, self.held_usd))
+
+    @property
+    def tokens(self) -> int:
+        """The tokens that were spent."""
+        return self.spent.tokens
+
+    @property
+    def usd(self) -> float:
+        """The US dollars that were spent."""
+        return self.spent.usd
+
+    def hold(self, most: Amount) -> None:
+        """Reserve the maximum cost of a call."""
+        self.held_tokens += most.tokens
+        self.held_usd += most.usd
+        self.under_way += 1
+
+    def let_go(self, most: Amount) -> None:
+        """Release the reservation of a call that has ended."""
+        self.under_way = max(0, self.under_way - 1)  # a turn may end before its last call
+        # Floating-point sums leave a remainder, which must be zero without reservations.
+        self.held_tokens = max(0, self.held_tokens - most.tokens) if self.under_way else 0
+        self.held_usd = max(0.0, self.held_usd - most.usd) if self.under_way else 0.0
+
+
+class Allotment:
+    """What this instance may spend of a budget without asking.
+
+    `written` is the allotment as stored, None if there is none; `may` is less while some of it is
+    being returned, and counts the amount `writing`, which is being stored. `call` is the size of
+    the last call.
+    """
+
+    __slots__ = ("call", "may", "writing", "written")
+
+    def __init__(self) -> None:
+        self.may = self.call = NOTHING
+        self.written: Units | None = None
+        self.writing = Amount()
+
+    def free(self, account: BudgetAccount) -> Units:
+        """Return the rest of the allotment."""
+        unstored = account.new.plus(self.writing)
+        return (self.may - account.held - Units.of(unstored)).positive
+
+
+class AllotmentRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What an instance reports about one budget, and requests from it.
 
     Attributes:
@@ -81,9 +153,9 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     key: Key
-    limit: Limit
+    limit: Budget
     alert_at: float
-    spent: More
+    spent: Amount
     had: Units | None
     keep: Units
     want: Units
@@ -91,18 +163,18 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     call: Units
 
 
-class Got(msgspec.Struct, frozen=True):
+class AllotmentGrant(msgspec.Struct, frozen=True):
     """What was stored: the spent sum, the allotment, what others hold, and whether this instance
     has to send the alert that the budget is nearly spent.
     """
 
-    total: More
+    total: Amount
     allotment: Units
     others: Units
     alert: bool
 
 
-def settle(database: Database, holder: str, instance: str, ask: Ask) -> Got:
+def settle(database: Database, holder: str, instance: str, ask: AllotmentRequest) -> AllotmentGrant:
     """Store what was spent, and take an allotment. Settle budgets in their order.
 
     `holder` identifies the holder of the allotment for its whole lifetime, `instance` is the name
@@ -126,12 +198,12 @@ def settle(database: Database, holder: str, instance: str, ask: Ask) -> Got:
         " SET instance = excluded.instance, tokens = excluded.tokens, nanos = excluded.nanos",
         (*ask.key, holder, instance, allotment.tokens, allotment.nanos),
     )
-    return Got(total, allotment, others, _alerts(database, ask, total))
+    return AllotmentGrant(total, allotment, others, _alerts(database, ask, total))
 
 
-def _allotted(ask: Ask, total: More, others: Units) -> Units:
-    left = Units.of(ask.limit.tokens or 0, ask.limit.usd or 0.0)
-    left -= Units.of(total[0], total[1]) + others
+def _allotted(ask: AllotmentRequest, total: Amount, others: Units) -> Units:
+    left = Units.of(ask.limit)
+    left -= Units.of(total) + others
     wanted = ask.keep + ask.want
     keep = ask.keep if wanted.exceeds(left, ask.limit) else wanted
     left -= keep
@@ -146,7 +218,7 @@ def _allotted(ask: Ask, total: More, others: Units) -> Units:
 
 def _lock(database: Database, key: Key) -> None:
     """Insert the row of a budget if necessary, and lock it until the end of the transaction."""
-    add(database, key, More())
+    add(database, key, Amount())
 
 
 def _held_by_others(database: Database, key: Key, holder: str) -> Units:
@@ -190,10 +262,10 @@ def forget_empty(database: Database, holder: str) -> None:
     )
 
 
-def _alerts(database: Database, ask: Ask, total: More) -> bool:
+def _alerts(database: Database, ask: AllotmentRequest, total: Amount) -> bool:
     """Return whether the budget is nearly spent and no alert was sent yet."""
     tokens, usd = ask.limit.tokens, ask.limit.usd
-    part = max(total[0] / tokens if tokens else 0.0, total[1] / usd if usd else 0.0)
+    part = max(total.tokens / tokens if tokens else 0.0, total.usd / usd if usd else 0.0)
     if part < ask.alert_at:
         return False
     done = database.execute(
@@ -201,3 +273,15 @@ def _alerts(database: Database, ask: Ask, total: More) -> bool:
         ask.key,
     )
     return done.rowcount > 0
+
+
+def would_help(ask: AllotmentRequest, got: AllotmentGrant) -> bool:
+    """Return whether others hold an amount that was requested and not granted."""
+    missing = (ask.keep + ask.want).exceeds(got.allotment, ask.limit)
+    return missing and got.others != NOTHING
+
+
+def gives(ask: AllotmentRequest) -> bool:
+    """Return whether an amount is returned that other instances may use."""
+    needed = ask.keep + Units.of(ask.spent)
+    return ask.had is not None and ask.had.exceeds(needed, ask.limit)

@@ -2,33 +2,52 @@
 
 import itertools
 import math
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, NoReturn
 
 import anyio
+import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
 from component.audit.protocol import AuditEvent, Recorder
+from component.budget.allotments import (
+    CHANNEL,
+    NOTHING,
+    Allotment,
+    AllotmentGrant,
+    AllotmentRequest,
+    BudgetAccount,
+    Units,
+    charge_dead,
+    forget_empty,
+    gives,
+    settle,
+    would_help,
+)
 from component.budget.protocol import (
     Amount,
     BudgetExceededError,
+    BudgetLimits,
+    BudgetUsage,
     Reservation,
     Scope,
     Spender,
+    exceeded_text,
+    usage_text,
 )
-from component.budget.rows import TASKS, Key, More, Row, add, forget, open_tasks, rows_of
-from component.budget.shapes import BudgetLimits, BudgetUsage, Limit, sentence, usage_text
+from component.budget.rows import TASKS, Key, add, forget_spending, open_tasks, spending_of_day
+from component.settings.agents import Budget
 from component.storage.database import Database
 from component.storage.errors import StorageError
 from component.storage.storage import Storage
 from xep.jid import JID
 
-__all__ = ["BudgetBook", "BudgetLimits", "BudgetUsage", "Limit"]
-
 _log = structlog.get_logger("component.budget")
 _ALL: Final = "all"
+_NO_LIMIT: Final = Budget()
 _AGAIN_S: Final = 1.0
 _LAST_S: Final = 5.0
 """Seconds for the last write at the end."""
@@ -41,53 +60,31 @@ _GATHER_S: Final = 0.05
 """Costs are collected for this time: the calls of a turn share a commit."""
 
 
-class Account:
-    """What was spent and reserved, and how much of it is not on disk yet."""
-
-    __slots__ = ("alerted", "held_tokens", "held_usd", "new", "spent", "under_way")
-
-    def __init__(self, spent: More = More()) -> None:  # noqa: B008 - immutable
-        """Start with the amounts that were spent before."""
-        self.spent = spent
-        self.held_tokens, self.held_usd, self.under_way = 0, 0.0, 0
-        self.new = More()
-        self.alerted = False
-
-    @property
-    def tokens(self) -> int:
-        """The tokens that were spent."""
-        return self.spent.tokens
-
-    @property
-    def usd(self) -> float:
-        """The US dollars that were spent."""
-        return self.spent.usd
-
-    def hold(self, most: Amount) -> None:
-        """Reserve the maximum cost of a call."""
-        self.held_tokens += most.tokens
-        self.held_usd += most.usd
-        self.under_way += 1
-
-    def let_go(self, most: Amount) -> None:
-        """Release the reservation of a call that has ended."""
-        self.under_way = max(0, self.under_way - 1)  # a turn may end before its last call
-        # Floating-point sums leave a remainder, which must be zero without reservations.
-        self.held_tokens = max(0, self.held_tokens - most.tokens) if self.under_way else 0
-        self.held_usd = max(0.0, self.held_usd - most.usd) if self.under_way else 0.0
+_IDLE_S: Final = 5.0
+"""After this time without costs, amounts that are held ahead of time are returned."""
+_CALLS_AHEAD: Final = 2
+"""An instance holds as much ahead of time as this number of calls can cost, if enough is left."""
+_WAITS_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
+"""How long a call waits for amounts of other instances before it checks again."""
+_IN_VAIN_S: Final = 2.0
+"""The time for which the others are not asked again for an amount that they did not have."""
 
 
 class BudgetBook:
-    """Implements `component.budget.protocol.Budgets`, which documents its methods.
+    """The budgets of language models: a reservation before each call, its cost after it.
 
-    A killed process loses the costs of its last moment: they are stored at once, but nobody waits
-    for that. Instances that share a database use `component.budget.shared.SharedBudgetBook`.
+    Costs are kept in memory and stored soon after; nobody waits for the database, except an
+    instance that shares a budget with others and has to ask for more of it. A killed process loses
+    the costs of its last moment.
 
     Args:
         storage: stores the costs.
-        limits: the budgets.
+        limits: the budgets; the same for all instances that share the storage.
         recorder: records stops and alerts.
-        alert: called with a sentence when a part of a budget is spent, once a day.
+        instance: returns the name under which this instance sends heartbeats; None if it is the
+            only one that uses the storage.
+        alert: called with a sentence when a part of a budget is spent: once a day, on one of the
+            instances.
         now: returns the time; a day ends at midnight, UTC.
     """
 
@@ -96,40 +93,86 @@ class BudgetBook:
         storage: Storage,
         limits: BudgetLimits,
         recorder: Recorder,
+        *,
+        instance: Callable[[], str] | None = None,
         alert: Callable[[str], None] = lambda _: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._storage = storage
         self._limits = limits
         self._recorder = recorder
+        self._instance = instance
         self._alert = alert
         self._now = now
-        self._accounts: dict[Key, Account] = {}
+        self._accounts: dict[Key, BudgetAccount] = {}
         self._dirty: set[Key] = set()
         self._ended: list[str] = []
         self._work = anyio.Event()
-        self._storing = anyio.Lock()
+        self._writing = anyio.Lock()
         self._ids = itertools.count(1)
         self._day = ""
+        self._holder = secrets.token_hex(16)
+        self._allotments: dict[Key, Allotment] = {}
+        self._in_vain: dict[Key, float] = {}
+        """When the other instances were last asked in vain."""
+        self._unknown: set[Key] = set()
+        """It is unknown whether the database has the last write of these."""
+        self._acts = 0
+        """The number of calls that began and ended, to notice whether there are any."""
 
     # For the agent loop.
 
     async def acquire(self, who: Spender, most: Amount) -> Reservation:
-        """Reserve the maximum cost of a call."""
+        """Reserve the maximum cost of a call; wait until this instance may spend that much.
+
+        Raises BudgetExceededError: too little is left, or other instances hold it for calls in
+        progress; StorageError: an allotment is needed and cannot be obtained.
+        """
+        while short := self._short(who, most):
+            await self._obtain(short, most, who)
         return self.reserve(who, most)
 
     def reserve(self, who: Spender, most: Amount) -> Reservation:
-        """Reserve the maximum cost of a call, without waiting."""
+        """Reserve the maximum cost of a call in budgets that are not shared, without waiting.
+
+        Raises BudgetExceededError.
+        """
         day = self._today()
+        for key in self._check_all(who, most, day):
+            self._account(key).hold(most)
+            if self._is_shared(key):
+                self._allotment(key).call = Units.of(most)
+        self._acts += 1
+        return Reservation(next(self._ids), who, most, day)
+
+    def _short(self, who: Spender, most: Amount) -> list[Key]:
+        """The budgets of which this instance has to ask for more before it may spend this much."""
+        keys = self._check_all(who, most, self._today())
+        return [key for key in keys if self._is_short(key, most)]
+
+    def _check_all(self, who: Spender, most: Amount, day: str) -> Sequence[Key]:
         keys = tuple(keys_of(who, day))
         for key in keys:
-            self._check(key, most, who)
-        return self._hold(who, keys, most, day)
+            if not self._is_shared(key):
+                self._check(key, most, who)
+        return keys
 
-    def _hold(self, who: Spender, keys: Sequence[Key], most: Amount, day: str) -> Reservation:
-        for key in keys:
-            self._account(key).hold(most)
-        return Reservation(next(self._ids), who, most, day)
+    async def _obtain(self, keys: Sequence[Key], most: Amount, who: Spender) -> None:
+        """Get allotments with room for a call. Raises BudgetExceededError, StorageError."""
+        wants = dict.fromkeys(keys, Units.of(most))
+        for wait in (*_WAITS_S, None):
+            now = anyio.current_time()
+            recall = all(now - self._in_vain.get(key, -_IN_VAIN_S) >= _IN_VAIN_S for key in keys)
+            await self._write(wants, recall=recall)
+            lacking = next((key for key in keys if self._is_short(key, most)), None)
+            if lacking is None:
+                return
+            if self._is_spent(lacking, most) or not recall:
+                self._refuse(lacking, self._account(lacking), who)
+            if wait is None:
+                self._in_vain[lacking] = now
+                self._refuse(lacking, self._account(lacking), who)
+            await anyio.sleep(wait)
 
     def settle(self, reservation: Reservation, spent: Amount) -> None:
         """Record the cost of a call. An impossible cost is logged, and the reserved
@@ -138,7 +181,7 @@ class BudgetBook:
         if not _can_be(spent):
             _log.warning("a provider reported an impossible cost", turn=reservation.who.task)
             spent = reservation.most
-        more = More(spent.tokens, spent.usd, 1, spent.cached, spent.reasoning)
+        more = msgspec.structs.replace(spent, calls=1)
         for key in keys_of(reservation.who, reservation.day):
             account = self._account(key)
             account.let_go(reservation.most)
@@ -148,6 +191,7 @@ class BudgetBook:
             account.new = account.new.plus(more)
             self._dirty.add(key)
             self._watch(key, account)
+        self._acts += 1
         self._work.set()
 
     def ended(self, task: str) -> None:
@@ -162,23 +206,32 @@ class BudgetBook:
     def spent(self, scope: Scope, of: str) -> BudgetUsage:
         """Return the usage of today, or of a task since it began."""
         day = TASKS if scope == "task" else self._today()
-        return self._row((day, scope, of), self._accounts.get((day, scope, of), Account()))
+        return self._row((day, scope, of), self._accounts.get((day, scope, of), BudgetAccount()))
 
     async def usage(self, agent: str, principal: JID) -> Sequence[BudgetUsage]:
         """Return the usage of a person who talks with an agent, for `/usage`. Raises
         StorageError.
         """
-        return (self.spent("principal", str(principal.bare)), self.spent("agent", agent))
+        person = str(principal.bare)
+        if self._instance is None:
+            return (self.spent("principal", person), self.spent("agent", agent))
+        found = {(row.scope, row.of): row for row in await self.report()}
+        wanted: tuple[tuple[Scope, str], ...] = (("principal", person), ("agent", agent))
+        return tuple(
+            found.get((scope, of)) or self._row((self._day, scope, of), BudgetAccount())
+            for scope, of in wanted
+        )
 
     async def report(self, day: str | None = None) -> Sequence[BudgetUsage]:
-        """Return the usage of a day (today unless given, as 2026-11-22), the highest first.
-
-        Raises StorageError.
+        """Return the usage of a day (today unless given, as 2026-11-22), the highest first, of all
+        instances. Raises StorageError.
         """
+        if self._instance is not None:
+            await self._storage.write(lambda db: charge_dead(db, self._holder))
         await self.flush()
         wanted = day or self._today()
-        rows = await self._storage.read(lambda db: rows_of(db, wanted))
-        return [self._row(row.key, Account(row.spent)) for row in rows]
+        rows = await self._storage.read(lambda db: spending_of_day(db, wanted))
+        return [self._row(key, BudgetAccount(spent)) for key, spent in rows.items()]
 
     # Start and stop.
 
@@ -189,23 +242,30 @@ class BudgetBook:
         """
         today = self._today()
 
-        def op(database: Database) -> list[Row]:
-            return [*rows_of(database, today), *open_tasks(database)]
+        def op(database: Database) -> dict[Key, Amount]:
+            return spending_of_day(database, today) | open_tasks(database)
 
-        for row in await self._storage.read(op):
-            account = self._accounts[row.key] = Account(row.spent)
+        for key, spent in (await self._storage.read(op)).items():
+            account = self._accounts[key] = BudgetAccount(spent)
             # These alerts were sent before this run of the process.
-            account.alerted = self._part(row.key, account) >= self._limits.alert
-        task_status.started()
-        await self._write_behind()
+            account.alerted = self._part(key, account) >= self._limits.alert
+        async with anyio.create_task_group() as group:
+            if self._instance is not None:
+                await group.start(self._give_back_when_asked)
+                group.start_soon(self._give_back_when_idle)
+            task_status.started()
+            await self._write_behind()
 
     async def close(self) -> None:
-        """Store the remaining costs; nothing is spent any more."""
+        """Store the remaining costs, and return to other instances what is not spent."""
         with anyio.move_on_after(_LAST_S, shield=True):
             try:
                 await self.flush()
             except StorageError as error:
                 _log.error("could not store the cost of a call", reason=str(error))
+        if self._instance is not None:
+            with anyio.move_on_after(_IDLE_S, shield=True):
+                await self._give_back(recalled=False)
 
     async def _write_behind(self) -> None:
         while True:
@@ -228,43 +288,111 @@ class BudgetBook:
 
         Raises StorageError; they are then kept for the next time.
         """
-        async with self._storing:
-            await self._flush()
+        await self._write()
 
-    async def _flush(self) -> None:
-        ended, self._ended = self._ended, []
-        keys, self._dirty = self._dirty, set()
-        new = self._take_new(sorted(keys))  # sorted, because all instances lock rows in this order
-        if not new and not ended:
-            return
+    async def _write(
+        self,
+        wants: Mapping[Key, Units] = {},
+        *,
+        recall: bool = False,
+        returning: bool = False,
+        recalled: bool = False,
+    ) -> None:
+        """Store new costs, and request the allotments in `wants`.
 
-        def op(database: Database) -> dict[Key, More]:
-            for task in ended:
-                forget(database, (TASKS, "task", task))
-            return {key: add(database, key, more) for key, more in new.items()}
+        With `recall` the other instances are asked for amounts that they do not need, if that would
+        help. With `returning` nothing is held ahead of time any more; with `recalled` another
+        instance waits for that. Raises StorageError, and then nothing is lost.
+        """
+        async with self._writing:
+            ended, self._ended = self._ended, []
+            keys, self._dirty = self._dirty, set()
+            new = self._take_new(keys)
+            asks = self._asks(new, wants, returning=returning)
+            if not new and not ended and not asks:
+                return
+            holder, instance = self._holder, self._instance() if self._instance else ""
 
-        try:
-            totals = await self._storage.write(op)
-        except BaseException:
-            self._put_back(new, ended)
-            raise
-        self._know(totals)
+            def op(database: Database) -> tuple[dict[Key, Amount], dict[Key, AllotmentGrant]]:
+                for task in ended:
+                    forget_spending(database, (TASKS, "task", task))
+                totals: dict[Key, Amount] = {}
+                got: dict[Key, AllotmentGrant] = {}
+                for key in sorted(new.keys() | asks.keys()):  # in the same order everywhere
+                    if key in asks:
+                        got[key] = settle(database, holder, instance, asks[key])
+                    totals[key] = got[key].total if key in got else add(database, key, new[key])
+                if (recall and any(would_help(asks[key], one) for key, one in got.items())) or (
+                    recalled and any(gives(ask) for ask in asks.values())
+                ):
+                    database.notify(CHANNEL)
+                return totals, got
 
-    def _take_new(self, keys: Iterable[Key]) -> dict[Key, More]:
-        new: dict[Key, More] = {}
+            try:
+                totals, got = await self._storage.write(op)
+            except BaseException:
+                self._put_back(new, ended)
+                self._unknown |= asks.keys()
+                raise
+            finally:
+                for key in asks:
+                    self._allotments[key].writing = Amount()
+            self._unknown -= got.keys()
+            for key, given in got.items():
+                self._allotments[key].may = self._allotments[key].written = given.allotment
+            self._know(totals)
+            for key, given in got.items():
+                if given.alert:
+                    self._tell(key, self._account(key))
+
+    def _asks(
+        self, new: Mapping[Key, Amount], wants: Mapping[Key, Units], *, returning: bool
+    ) -> dict[Key, AllotmentRequest]:
+        """Return the requests. From now on at most the expected remainder may be spent."""
+        today, asks = self._today(), {}
+        keys = {key for key in (*new, *wants) if self._is_shared(key)}
+        keys |= self._unknown
+        if returning:
+            keys |= self._spare_keys()
+        for key in keys:
+            account, mine, limit = self._account(key), self._allotment(key), self._limit(key)
+            mine.writing = new.get(key, Amount())
+            calls = 0 if returning or key[0] != today else _CALLS_AHEAD
+            call = wants.get(key, mine.call)
+            free = mine.free(account)
+            ahead = Units(
+                min(free.tokens, calls * call.tokens), min(free.nanos, calls * call.nanos)
+            )
+            keep = account.held + ahead
+            mine.may = keep + Units.of(mine.writing)
+            asks[key] = AllotmentRequest(
+                key=key,
+                limit=limit,
+                alert_at=self._limits.alert,
+                spent=mine.writing,
+                had=mine.written,
+                keep=keep,
+                want=(wants.get(key, NOTHING) - ahead).positive,
+                spare=Units(calls * call.tokens, calls * call.nanos) - ahead,
+                call=call,
+            )
+        return asks
+
+    def _take_new(self, keys: Iterable[Key]) -> dict[Key, Amount]:
+        new: dict[Key, Amount] = {}
         for key in keys:
             account = self._accounts.get(key)
             if account is not None:
-                new[key], account.new = account.new, More()
+                new[key], account.new = account.new, Amount()
         return new
 
-    def _know(self, totals: Mapping[Key, More]) -> None:
+    def _know(self, totals: Mapping[Key, Amount]) -> None:
         for key, total in totals.items():
             account = self._accounts.get(key)
             if account is not None:  # others may have spent from the same budget
                 account.spent = total.plus(account.new)
 
-    def _put_back(self, new: Mapping[Key, More], ended: list[str]) -> None:
+    def _put_back(self, new: Mapping[Key, Amount], ended: list[str]) -> None:
         self._ended += ended
         for key, more in new.items():
             account = self._accounts.get(key)
@@ -272,13 +400,69 @@ class BudgetBook:
                 account.new = more.plus(account.new)
                 self._dirty.add(key)
 
+    # Budgets that instances share.
+
+    async def _give_back_when_idle(self) -> None:
+        while True:
+            before = self._acts
+            await anyio.sleep(_IDLE_S)
+            if before == self._acts and self._spare_keys():
+                await self._give_back(recalled=False)
+
+    async def _give_back_when_asked(self, *, task_status: TaskStatus[None]) -> None:
+        async with self._storage.listen(CHANNEL) as notified:
+            task_status.started()
+            async for _ in notified:
+                await self._give_back(recalled=True)
+
+    async def _give_back(self, *, recalled: bool) -> None:
+        try:
+            await self._write(returning=True, recalled=recalled)
+            if not recalled and not self._unknown:
+                await self._storage.write(lambda db: forget_empty(db, self._holder))
+        except StorageError as error:
+            _log.warning("could not release the unused part of a budget", reason=str(error))
+
+    def _is_shared(self, key: Key) -> bool:
+        """Return whether instances share the budget and it has a limit. A turn belongs to one
+        instance.
+        """
+        if self._instance is None:
+            return False
+        limit = self._limit(key)
+        return key[1] != "task" and (limit.tokens is not None or limit.usd is not None)
+
+    def _allotment(self, key: Key) -> Allotment:
+        return self._allotments.setdefault(key, Allotment())
+
+    def _is_short(self, key: Key, most: Amount) -> bool:
+        """Return whether this instance has to ask before it may spend this much."""
+        if not self._is_shared(key):
+            return False
+        free = self._allotment(key).free(self._account(key))
+        return Units.of(most).exceeds(free, self._limit(key))
+
+    def _is_spent(self, key: Key, most: Amount) -> bool:
+        """Return whether too little is left for a call, whatever other instances return."""
+        limit, account = self._limit(key), self._account(key)
+        used = Units.of(account.spent) + account.held
+        return (used + Units.of(most)).exceeds(Units.of(limit), limit)
+
+    def _spare_keys(self) -> set[Key]:
+        """Return the budgets of which something is held ahead of time."""
+        return {
+            key
+            for key, mine in self._allotments.items()
+            if mine.written is not None and mine.free(self._account(key)) != NOTHING
+        }
+
     # Limits.
 
-    def _limit(self, key: Key) -> Limit:
+    def _limit(self, key: Key) -> Budget:
         _, scope, of = key
         match scope:
             case "agent":
-                return self._limits.agents.get(of, Limit())
+                return self._limits.agents.get(of, _NO_LIMIT)
             case "principal":
                 return self._limits.principal
             case "task":
@@ -289,10 +473,10 @@ class BudgetBook:
         limit = self._limit(key)
         if key[1] == "task" and who.limit_usd is not None:
             usd = who.limit_usd if limit.usd is None else min(limit.usd, who.limit_usd)
-            limit = Limit(limit.tokens, usd)
+            limit = Budget(tokens=limit.tokens, usd=usd)
         if limit.tokens is None and limit.usd is None:
             return
-        account = self._accounts.get(key) or Account()
+        account = self._accounts.get(key) or BudgetAccount()
         tokens = account.tokens + account.held_tokens + most.tokens
         usd = account.usd + account.held_usd + most.usd
         if (limit.tokens is None or tokens <= limit.tokens) and (
@@ -301,7 +485,7 @@ class BudgetBook:
             return
         self._refuse(key, account, who)
 
-    def _refuse(self, key: Key, account: Account, who: Spender) -> NoReturn:
+    def _refuse(self, key: Key, account: BudgetAccount, who: Spender) -> NoReturn:
         _, scope, of = key
         self._recorder.record(
             AuditEvent(
@@ -316,9 +500,9 @@ class BudgetBook:
         )
         is_named = who.payer is not None and (who.payer.scope, who.payer.of) == (scope, of)
         is_named = is_named or (scope == "task" and who.limit_usd is not None)
-        raise BudgetExceededError(sentence(scope, is_named=is_named), scope, of)
+        raise BudgetExceededError(exceeded_text(scope, is_named=is_named), scope, of)
 
-    def _part(self, key: Key, account: Account) -> float:
+    def _part(self, key: Key, account: BudgetAccount) -> float:
         """Return the spent part of a budget."""
         limit = self._limit(key)
         return max(
@@ -326,13 +510,14 @@ class BudgetBook:
             account.usd / limit.usd if limit.usd else 0.0,
         )
 
-    def _watch(self, key: Key, account: Account) -> None:
+    def _watch(self, key: Key, account: BudgetAccount) -> None:
         part = self._part(key, account)
-        if account.alerted or part < self._limits.alert or key[1] == "task":
-            return
-        self._tell(key, account)
+        # That of a shared budget is sent once its costs are stored.
+        is_due = not account.alerted and part >= self._limits.alert and key[1] != "task"
+        if is_due and not self._is_shared(key):
+            self._tell(key, account)
 
-    def _tell(self, key: Key, account: Account) -> None:
+    def _tell(self, key: Key, account: BudgetAccount) -> None:
         """Send an alert that a budget is nearly spent."""
         account.alerted = True
         part, row = self._part(key, account), self._row(key, account)
@@ -351,7 +536,7 @@ class BudgetBook:
         )
         self._alert(said)
 
-    def _row(self, key: Key, account: Account) -> BudgetUsage:
+    def _row(self, key: Key, account: BudgetAccount) -> BudgetUsage:
         limit = self._limit(key)
         return BudgetUsage(
             scope=key[1],
@@ -365,10 +550,10 @@ class BudgetBook:
             limit_usd=limit.usd,
         )
 
-    def _account(self, key: Key) -> Account:
+    def _account(self, key: Key) -> BudgetAccount:
         account = self._accounts.get(key)
         if account is None:
-            account = self._accounts[key] = Account()
+            account = self._accounts[key] = BudgetAccount()
         return account
 
     def _today(self) -> str:
@@ -383,7 +568,11 @@ class BudgetBook:
 
     def _is_over(self, key: Key) -> bool:
         """Return whether an account of an earlier day can be forgotten."""
-        return not self._accounts[key].under_way
+        mine = self._allotments.get(key)
+        if self._accounts[key].under_way or (mine and mine.written not in (None, NOTHING)):
+            return False
+        self._allotments.pop(key, None)
+        return True
 
 
 def _can_be(spent: Amount) -> bool:

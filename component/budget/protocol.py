@@ -1,11 +1,12 @@
-"""The interface of budgets for the agent loop: a reservation before each call of a model, its cost
-after it.
-"""
+"""Budgets of language models: spenders, limits, amounts, and what people are told about them."""
 
-from typing import Literal, Protocol
+import operator
+from collections.abc import Iterable, Mapping
+from typing import Literal
 
 import msgspec
 
+from component.settings.agents import Budget
 from xep.jid import JID
 
 Scope = Literal["agent", "principal", "task", "day"]
@@ -55,12 +56,20 @@ class Amount(msgspec.Struct, frozen=True):
     """Tokens of both directions together, and US dollars.
 
     Of the tokens, `cached` were read from the cache of a provider, and `reasoning` were reasoning.
+    `calls` is the number of calls that have cost it.
     """
 
     tokens: int = 0
     usd: float = 0.0
     cached: int = 0
     reasoning: int = 0
+    calls: int = 0
+
+    def plus(self, other: "Amount") -> "Amount":
+        """Return the sum of both."""
+        return Amount(
+            *map(operator.add, msgspec.structs.astuple(self), msgspec.structs.astuple(other))
+        )
 
 
 class Reservation(msgspec.Struct, frozen=True):
@@ -85,13 +94,62 @@ class BudgetExceededError(Exception):
         self.of = of
 
 
-class Budgets(Protocol):
-    """Costs are kept in memory and stored soon after; nobody waits for the database, except an
-    instance that shares a budget with others and has to ask for more of it.
+class BudgetLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """All budgets. `alert` is the fraction of a budget at which an alert is sent."""
+
+    agents: Mapping[str, Budget] = {}
+    principal: Budget = Budget()
+    task: Budget = Budget()
+    day: Budget = Budget()
+    alert: float = 0.8
+
+
+class BudgetUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """The usage of a budget: a row of the report. The limits are None if there are none.
+
+    Of the tokens, `cached` were read from the cache of a provider and `reasoning` were reasoning.
+    For people the scope `day` is called `total`, as in the settings.
     """
 
-    async def acquire(self, who: Spender, most: Amount) -> Reservation:
-        """Reserve the maximum cost of a call. Raises BudgetExceededError, StorageError."""
+    scope: Scope | Literal["total"]
+    of: str
+    tokens: int
+    usd: float
+    calls: int
+    limit_tokens: int | None = None
+    limit_usd: float | None = None
+    cached: int = 0
+    reasoning: int = 0
 
-    def settle(self, reservation: Reservation, spent: Amount) -> None:
-        """Record the cost of a call; zero if it was never made."""
+
+def usage_text(row: BudgetUsage) -> str:
+    """Return the usage and the limit in words."""
+    parts: Iterable[str] = (
+        f"{row.tokens} tokens" + (f" of {row.limit_tokens}" if row.limit_tokens else ""),
+        f"{row.usd:.4f} USD" + (f" of {row.limit_usd:g}" if row.limit_usd else ""),
+    )
+    return ", ".join(parts)
+
+
+def exceeded_text(scope: Scope, *, is_named: bool = False) -> str:
+    """Return the answer to a person whose call would exceed a budget; `is_named` says that the
+    budget was chosen for this turn.
+    """
+    if is_named and scope == "task":
+        return "I stopped, because this would cost more than the budget that was chosen for it."
+    if is_named:
+        return "I can't do this today, because it would exceed the budget that was chosen for it."
+    match scope:
+        case "task":
+            return (
+                "I stopped, because the answer would cost more than one answer may. Please ask"
+                " for less at a time."
+            )
+        case "principal":
+            return (
+                "I can't answer this today, because it would exceed your daily budget. The"
+                " budget is renewed at midnight UTC; /usage shows it."
+            )
+        case "agent":
+            return "I can't answer this today, because it would exceed my daily budget."
+    return "I can't answer this today, because it would exceed the daily budget of this service."

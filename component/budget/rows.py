@@ -1,11 +1,45 @@
-"""The usage of budgets in the database."""
+"""The tables of budgets: what was spent, and what instances may spend without asking."""
 
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
-from component.budget.protocol import Scope
+from component.budget.protocol import Amount, Scope
 from component.storage.database import Database
+from component.storage.schema import Table
+
+TABLES: Final = (
+    Table(
+        name="spending",
+        columns="""
+            day TEXT NOT NULL,
+            scope TEXT NOT NULL,
+            subject TEXT {C} NOT NULL,
+            tokens BIGINT NOT NULL,
+            usd DOUBLE PRECISION NOT NULL,
+            calls BIGINT NOT NULL,
+            alerted INTEGER NOT NULL DEFAULT 0,
+            cached BIGINT NOT NULL DEFAULT 0,
+            reasoning BIGINT NOT NULL DEFAULT 0,
+            PRIMARY KEY (day, scope, subject)
+        """,
+        kept="sums",
+    ),
+    Table(
+        name="budget_allotments",
+        columns="""
+            day TEXT NOT NULL,
+            scope TEXT NOT NULL,
+            subject TEXT {C} NOT NULL,
+            holder TEXT NOT NULL,
+            instance TEXT NOT NULL,
+            tokens BIGINT NOT NULL,
+            nanos BIGINT NOT NULL,
+            PRIMARY KEY (day, scope, subject, holder)
+        """,
+        kept="sums",
+    ),
+)
 
 TASKS: Final = "tasks"
 """Replaces the day in the row of a task, which may last longer than a day."""
@@ -16,66 +50,39 @@ Key: TypeAlias = tuple[str, Scope, str]
 """The day, and the budget."""
 
 
-class More(NamedTuple):
-    """Tokens, US dollars and calls; of the tokens those read from a cache, and of reasoning."""
-
-    tokens: int = 0
-    usd: float = 0.0
-    calls: int = 0
-    cached: int = 0
-    reasoning: int = 0
-
-    def plus(self, other: "More") -> "More":
-        """Return the sum of both."""
-        return More(
-            self.tokens + other.tokens,
-            self.usd + other.usd,
-            self.calls + other.calls,
-            self.cached + other.cached,
-            self.reasoning + other.reasoning,
-        )
+_SUMS: Final = "tokens, usd, cached, reasoning, calls"
 
 
-class Row(msgspec.Struct, frozen=True):
-    """The usage of one budget."""
-
-    key: Key
-    spent: More
+def _amount(tokens: int, usd: float, *counts: int) -> Amount:
+    return Amount(int(tokens), float(usd), *map(int, counts))
 
 
-_SUMS: Final = "tokens, usd, calls, cached, reasoning"
-
-
-def _more(tokens: int, usd: float, calls: int, cached: int, reasoning: int) -> More:
-    return More(int(tokens), float(usd), int(calls), int(cached), int(reasoning))
-
-
-def rows_of(database: Database, day: str) -> list[Row]:
+def spending_of_day(database: Database, day: str) -> dict[Key, Amount]:
     """Return the usage of a day, the highest first."""
-    return [
-        Row((day, scope, of), _more(*sums))
+    return {
+        (day, scope, of): _amount(*sums)
         for scope, of, *sums in database.execute(
             f"SELECT scope, subject, {_SUMS} FROM spending WHERE day = ?"  # noqa: S608 - ours
             " ORDER BY usd DESC, tokens DESC, scope, subject",
             (day,),
         ).fetchall()
-    ]
+    }
 
 
-def open_tasks(database: Database) -> list[Row]:
+def open_tasks(database: Database) -> dict[Key, Amount]:
     """Return the usage of turns that have not ended."""
-    return [
-        Row((TASKS, "task", of), _more(*sums))
+    return {
+        (TASKS, "task", of): _amount(*sums)
         for of, *sums in database.execute(
             f"SELECT subject, {_SUMS} FROM spending WHERE day = ?"  # noqa: S608 - ours
             " AND scope = 'task'"
             " AND subject IN (SELECT id FROM turns)",
             (TASKS,),
         ).fetchall()
-    ]
+    }
 
 
-def add(database: Database, key: Key, more: More) -> More:
+def add(database: Database, key: Key, more: Amount) -> Amount:
     """Add to the stored usage; return the sum. Tokens stay below 2^63, like the column."""
     database.execute(
         f"INSERT INTO spending (day, scope, subject, {_SUMS})"  # noqa: S608 - ours
@@ -85,7 +92,7 @@ def add(database: Database, key: Key, more: More) -> More:
         " usd = spending.usd + excluded.usd, calls = spending.calls + excluded.calls,"
         " cached = spending.cached + excluded.cached,"
         " reasoning = spending.reasoning + excluded.reasoning",
-        (*key, *more, _MOST_TOKENS, _MOST_TOKENS),
+        (*key, *msgspec.structs.astuple(more), _MOST_TOKENS, _MOST_TOKENS),
     )
     found = database.execute(
         f"SELECT {_SUMS} FROM spending"  # noqa: S608 - ours
@@ -93,9 +100,9 @@ def add(database: Database, key: Key, more: More) -> More:
         key,
     ).fetchone()
     assert found is not None, "it was written just now"
-    return _more(*found)
+    return _amount(*found)
 
 
-def forget(database: Database, key: Key) -> None:
+def forget_spending(database: Database, key: Key) -> None:
     """Remove a row."""
     database.execute("DELETE FROM spending WHERE day = ? AND scope = ? AND subject = ?", key)

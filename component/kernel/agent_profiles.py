@@ -10,8 +10,8 @@ from component.kernel.memory import Memories
 from component.kernel.options import agent_titles, limited_in_usd, own_models
 from component.memory_directory.layout import SessionKey
 from component.models.building import Models
+from component.models.offered_tools import RefusedTools
 from component.models.protocol import Model
-from component.models.refused_tools import RefusedTools
 from component.personas.packages import Persona, tier_of
 from component.personas.workspace import Character
 from component.policy.narrower import narrowed

@@ -262,10 +262,12 @@ class AgentSubsystem:
 
 
 def _budgets(settings: Settings, storage: Storage, ports: AgentPorts) -> BudgetBook:
-    limits = budget_limits(settings)
-    if not settings.storage.postgres.get_secret_value():
-        return BudgetBook(storage, limits, ports.recorder, ports.alert)
-    # Imported only where several instances may share budgets.
-    from component.budget.shared import SharedBudgetBook  # noqa: PLC0415
-
-    return SharedBudgetBook(storage, limits, ports.recorder, ports.instance, ports.alert)
+    # Several instances may share a database of PostgreSQL.
+    is_shared = bool(settings.storage.postgres.get_secret_value())
+    return BudgetBook(
+        storage,
+        budget_limits(settings),
+        ports.recorder,
+        instance=ports.instance if is_shared else None,
+        alert=ports.alert,
+    )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Final
 
-from component.budget import book as spending
+from component.budget.protocol import BudgetLimits
 from component.connection.options import TLS, ConnectionOptions
 from component.kernel.disco import Facts
 from component.memory.knowledge import Knowledge
@@ -16,7 +16,7 @@ from component.router.addresses import AccountAddresses, Addresses, ComponentAdd
 from component.router.admission import Shares
 from component.router.router import RouterOptions
 from component.settings import Settings
-from component.settings.agents import AgentEntry, Budget
+from component.settings.agents import AgentEntry
 from component.settings.llm import ModelChoice
 from component.settings.model import DEFAULT_AGENT
 from component.skills import Registry, Skill
@@ -288,14 +288,14 @@ def task_limits(settings: Settings) -> TaskLimits:
     )
 
 
-def budget_limits(settings: Settings) -> spending.BudgetLimits:
+def budget_limits(settings: Settings) -> BudgetLimits:
     """Return every budget in the settings."""
     budgets = settings.budgets
-    return spending.BudgetLimits(
-        agents={entry.name: _limit(entry.budget) for entry in agent_entries(settings)},
-        principal=_limit(budgets.per_principal),
-        task=_limit(budgets.per_task),
-        day=_limit(budgets.total),
+    return BudgetLimits(
+        agents={entry.name: entry.budget for entry in agent_entries(settings)},
+        principal=budgets.per_principal,
+        task=budgets.per_task,
+        day=budgets.total,
         alert=budgets.alert,
     )
 
@@ -305,7 +305,3 @@ def limited_in_usd(settings: Settings) -> bool:
     limits = budget_limits(settings)
     all_ = (*limits.agents.values(), limits.principal, limits.task, limits.day)
     return any(limit.usd is not None for limit in all_)
-
-
-def _limit(budget: Budget) -> spending.Limit:
-    return spending.Limit(budget.tokens, budget.usd)

@@ -1,11 +1,10 @@
 """The answer of a model while it arrives, within the limits of `answer_limits`."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from component.models import call_fields, call_ids
 from component.models.answer_limits import (
     ARGUMENTS_CHARACTERS,
     CALLS,
@@ -14,16 +13,63 @@ from component.models.answer_limits import (
     NAME_CHARACTERS,
     OPAQUE_BYTES,
     TEXT_CHARACTERS,
+    BadJSONError,
     TooMuchError,
+    encode_any,
+    is_object,
 )
-from component.models.messages import AnswerPart, OpaquePart, TextPart, ToolCall
+from component.models.messages import (
+    AnswerPart,
+    OpaquePart,
+    TextPart,
+    ToolCall,
+    add_fields,
+    encoded_fields,
+    is_portable_id,
+    storable,
+    with_distinct_ids,
+)
 from component.models.protocol import Finish, OnText, Void
-from component.models.storable import storable
-from component.models.tolerant_json import BadJSONError, encode_any
-from component.models.tool_names import ToolNames
+from component.models.tool_schemas import ToolNames
+
+# Why a model stopped, as providers write it. Chat completions and messages share these tables,
+# because gateways translate one into the other.
+_COMPLETE: Final = frozenset(
+    (
+        *("stop", "tool_calls", "tool_call", "function_call", "tool_use", "end_turn", "eos"),
+        *("eos_token", "stop_sequence", "pause_turn", "completed", "complete", "done"),
+    )
+)
+"""The model was done, or calls tools."""
+_INCOMPLETE: Final[Mapping[str, Finish]] = {
+    "length": "length",
+    "max_tokens": "length",
+    "max_output_tokens": "length",
+    "model_length": "length",
+    "model_context_window_exceeded": "length",  # Anthropic, Zhipu
+    "context_length_exceeded": "length",
+    "content_filter": "content_filter",
+    "content_filtered": "content_filter",
+    "guardrail_intervened": "content_filter",  # Bedrock
+    "refusal": "content_filter",
+    "safety": "content_filter",
+    "prohibited_content": "content_filter",  # Gemini, as the two below
+    "recitation": "content_filter",
+    "blocklist": "content_filter",
+    "sensitive": "content_filter",  # Zhipu
+}
+_FAILED: Final = frozenset(
+    (
+        "error",  # OpenRouter: a fault of the provider behind it
+        *("abort", "aborted", "cancelled", "canceled"),  # vLLM, SGLang
+        *("insufficient_system_resource", "network_error", "timeout"),  # DeepSeek, Zhipu
+        *("engine_error", "internal_error"),
+        "malformed_function_call",  # Gemini: the model has written a call that nobody can read
+    )
+)
 
 
-class DraftCall:
+class DraftCall(msgspec.Struct):
     """A tool call that may still be incomplete.
 
     Attributes:
@@ -33,13 +79,12 @@ class DraftCall:
         fields: what the provider wants back.
     """
 
-    def __init__(self, id_: str, name: str) -> None:
-        self.id = id_
-        self.name = name
-        self.pieces: list[str] = []
-        self.begun_with = ""
-        self.cut = False
-        self.fields: dict[str, Any] = {}
+    id: str
+    name: str
+    pieces: list[str] = []
+    begun_with: str = ""
+    cut: bool = False
+    fields: dict[str, Any] = {}
 
     @property
     def arguments(self) -> str:
@@ -49,26 +94,17 @@ class DraftCall:
     @property
     def complete(self) -> bool:
         """Whether the arguments are a JSON object."""
-        try:
-            msgspec.json.decode(self.arguments, type=dict[str, msgspec.Raw])
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            return False
-        return True
+        return is_object(self.arguments)
 
 
-class _DraftText:
-    def __init__(self) -> None:
-        self.pieces: list[str] = []
+_Text: TypeAlias = list[str]
+"""The pieces of a text."""
 
 
 class AnswerDraft:
     """Collects the parts of an answer in the order in which they began.
 
     All methods that add something raise TooMuchError beyond a limit.
-
-    Args:
-        on_text: receives each piece of text.
-        before_cut: adds text that the reader holds back, before the answer is cut off.
 
     Attributes:
         told: whether `on_text` was given a piece of it.
@@ -81,25 +117,15 @@ class AnswerDraft:
         used: the provider's report of tokens and cost, unchecked; None if there is none.
     """
 
-    def __init__(
-        self, on_text: OnText | None, before_cut: Callable[[], None] = lambda: None
-    ) -> None:
-        self.told = self.shown = False
-        self.began = False
-        self.finished = False
-        self.failed = False
-        self.paused = False
-        self.lost = False
+    def __init__(self, on_text: OnText | None) -> None:
+        self.told = self.shown = self.began = False
+        self.finished = self.failed = self.paused = self.lost = False
         self.used: Any = None
         self._on_text = on_text
-        self._before_cut = before_cut
-        self._parts: list[_DraftText | DraftCall | msgspec.Raw] = []
+        self._parts: list[_Text | DraftCall | msgspec.Raw] = []
         self._finish: Finish | None = None
         self._calls_whole = False
-        self._events = 0
-        self._text_characters = 0
-        self._arguments_characters = 0
-        self._opaque_bytes = 0
+        self._events = self._text_characters = self._arguments_characters = self._opaque_bytes = 0
         self._withdrawn = 0  # parts from the beginning without a text, as far as known
 
     # -- adding ----------------------------------------------------------------------------------
@@ -117,10 +143,10 @@ class AnswerDraft:
             raise TooMuchError(f"a text of more than {TEXT_CHARACTERS:,} characters")
         self.began = True
         last = self._parts[-1] if self._parts else None
-        if not isinstance(last, _DraftText):
-            last = _DraftText()
+        if not isinstance(last, list):
+            last = []
             self._parts.append(last)
-        last.pieces.append(text)
+        last.append(text)
         if self._on_text is not None:
             self.told = True
             if self._on_text(text):
@@ -130,9 +156,9 @@ class AnswerDraft:
         """Remove and return the texts so far, because they are something else."""
         # Only new parts are searched, because an answer may withdraw thousands of times.
         new = self._parts[self._withdrawn :]
-        texts = [part for part in new if isinstance(part, _DraftText)]
+        texts = [part for part in new if isinstance(part, list)]
         if texts:
-            self._parts[self._withdrawn :] = [p for p in new if not isinstance(p, _DraftText)]
+            self._parts[self._withdrawn :] = [part for part in new if not isinstance(part, list)]
         self._withdrawn = len(self._parts)
         if not texts:
             return ""
@@ -140,7 +166,7 @@ class AnswerDraft:
         if self.told and self._on_text is not None:
             self._on_text(Void.WITHDRAWN)
             self.told = False
-        return "".join([piece for text in texts for piece in text.pieces])
+        return "".join([piece for text in texts for piece in text])
 
     def call(self, id_: str, name: str) -> DraftCall:
         """Begin a tool call."""
@@ -168,13 +194,18 @@ class AnswerDraft:
                 f"tool calls with more than {ARGUMENTS_CHARACTERS:,} characters of arguments"
             )
 
-    def add_fields(self, call: DraftCall, fields: Mapping[str, Any]) -> None:
-        """Add what the provider sends beside a call, or a piece of it."""
+    def add_fields(
+        self, call: DraftCall, said: Mapping[str, Any], known: Collection[str] = ()
+    ) -> None:
+        """Add what the provider sends beside a call, or a piece of it, but for `known` fields."""
+        fields = {key: v for key, v in said.items() if key not in known and v is not None}
+        if not fields:
+            return
         try:
             self._count_opaque(len(encode_any(fields)))
         except BadJSONError:
             return
-        call_fields.add_fields(call.fields, fields)
+        add_fields(call.fields, fields)
 
     def opaque(self, data: bytes) -> None:
         """Add JSON that only the provider understands."""
@@ -191,6 +222,16 @@ class AnswerDraft:
         self._opaque_bytes += size
         if self._opaque_bytes > OPAQUE_BYTES:
             raise TooMuchError(f"reasoning of more than {OPAQUE_BYTES:,} bytes")
+
+    def end(self, reason: str) -> None:
+        """Record why the model stopped, in the words of a provider.
+
+        After a reason that is not known the text counts, and a call without arguments does not:
+        they may be missing.
+        """
+        reason = reason.lower()
+        self.finish(_INCOMPLETE.get(reason), calls_whole=reason in _COMPLETE)
+        self.failed = reason in _FAILED
 
     def finish(self, finish: Finish | None, *, calls_whole: bool) -> None:
         """Record why the model stopped; None if it was done or calls tools. `calls_whole` says
@@ -231,7 +272,6 @@ class AnswerDraft:
 
     def cut(self) -> None:
         """End the answer here, as if the model had no tokens left, and remove incomplete calls."""
-        self._before_cut()
         self._parts = [
             part for part in self._parts if not isinstance(part, DraftCall) or part.complete
         ]
@@ -246,15 +286,9 @@ class AnswerDraft:
 
         `origin` names adapter and model in opaque parts.
         """
+        calls = [call for call in self.calls_begun if call.name]
         ids = iter(
-            call_ids.distinct(
-                [
-                    ToolCall(_usable_id(call.id), call.name, "")
-                    for call in self.calls_begun
-                    if call.name
-                ],
-                used,
-            )
+            with_distinct_ids([ToolCall(_usable_id(call.id), "", "") for call in calls], used)
         )
         found: list[AnswerPart] = []
         for part in self._parts:
@@ -269,8 +303,8 @@ class AnswerDraft:
                     if fields := _fields(part, id_):
                         found.append(OpaquePart(origin, fields))
                     found.append(ToolCall(id_, name, arguments))
-            elif isinstance(part, _DraftText):
-                if text := storable("".join(part.pieces)):
+            elif isinstance(part, list):
+                if text := storable("".join(part)):
                     found.append(TextPart(text))
             else:
                 found.append(OpaquePart(origin, part))
@@ -291,9 +325,9 @@ def _encoded_once(arguments: str) -> str:
 def _fields(call: DraftCall, id_: str) -> msgspec.Raw | None:
     """What goes back with a call: its fields, and its id if other providers get another one."""
     fields = call.fields
-    if id_ == call.id and not call_ids.is_portable(id_):
+    if id_ == call.id and not is_portable_id(id_):
         fields = {"id": id_, **fields}
-    data = call_fields.encoded_fields(fields) if fields else None
+    data = encoded_fields(fields) if fields else None
     return None if data is None else msgspec.Raw(data)
 
 

@@ -1,28 +1,213 @@
-"""Builds the models of agents from the settings."""
+"""The models of agents, built from the settings: each with a circuit breaker, and with fallbacks.
+
+A circuit breaker stops calling a model for some time after several failures in a row.
+
+closed → open: `failures` in a row, or the provider said when to retry
+open → half-open: the time has passed; one call is permitted
+half-open → closed: the call succeeded
+half-open → open: the call failed
+"""
 
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Literal
 
 import anyio
 import structlog
 
-from component.models.breaker import Breaker, Guarded
-from component.models.catalog import Target, facts_of, load_facts, resolve
+from component.models.catalog import ModelTarget, facts_of, load_facts, resolve
 from component.models.constrained import Constrained
-from component.models.fallback import Fallback
 from component.models.hosted import HostedModel
-from component.models.local_examples import WithExamples
 from component.models.offered_tools import RefusedTool
-from component.models.protocol import Model, ModelRefusedError
+from component.models.protocol import (
+    Completion,
+    ContextOverflowError,
+    Model,
+    ModelError,
+    ModelRefusedError,
+    ModelRequest,
+    ModelUnavailableError,
+    OnText,
+    Void,
+    Wrapped,
+)
 from component.settings.llm import LLM, ModelChoice, Tier
 
 _log = structlog.get_logger("component.models")
+_LONGEST_S = 300.0
+"""A provider may ask for longer, and be wrong: after this, one call tries again."""
+_PROBE_S = 1.0
+
+State = Literal["closed", "open", "half-open"]
 
 
-class _Closing(Protocol):
-    async def aclose(self) -> None: ...
+class Breaker:
+    """The states, without a clock: `now` is a monotonic time in seconds.
+
+    Args:
+        failures: number of failures in a row that open it.
+        pause_s: seconds for which it then stays open.
+    """
+
+    def __init__(self, failures: int, pause_s: float) -> None:
+        self._most = failures
+        self._pause_s = pause_s
+        self.state: State = "closed"
+        self._failed, self._until, self._probing = 0, 0.0, False
+
+    def enter(self, now: float) -> float | None:
+        """Permit a call (None), or return for how many more seconds none is permitted.
+
+        Each permitted call must end with one of the other methods.
+        """
+        if self.state == "closed":
+            return None
+        if now < self._until:
+            return self._until - now
+        if self._probing:
+            return _PROBE_S
+        self.state = "half-open"
+        self._probing = True
+        return None
+
+    def succeeded(self) -> None:
+        """Note that the model has answered, also with a refusal."""
+        self.state = "closed"
+        self._failed, self._until, self._probing = 0, 0.0, False
+
+    def failed(self, now: float, retry_after_s: float | None = None) -> None:
+        """Note that the model was unavailable; it is not asked for `retry_after_s` seconds."""
+        self._failed += 1
+        pause = 0.0 if retry_after_s is None else min(retry_after_s, _LONGEST_S)
+        if self.state != "closed" or self._failed >= self._most:
+            pause = max(pause, self._pause_s)
+        self._probing = False
+        if pause > 0:
+            self.state = "open"
+            self._until = max(self._until, now + pause)
+
+    def abandoned(self) -> None:
+        """Note that the call was cancelled, so another one may test the model."""
+        self._probing = False
+
+
+class Guarded(Wrapped):
+    """A model with a breaker. Attributes and methods are those of Model, and `aclose`.
+
+    A refusal does not count as a failure, because the model is available.
+    """
+
+    def __init__(
+        self, model: Model, breaker: Breaker, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(model)
+        self._breaker = breaker
+        self._clock = clock
+
+    async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:
+        """Ask the model; see Model.complete. Raises ModelUnavailableError while the breaker is
+        open.
+        """
+        left = self._breaker.enter(self._clock())
+        if left is not None:
+            raise ModelUnavailableError(
+                f"{self.name} has failed and is not used for {left:.0f} more seconds", left
+            )
+        try:
+            completion = await self._model.complete(request, on_text)
+        except ModelUnavailableError as error:
+            self._breaker.failed(self._clock(), error.retry_after_s)
+            if self._breaker.state == "open":
+                _log.warning(
+                    "a failing model is not used for a while", model=self.name, reason=str(error)
+                )
+            raise
+        except (ContextOverflowError, ModelRefusedError):
+            self._breaker.succeeded()
+            raise
+        except BaseException:
+            self._breaker.abandoned()
+            raise
+        self._breaker.succeeded()
+        return completion
+
+
+class Fallback(Wrapped):
+    """Several models as one. Name and context are those of the first model, prices those of the
+    most expensive one, because the maximum cost is reserved before it is known which model answers.
+
+    The next model is asked when a model is unavailable or refuses, and one with a larger context
+    also when the question is too long. Once a person has seen a piece of an answer, no other model
+    is asked.
+    """
+
+    def __init__(self, models: Sequence[Model]) -> None:
+        super().__init__(models[0])
+        self.models = tuple(models)
+
+    @property
+    def usd_per_token_in(self) -> float:
+        """See Model.usd_per_token_in."""
+        return max(model.usd_per_token_in for model in self.models)
+
+    @property
+    def usd_per_token_out(self) -> float:
+        """See Model.usd_per_token_out."""
+        return max(model.usd_per_token_out for model in self.models)
+
+    async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:
+        """Ask the models; see Model.complete.
+
+        If all fail, the error is that the question is too long if it was too long for any model,
+        because a shorter one may be answered. Otherwise it is that the models are unavailable if
+        any is, because a later request may succeed.
+        """
+        told = shown = False
+
+        def on_piece(piece: str | Void) -> bool:
+            nonlocal told, shown
+            assert on_text is not None
+            told = piece is not Void.BROKEN_OFF
+            shown = bool(on_text(piece)) or shown
+            return shown
+
+        errors: list[ModelError] = []
+        too_small = 0
+        for model in self.models:
+            if model.context_tokens <= too_small:
+                continue
+            try:
+                return await model.complete(request, on_piece if on_text else None)
+            except ContextOverflowError as error:
+                too_small = max(too_small, model.context_tokens)
+                errors.append(error)
+            except (ModelUnavailableError, ModelRefusedError) as error:
+                errors.append(error)
+            if shown:
+                raise errors[-1]
+            if told:
+                on_piece(Void.BROKEN_OFF)
+            _log.warning("a model has not answered", model=model.name, reason=str(errors[-1]))
+        raise _of_all(errors)
+
+
+def only(model: Model, name: str) -> Model | None:
+    """Return the model with a name: this one, or one of its chain; None if there is none."""
+    models = model.models if isinstance(model, Fallback) else (model,)
+    return next((one for one in models if one.name == name), None)
+
+
+def _of_all(errors: Sequence[ModelError]) -> ModelError:
+    for error in errors:
+        if isinstance(error, ContextOverflowError):
+            return error
+    away = [error for error in errors if isinstance(error, ModelUnavailableError)]
+    if not away:
+        return errors[0]
+    waits = [error.retry_after_s for error in away if error.retry_after_s is not None]
+    sentence = "; ".join(str(error) for error in errors)
+    return ModelUnavailableError(sentence, min(waits) if len(waits) == len(away) else None)
 
 
 def choices(llm: LLM, own: Mapping[str, ModelChoice] = {}) -> dict[str, ModelChoice]:
@@ -59,7 +244,7 @@ class Models:
         own: the models of agents that have one of their own, by name.
         in_usd: whether there are budgets in US dollars, for which prices have to be known.
         refused: called with each tool that a model refuses.
-        sleep, clock: replaced by tests.
+        sleep: replaced by tests.
     """
 
     def __init__(
@@ -70,21 +255,18 @@ class Models:
         in_usd: bool = False,
         refused: Callable[[RefusedTool], None] = lambda _refused: None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._llm = llm
         self._in_usd = in_usd
         self._refused = refused
-        self._sleep, self._clock = sleep, clock
+        self._sleep = sleep
         self._choices = choices(llm, own)
-        self._targets: Mapping[str, Target] = {
-            section: resolve(choice, section)
-            for section, choice in self._choices.items()
-            if choice.provider != "local"
+        self._targets: Mapping[str, ModelTarget] = {
+            section: resolve(choice, section) for section, choice in self._choices.items()
         }
         self._models: dict[str, Model] = {}
         self._chains: dict[str, Model] = {}
-        self._closing: list[_Closing] = []
+        self._hosted: list[HostedModel] = []
         for section, choice in self._choices.items():
             if choice.provider == "local":
                 try:
@@ -123,11 +305,11 @@ class Models:
 
     async def aclose(self) -> None:
         """Close all that was built."""
-        closing, self._closing = self._closing, []
+        hosted, self._hosted = self._hosted, []
         self._models.clear()
         self._chains.clear()
         async with anyio.create_task_group() as group:
-            for model in closing:
+            for model in hosted:
                 group.start_soon(model.aclose)
 
     def _model(self, section: str) -> Model:
@@ -135,39 +317,34 @@ class Models:
         for other, model in self._models.items():
             if _same(self._choices[other], choice):
                 return model
-        built = self._built(section, choice)
-        native = choice.native_tools
-        if not (choice.provider != "local" if native is None else native):
-            very_small = choice.provider == "local" and not choice.model
-            built = Constrained(built, one_round=very_small)
-            if very_small:
-                built = WithExamples(built)
+        is_local = choice.provider == "local"
+        model = self._build_local(section) if is_local else self._build(section)
+        self._hosted.append(model)
+        built: Model = model
+        if not (choice.native_tools if choice.native_tools is not None else not is_local):
+            built = Constrained(model, very_small=is_local and not choice.model)
         breaker = Breaker(self._llm.breaker_failures, self._llm.breaker_s)
-        model = self._models[section] = Guarded(built, breaker, self._clock)
-        return model
+        guarded = self._models[section] = Guarded(built, breaker)
+        return guarded
 
-    def _built(self, section: str, choice: ModelChoice) -> Model:
-        if choice.provider == "local":
-            # Imported only where it is used.
-            from component.models.local import build_local  # noqa: PLC0415
+    def _build(self, section: str) -> HostedModel:
+        return HostedModel(self._targets[section], refused=self._refused, sleep=self._sleep)
 
-            local = build_local(choice, section)
-            self._closing.append(local)
-            return local
-        model = HostedModel(self._targets[section], refused=self._refused, sleep=self._sleep)
-        self._closing.append(model)
-        return model
+    def _build_local(self, section: str) -> HostedModel:
+        # Imported only where it is used.
+        from component.models.local import build_local  # noqa: PLC0415
+
+        return build_local(self._choices[section], section)
 
 
 def unpriced(llm: LLM, own: Mapping[str, ModelChoice] = {}) -> list[str]:
     """The sections of the models whose price is not known, without those that lack a key. Blocks
     for a second.
     """
-    targets: dict[str, Target] = {}
+    targets: dict[str, ModelTarget] = {}
     for section, choice in choices(llm, own).items():
-        if choice.provider != "local":
-            with contextlib.suppress(ModelRefusedError):
-                targets[section] = resolve(choice, section)
+        with contextlib.suppress(ModelRefusedError):
+            targets[section] = resolve(choice, section)
     load_facts(targets.values())
     return [section for section, target in targets.items() if not facts_of(target).priced]
 

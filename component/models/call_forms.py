@@ -98,12 +98,12 @@ class Parameters(msgspec.Struct, frozen=True):
         """The call, with the values that the JSON Schema of its tool describes."""
         properties = schema.get("properties")
         known = properties if isinstance(properties, dict) else {}
-        return self.name, encoded(
+        return self.name, encoded_arguments(
             {k: v if k in self.texts else _typed(v, known.get(k)) for k, v in self.values.items()}
         )
 
 
-def blocks(held: str) -> Iterator[tuple[str, Any]]:
+def call_blocks(held: str) -> Iterator[tuple[str, Any]]:
     """Give the source of each call, with its decoded JSON or its parameters. Raises NoCallError."""
     lower = held[:_LONGEST_OPENING].lower()
     bare = held.strip()
@@ -211,7 +211,7 @@ _LONGEST_OPENING: Final = max(map(len, OPENINGS))
 def _marked(held: str) -> Iterator[tuple[str, Any]]:
     at = between(held, 0)
     while at < len(held):
-        calls, end = item(held, at)
+        calls, end = calls_at(held, at)
         for call in calls:
             yield held[at:end], call
         at = between(held, end)
@@ -224,7 +224,7 @@ def between(text: str, at: int) -> int:
     return match.end()
 
 
-def item(text: str, at: int) -> tuple[Sequence[Any], int]:
+def calls_at(text: str, at: int) -> tuple[Sequence[Any], int]:
     """The calls at this position, decoded or as Parameters, and where they end. Raises
     NoCallError.
     """
@@ -393,7 +393,7 @@ def _decoded(text: str, at: int) -> tuple[Any, int]:
         raise NoCallError from None
 
 
-def encoded(arguments: dict[str, Any]) -> str:
+def encoded_arguments(arguments: dict[str, Any]) -> str:
     """Encode the arguments of a call. Raises NoCallError."""
     try:
         return json.dumps(arguments, ensure_ascii=False, allow_nan=False)
@@ -419,7 +419,7 @@ def read(call: Any) -> Call:
         arguments = _decoded(arguments.strip(), 0)[0]
     if not isinstance(name, str) or not isinstance(arguments, dict):
         raise NoCallError
-    return name, encoded(arguments)
+    return name, encoded_arguments(arguments)
 
 
 def _arguments(call: Mapping[str, Any]) -> Any:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from component.models.faults import Where
-from component.models.price_list import Listed, Question, look_up
+from component.models.price_list import Listed, PriceQuestion, look_up
 from component.models.protocol import ModelRefusedError
 from component.settings.llm import Dialect, ModelChoice, Provider
 
@@ -37,11 +37,13 @@ PRESETS: Mapping[Provider, Preset] = {
     "ollama": Preset("http://localhost:11434/v1", 4096, local=True),
     "vllm": Preset("http://localhost:8000/v1", 8192, local=True),
     "llamacpp": Preset("http://localhost:8080/v1", 8192, local=True),
+    # On a Unix socket, with the context that the file of the model has.
+    "local": Preset("http://localhost/v1", 8192, local=True),
 }
 
 _LOOPBACK: Final = ("localhost", "127.", "::1")
 _FIRST_TOKEN_S: Final = 180.0
-FIRST_TOKEN_LOCAL_S: Final = 600.0
+_FIRST_TOKEN_LOCAL_S: Final = 600.0
 
 # Families of models that support images, by their names in the catalogs of providers and Ollama.
 _VISION = re.compile(
@@ -79,7 +81,7 @@ def is_loopback(url: str) -> bool:
     return (urlsplit(url).hostname or "").startswith(_LOOPBACK)
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Size and prices of a model. `priced` says whether the prices are known."""
 
     context_tokens: int
@@ -87,7 +89,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     priced: bool
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class ModelTarget(msgspec.Struct, frozen=True, kw_only=True):
     """A model that is reached over HTTP.
 
     Attributes:
@@ -106,7 +108,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         """Say which model it is, without the key."""
-        return f"Target({self.where.section}: {self.where.model} at {self.where.url})"
+        return f"ModelTarget({self.where.section}: {self.where.model} at {self.where.url})"
 
     @property
     def is_loopback(self) -> bool:
@@ -114,20 +116,20 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return is_loopback(self.base_url)
 
     @property
-    def question(self) -> Question | None:
+    def question(self) -> PriceQuestion | None:
         """The entry of the price list to look up; None if the list cannot have the model."""
         if self.preset.local or self.is_loopback:
             return None
         if self.official:
-            return Question(self.choice.model, provider=self.choice.provider)
-        return Question(self.choice.model, url=self.base_url)
+            return PriceQuestion(self.choice.model, provider=self.choice.provider)
+        return PriceQuestion(self.choice.model, url=self.base_url)
 
 
-_listed: dict[Question, Listed | None] = {}
+_listed: dict[PriceQuestion, Listed | None] = {}
 _loading = threading.Lock()
 
 
-def load_facts(targets: Iterable[Target]) -> None:
+def load_facts(targets: Iterable[ModelTarget]) -> None:
     """Look up values that the settings of these models do not have, once. Blocks for about a
     second.
     """
@@ -143,40 +145,39 @@ def load_facts(targets: Iterable[Target]) -> None:
         _listed.update(zip(ordered, look_up(ordered), strict=True))
 
 
-def facts_of(target: Target) -> Facts:
+def facts_of(target: ModelTarget) -> ModelFacts:
     """Return size and prices of a model: from the settings, the price list, or the provider's
     preset.
 
     Blocks for about a second if `load_facts` has not looked the model up before.
     """
-    choice, preset = target.choice, target.preset
-    known = Listed()
-    question = target.question
-    if question is not None and not _settled(choice):
-        if question not in _listed:
-            load_facts([target])
-        known = _listed[question] or Listed()
-
-    def price(own: float | None, listed: float | None, otherwise: float) -> float:
-        return own if own is not None else listed if listed is not None else otherwise
-
-    usd_in = price(choice.usd_per_million_in, known.usd_in, 0.0)
+    choice, known = target.choice, Listed()
+    if target.question is not None and not _settled(choice):
+        load_facts([target])
+        known = _listed[target.question] or known
+    own = choice.usd_per_million_in
+    usd_in = _first(own, known.usd_in)
     # A price in the settings also applies to cached tokens, unless these have their own price.
-    own_in = choice.usd_per_million_in
-    read = own_in if own_in is not None else known.usd_cache_read
-    write = own_in if own_in is not None else known.usd_cache_write
+    read = _first(choice.usd_per_million_cache_read, own, known.usd_cache_read, usd_in)
+    write = _first(choice.usd_per_million_cache_write, own, known.usd_cache_write, usd_in)
     prices = Prices(
         usd_in=usd_in / 1e6,
-        usd_out=price(choice.usd_per_million_out, known.usd_out, 0.0) / 1e6,
-        usd_cache_read=price(choice.usd_per_million_cache_read, read, usd_in) / 1e6,
-        usd_cache_write=price(choice.usd_per_million_cache_write, write, usd_in) / 1e6,
+        usd_out=_first(choice.usd_per_million_out, known.usd_out) / 1e6,
+        usd_cache_read=read / 1e6,
+        usd_cache_write=write / 1e6,
     )
-    own = choice.usd_per_million_in is not None or choice.usd_per_million_out is not None
-    return Facts(
-        context_tokens=choice.context_tokens or known.context_tokens or preset.context_tokens,
+    is_set = own is not None or choice.usd_per_million_out is not None
+    default = target.preset.context_tokens
+    return ModelFacts(
+        context_tokens=choice.context_tokens or known.context_tokens or default,
         prices=prices,
-        priced=own or known.usd_in is not None or preset.local,
+        priced=is_set or known.usd_in is not None or target.preset.local,
     )
+
+
+def _first(*prices: float | None) -> float:
+    """The first price that is known; 0 if none is."""
+    return next((price for price in prices if price is not None), 0.0)
 
 
 def _settled(choice: ModelChoice) -> bool:
@@ -188,13 +189,11 @@ def _settled(choice: ModelChoice) -> bool:
     )
 
 
-def resolve(choice: ModelChoice, section: str) -> Target:
+def resolve(choice: ModelChoice, section: str) -> ModelTarget:
     """Settle how the model is reached that `choice`, in `section` of the settings, describes.
 
     Raises ModelRefusedError: the key is missing that the provider needs.
     """
-    if choice.provider == "local":
-        raise ValueError("the local model is not reached over HTTP")
     preset = PRESETS[choice.provider]
     base_url = choice.base_url or (choice.host and f"{choice.host.rstrip('/')}/v1")
     base_url = (base_url or preset.base_url).rstrip("/")
@@ -207,7 +206,7 @@ def resolve(choice: ModelChoice, section: str) -> Target:
             " it in the file that ends in .env"
         )
     vision = choice.vision
-    return Target(
+    return ModelTarget(
         choice=choice,
         preset=preset,
         dialect=choice.dialect or _dialect(choice.provider, official=official),
@@ -216,7 +215,7 @@ def resolve(choice: ModelChoice, section: str) -> Target:
         official=official,
         vision=_VISION.search(choice.model) is not None if vision is None else vision,
         first_token_timeout_s=choice.first_token_timeout_s
-        or (FIRST_TOKEN_LOCAL_S if preset.local else _FIRST_TOKEN_S),
+        or (_FIRST_TOKEN_LOCAL_S if preset.local else _FIRST_TOKEN_S),
     )
 
 

@@ -12,32 +12,38 @@ The first key decides which of the two it is, so that a small model decides once
 import json
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from component.models import call_ids
-from component.models.answer_limits import NAME_CHARACTERS, too_complex
-from component.models.answer_text import AnswerText
+from component.models.answer_limits import NAME_CHARACTERS, NESTED_TOO_DEEPLY, too_complex
 from component.models.contents import adapted
+from component.models.local_examples import with_examples
 from component.models.messages import (
     ModelMessage,
     Role,
     ToolCall,
     ToolResultPart,
     answer_parts,
+    call_ids_of,
+    storable,
     text_message,
+    with_distinct_ids,
 )
-from component.models.protocol import Completion, Model, ModelRequest, OnText, Tool, Void
-from component.models.storable import storable
-from component.models.tolerant_json import NESTED_TOO_DEEPLY
-from component.models.wrapped import Wrapped
+from component.models.protocol import Completion, Model, ModelRequest, OnText, Tool, Void, Wrapped
 
 # Measured with the small local model on five requests for a tool and five for none: one sample line
 # for each choice worked best. It copies schemas, or samples that are separate from the tools.
 _HOW = """Reply with one JSON object and nothing else. What the user wants decides which:
 - Says hello, thanks, or asks in general: {"answer": "..."}"""
 _FENCE = "```"
+_HEAD = re.compile(r'\s*\{\s*"answer"\s*:\s*"')
+_LONGEST_HEAD = 256
+_STRING = re.compile(r'(?:[^"\\]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
+_PART_OF_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?")
+# The first half of a surrogate pair at the end, whose other half may follow.
+_HALF = re.compile(r"(?<!\\)(?:\\\\)*(\\u[dD][89abAB][0-9a-fA-F]{2})\Z")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _SAYS_NOTHING = {"type", "title", "description", "properties"}
 _CUT_CALL = re.compile(
     r'\s*\{\s*"tool"\s*:\s*("[^"\\]*(?:\\.[^"\\]*)*")\s*,?\s*(?:"arguments"\s*:\s*(.*))?', re.DOTALL
@@ -47,13 +53,13 @@ _CUT_CALL = re.compile(
 class Constrained(Wrapped):
     """Adds tool calls to a model that does not support them. Answers are still streamed.
 
-    With `one_round` the model has to answer as soon as it has a result: a very small model would
+    A `very_small` model gets examples, and has to answer as soon as it has a result, since it would
     repeat the same call.
     """
 
-    def __init__(self, model: Model, *, one_round: bool = False) -> None:
+    def __init__(self, model: Model, *, very_small: bool = False) -> None:
         super().__init__(model)
-        self._one_round = one_round
+        self._very_small = very_small
 
     async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:
         """Ask the model; see Model.complete.
@@ -63,8 +69,10 @@ class Constrained(Wrapped):
         """
         if not request.tools:
             return await self._model.complete(constrain(request), on_text)
+        if self._very_small:
+            request = with_examples(request)
         has_result = bool(request.messages) and request.messages[-1].role == "tool"
-        if request.tool_choice == "none" or (self._one_round and has_result):
+        if request.tool_choice == "none" or (self._very_small and has_result):
             return await self._asked(request, on_text, answer_only=True)
         completion = await self._asked(request, on_text)
         if not _repeats(completion, request):
@@ -132,8 +140,7 @@ def parse(completion: Completion, request: ModelRequest) -> Completion:
     """
     if not request.tools:
         return completion
-    text = completion.text
-    text = _unfenced(text)
+    text = _unfenced(completion.text)
     said = _whole(text)
     answer, call = _cut(text) if said is None else _read(said)
     if answer is None and call is None:
@@ -145,7 +152,7 @@ def parse(completion: Completion, request: ModelRequest) -> Completion:
     return msgspec.structs.replace(
         completion,
         parts=answer_parts(
-            answer or "", call_ids.distinct((call,) if call else (), call_ids.taken(request))
+            answer or "", with_distinct_ids((call,) if call else (), call_ids_of(request.messages))
         ),
         finish=finish,
     )
@@ -377,3 +384,53 @@ def _cut(text: str) -> tuple[str | None, ToolCall | None]:
     if text.lstrip()[:1] != "{":
         return None, None
     return AnswerText().feed(text) or None, None
+
+
+class AnswerText:
+    """Decodes JSON in pieces, and returns the text of its first key, if that is `answer`.
+
+    Output that begins neither like an object nor like a fence of Markdown is not JSON, and is
+    returned unchanged. Other output is dropped.
+    """
+
+    def __init__(self) -> None:
+        self._rest = ""
+        self._state: Literal["head", "text", "plain", "over"] = "head"
+
+    def feed(self, piece: str) -> str:
+        """Process the next piece, and return the text that is certain by now."""
+        if self._state == "over":
+            return ""
+        self._rest += piece
+        if self._state == "head":
+            self._state = self._begun()
+        if self._state == "plain":
+            text, self._rest = self._rest, ""
+            return text
+        return self._decoded() if self._state == "text" else ""
+
+    def _begun(self) -> Literal["head", "text", "plain", "over"]:
+        head = self._rest.lstrip()
+        if head and head[0] not in "{`":
+            return "plain"
+        if match := _HEAD.match(self._rest):
+            self._rest = self._rest[match.end() :]
+            return "text"
+        if len(self._rest) > _LONGEST_HEAD:
+            # Searching it again with each piece would take quadratic time.
+            return "over"
+        bare = "".join(head.split())
+        return "head" if '{"answer":"'.startswith(bare) else "over"
+
+    def _decoded(self) -> str:
+        match = _STRING.match(self._rest)
+        assert match is not None, "it matches nothing too"
+        end = match.end()
+        rest = self._rest[end:]
+        if rest and not _PART_OF_ESCAPE.fullmatch(rest):  # its end, or no JSON after all
+            self._state = "over"
+        elif half := _HALF.search(self._rest, 0, end):
+            end = half.start(1)
+        text = str(json.loads(f'"{self._rest[:end]}"', strict=False))
+        self._rest = self._rest[end:]
+        return _SURROGATE.sub("\ufffd", text)

@@ -6,8 +6,11 @@ error of another provider inside theirs.
 
 import base64
 import json
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from html import unescape
 from typing import Any, Final
@@ -15,7 +18,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from component.models.answer_limits import ERROR_CHARACTERS
+from component.models.answer_limits import ERROR_CHARACTERS, BadJSONError, decode_any
 from component.models.fault_kinds import Kind, classify, named_field
 from component.models.protocol import (
     ContentFilteredError,
@@ -25,8 +28,6 @@ from component.models.protocol import (
     ModelUnavailableError,
     UnusableAnswerError,
 )
-from component.models.retry_after import body_wait_s, text_wait_s
-from component.models.tolerant_json import BadJSONError, decode_any
 from xep.characters import without_forbidden
 
 _PART_OF_KEY: Final = 8
@@ -230,6 +231,26 @@ def _forms(key: str) -> tuple[str, ...]:
     return tuple(form for form in plain if form)
 
 
+_SENTENCES: Final[Mapping[Kind, str]] = {
+    "overflow": "question and answer are too long for {model}{said}",
+    "filtered": "{url} filters the content of a request for {model}{said}",
+    "bad_call": "{url} cannot read a call that {model} has written{said}",
+    "rate_limit": "{url} has too many requests{said}",
+    "answer_too_long": "{model} cannot write so long an answer: lower"
+    " {section}.max_tokens_per_request{said}",
+    "unpaid": "{url} requires payment before {model} answers: check the account that"
+    " {section}.api_key belongs to{said}",
+    "redirect": "{url} redirects requests: correct {section}.base_url",
+    # Without the provider's message, which may contain a part of the key.
+    "key": "{url} does not accept the key: correct {section}.api_key",
+    "forbidden": "{url} does not allow this key to use {model}: correct {section}.api_key or"
+    " {section}.model{said}",
+    "unknown_model": "{url} has no model {model}, or is not the base URL: correct"
+    " {section}.model or {section}.base_url{said}",
+}
+_REFUSED: Final = "{url} does not take the request for {model} (HTTP {status}): see {section}{said}"
+
+
 class Where(msgspec.Struct, frozen=True):
     """The parts of error messages: the model, its address, and its section of the settings.
 
@@ -243,70 +264,132 @@ class Where(msgspec.Struct, frozen=True):
 
     def error(self, fault: Fault, retry_after_s: float | None = None) -> ModelError:
         """Make the error for a fault; `retry_after_s` is what the headers say."""
-        said = self._quoted(fault.message)
-        match fault.kind:
+        kind, status = fault.kind, fault.status
+        sentence = _SENTENCES.get(kind, _REFUSED)
+        if kind == "unavailable":
+            sentence = (
+                "{url} " + ("has a fault (HTTP {status})" if status else "broke off") + "{said}"
+            )
+        message = without_key(fault.message, self.key)
+        text = sentence.format(
+            model=self.model,
+            url=self.url,
+            section=self.section,
+            status=status,
+            said=f"; it says: {message[:300]}" if message else "",
+        )
+        match kind:
             case "overflow":
-                return ContextOverflowError(
-                    f"question and answer are too long for {self.model}{said}"
-                )
+                return ContextOverflowError(text)
             case "filtered":
-                return ContentFilteredError(
-                    f"{self.url} filters the content of a request for {self.model}{said}"
-                )
-            case "bad_call" | "rate_limit" | "unavailable" as kind:
+                return ContentFilteredError(text)
+            case "bad_call" | "rate_limit" | "unavailable":
                 wait = fault.retry_after_s if retry_after_s is None else retry_after_s
-                return ModelUnavailableError(
-                    f"{self.url} {self._trouble(kind, fault.status)}{said}", wait
-                )
-            case _ as kind:
-                return ModelRefusedError(self._refusal(kind, fault.status, said))
-
-    def _trouble(self, kind: Kind, status: int) -> str:
-        match kind:
-            case "bad_call":
-                return f"cannot read a call that {self.model} has written"
-            case "rate_limit":
-                return "has too many requests"
-            case _:
-                return f"has a fault (HTTP {status})" if status else "broke off"
-
-    def _refusal(self, kind: Kind, status: int, said: str) -> str:
-        match kind:
-            case "answer_too_long":
-                return (
-                    f"{self.model} cannot write so long an answer: lower"
-                    f" {self.section}.max_tokens_per_request{said}"
-                )
-            case "unpaid":
-                return (
-                    f"{self.url} requires payment before {self.model} answers: check the account"
-                    f" that {self.section}.api_key belongs to{said}"
-                )
-            case "redirect":
-                return f"{self.url} redirects requests: correct {self.section}.base_url"
-            case "key":
-                # Without the provider's message, which may contain a part of the key.
-                return f"{self.url} does not accept the key: correct {self.section}.api_key"
-            case "forbidden":
-                return (
-                    f"{self.url} does not allow this key to use {self.model}: correct"
-                    f" {self.section}.api_key or {self.section}.model{said}"
-                )
-            case "unknown_model":
-                return (
-                    f"{self.url} has no model {self.model}, or is not the base URL: correct"
-                    f" {self.section}.model or {self.section}.base_url{said}"
-                )
-            case _:
-                return (
-                    f"{self.url} does not take the request for {self.model}"
-                    f" (HTTP {status}): see {self.section}{said}"
-                )
+                return ModelUnavailableError(text, wait)
+        return ModelRefusedError(text)
 
     def unusable(self, what: str) -> ModelError:
         """Make the error for an unusable answer; `what` describes what was sent instead."""
         return UnusableAnswerError(f"{self.url} sends {what} of {self.model}")
 
-    def _quoted(self, message: str) -> str:
-        message = without_key(message, self.key)
-        return f"; it says: {message[:300]}" if message else ""
+
+# -- when to ask again: in the headers (RFC 9110 §10.2.3), or in the body --------------------------
+
+_DAY_S = 86_400.0
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": _DAY_S}
+_AMOUNT: Final = (
+    r"(\d{1,9}(?:\.\d{1,9})?) ?"
+    r"(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hours?|d|days?)(?![a-z])"
+)
+_AMOUNTS: Final = re.compile(_AMOUNT, re.IGNORECASE)
+_DURATION: Final = re.compile(rf"(?:{_AMOUNT} ?){{1,4}}", re.IGNORECASE)
+# OpenAI, Groq: "try again in 6m23.04s"; Azure: "retry after 20 seconds"; Gemini: "retry in 38.2s",
+# "quota will reset after 5h12m3s".
+_WAIT: Final = re.compile(
+    rf"\b(?:(?:try again|retry|resets?|available again) (?:again )?(?:in|after)|please wait)"
+    rf" ((?:{_AMOUNT}(?: and |, | )?){{1,4}})",
+    re.IGNORECASE,
+)
+_TIMESTAMP: Final = 1_000_000_000.0
+"""A delay this long is a time in seconds since 1970."""
+
+
+def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
+    """Give the seconds that a response asks to wait, or None if it does not say.
+
+    Reads `retry-after-ms`, which OpenAI sends, and `retry-after` in seconds or as a date, and as
+    some gateways write it: as a duration such as `1m30s`, a timestamp, or a date of ISO 8601. What
+    cannot be read does not count; more than a day is a day. `headers` has lower-case names; `now`
+    has a time zone.
+    """
+    ms = _number(headers.get("retry-after-ms"))
+    if ms is not None:
+        return min(ms / 1000, _DAY_S)
+    said = headers.get("retry-after")
+    seconds = _number(said)
+    if seconds is None and said is not None:
+        if _DURATION.fullmatch(said.strip()):
+            return _duration_s(said)
+        when = _date(said)
+        seconds = None if when is None else max(0.0, (when - now).total_seconds())
+    elif seconds is not None and seconds > _TIMESTAMP:
+        seconds = max(0.0, seconds - now.timestamp())
+    return None if seconds is None else min(seconds, _DAY_S)
+
+
+def _date(said: str) -> datetime | None:
+    for read in (parsedate_to_datetime, datetime.fromisoformat):
+        try:
+            when = read(said.strip())
+        except (ValueError, OverflowError):
+            continue
+        return when if when.tzinfo is not None else when.replace(tzinfo=UTC)
+    return None
+
+
+def _number(said: str | None) -> float | None:
+    try:
+        number = float(said or "")
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None
+
+
+def text_wait_s(message: str) -> float | None:
+    """Give the seconds that the text of an error asks to wait, or None if it does not say."""
+    found = _WAIT.search(message)
+    return None if found is None else _duration_s(found[1])
+
+
+def body_wait_s(error: Mapping[str, Any]) -> float | None:
+    """Give the seconds that the fields of an error ask to wait, or None if they do not say.
+
+    Reads `retryDelay` of google.rpc.RetryInfo (a duration as in "38s"), and `retry_after` and the
+    like of others, in seconds.
+    """
+    delay = error.get("retryDelay")
+    if isinstance(delay, str):
+        return _duration_s(delay)
+    if isinstance(delay, Mapping):  # a google.protobuf.Duration as an object
+        delay = delay.get("seconds")
+    delays = [error.get(key) for key in ("retry_after", "retryAfter", "retry_after_seconds")]
+    for value in (delay, *delays):
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            seconds = _number(str(value)[:40])
+            if seconds is not None:
+                return min(seconds, _DAY_S)
+    return None
+
+
+def _duration_s(text: str) -> float | None:
+    """Add up the parts of a duration such as `1m2.5s`; None if there are none."""
+    parts = _AMOUNTS.findall(text[:80])
+    if not parts:
+        return None
+    total = sum(float(number) * _UNITS[_unit(unit)] for number, unit in parts)
+    return min(total, _DAY_S)
+
+
+def _unit(name: str) -> str:
+    name = name.lower()
+    return "ms" if name.startswith(("ms", "mill")) else name[0]

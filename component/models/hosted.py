@@ -1,34 +1,25 @@
-"""A model behind an HTTP API: connection, retries and errors, whatever the dialect.
+"""A model behind an HTTP API: connection, retries and errors, whatever the dialect."""
 
-The vendor's SDK makes the connection and sends the request. The stream is read here, because the
-objects that the SDKs make of every chunk took twice the time of all the rest.
-"""
-
-import contextlib
 import random
-from codecs import BOM_UTF8
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import anyio
 import msgspec
 import structlog
 
-from component.models import call_ids
-from component.models.accounting import usage_of
 from component.models.adapter import Adapter, AnswerReader, ProviderFaultError
 from component.models.answer_draft import AnswerDraft
-from component.models.answer_limits import WHOLE_BYTES, TooMuchError
-from component.models.catalog import Facts, Target, facts_of
-from component.models.chat_completions import ChatCompletions
-from component.models.connecting import Connection, connect
-from component.models.contents import without_refused
-from component.models.faults import Fault, read_fault
-from component.models.messages import ModelMessage
+from component.models.answer_limits import BadJSONError, TooMuchError
+from component.models.catalog import ModelFacts, ModelTarget, facts_of
+from component.models.chat import ChatCompletions
+from component.models.connection import ModelConnection, Timeouts, connect_model
+from component.models.contents import refused_kind, refused_parts, without_refused
+from component.models.faults import Fault, read_fault, retry_after_s
+from component.models.messages import ModelMessage, call_ids_of, map_parts, storable_part
 from component.models.messages_dialect import Messages
 from component.models.offered_tools import OfferedTools, RefusedTool, refuses_all
-from component.models.patience import Patience
 from component.models.protocol import (
     Completion,
     ModelError,
@@ -39,30 +30,20 @@ from component.models.protocol import (
     UnusableAnswerError,
     Void,
 )
-from component.models.refused_parts import refused_kind, refused_parts
 from component.models.responses import Responses
-from component.models.retry_after import retry_after_s
-from component.models.sse import Events
-from component.models.storable import storable_message
-from component.models.token_estimate import estimate
-from component.models.tolerant_json import BadJSONError
-from component.models.tool_names import ToolNames
-from component.models.usage import Figures
+from component.models.tool_schemas import ToolNames
+from component.models.usage import UsageFigures, estimate, usage_of
 from component.settings.llm import Dialect
-
-if TYPE_CHECKING:
-    import httpx2
 
 _log = structlog.get_logger("component.models")
 
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 8.0
-_LAST_BYTES_S = 1.0
 _LONGEST_WAIT_S = 60.0
 _CONTINUATIONS = 10
 _VLLM_OPTION = "--enable-auto-tool-choice"
 """vLLM names it in its refusal of tools."""
-_ADAPTERS: Mapping[Dialect, Callable[[Target], Adapter]] = {
+_ADAPTERS: Mapping[Dialect, Callable[[ModelTarget], Adapter]] = {
     "chat": ChatCompletions,
     "responses": Responses,
     "messages": Messages,
@@ -78,15 +59,13 @@ class HostedModel:
 
     Args:
         target: the model, and how it is reached.
-        adapter: that of the dialect, if it is not the usual one.
         refused: called with each tool that the model is not offered any more.
         sleep, draw, now: how to pause, a number in [0, 1), and the time; tests bring their own.
     """
 
     def __init__(
         self,
-        target: Target,
-        adapter: Adapter | None = None,
+        target: ModelTarget,
         *,
         refused: Callable[[RefusedTool], None] = lambda _refused: None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
@@ -94,21 +73,17 @@ class HostedModel:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.name = target.choice.model
-        self._adapter = adapter or _ADAPTERS[target.dialect](target)
+        self._adapter = _ADAPTERS[target.dialect](target)
         self._target = target
         self._tools = OfferedTools(target, refused)
-        self._url = target.base_url + self._adapter.path
-        self._headers = {"Content-Type": "application/json", **self._adapter.headers}
-        for name, value in target.choice.headers.items():
-            self._headers[name] = value.get_secret_value()
         self._where = target.where
         self._sleep, self._draw, self._now = sleep, draw, now
-        self._facts: Facts | None = None
-        self._connection: Connection | None = None
+        self._facts: ModelFacts | None = None
+        self._connection: ModelConnection | None = None
         self._connecting = anyio.Lock()
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> ModelFacts:
         """What is known of the model. Blocks for a second if that was not looked up before."""
         if self._facts is None:
             self._facts = facts_of(self._target)
@@ -159,7 +134,7 @@ class HostedModel:
         try:
             content = self._adapter.body(offered, names)
         except UnicodeEncodeError:
-            messages = tuple(map(storable_message, request.messages))
+            messages = map_parts(request.messages, storable_part)
             request = msgspec.structs.replace(request, messages=messages)
             offered, names = self._tools.offer(request)
             content = self._adapter.body(offered, names)
@@ -208,12 +183,12 @@ class HostedModel:
 
     # -- the connection --------------------------------------------------------------------------
 
-    async def _connected(self) -> Connection:
+    async def _connected(self) -> ModelConnection:
         async with self._connecting:
             if self._connection is None:
                 # In a thread: the import would hold up everybody for more than half a second.
                 self._connection = await anyio.to_thread.run_sync(
-                    connect, self._target, self._adapter.sdk
+                    connect_model, self._target, self._adapter.sdk, self._adapter.path
                 )
             return self._connection
 
@@ -265,31 +240,19 @@ class HostedModel:
             )
         return self._where.error(fault)
 
-    async def _attempt(self, connection: Connection, content: bytes, reader: AnswerReader) -> None:
+    async def _attempt(
+        self, connection: ModelConnection, content: bytes, reader: AnswerReader
+    ) -> None:
         """Ask once. Raises ModelError, and _RejectedError for a request that was rejected."""
         import httpx2  # noqa: PLC0415 - loaded by now
 
         sdk: Any = connection.sdk
-        where, choice = self._where, self._target.choice
-        patience = Patience(
+        where, choice, draft = self._where, self._target.choice, reader.draft
+        timeouts = Timeouts(
             self._target.first_token_timeout_s, choice.token_timeout_s, choice.timeout_s
         )
         try:
-            with patience.scope:
-                # With this cast_to the SDK gives the response itself, not a stream of its own.
-                response: httpx2.Response = await connection.client.post(
-                    self._url,
-                    content=content,
-                    cast_to=httpx2.Response,
-                    options={"headers": self._headers},
-                    stream=True,
-                    stream_cls=sdk.AsyncStream[Any],
-                )
-                try:
-                    await self._read(response, reader, patience)
-                finally:
-                    with anyio.CancelScope(shield=True):
-                        await response.aclose()
+            over = await connection.ask(content, reader, timeouts)
         except sdk.APIStatusError as error:
             fault = read_fault(error.status_code, error.response.content)
             if fault.rejected:
@@ -297,7 +260,7 @@ class HostedModel:
             after = retry_after_s(error.response.headers, self._now())
             raise where.error(fault, after) from None
         except ProviderFaultError as error:
-            if error.fault.rejected and not reader.draft.told:
+            if error.fault.rejected and not draft.told:
                 raise _RejectedError(error.fault) from None
             raise where.error(error.fault) from None
         except sdk.APIConnectionError as error:
@@ -308,7 +271,7 @@ class HostedModel:
         except TooMuchError as error:
             raise where.unusable(str(error)) from None
         except (httpx2.HTTPError, httpx2.StreamError, BadJSONError) as error:
-            if reader.draft.complete:
+            if draft.complete:
                 return  # only the report of tokens is missing
             raise ModelUnavailableError(
                 f"{where.url} broke off in the middle of an answer ({type(error).__name__})"
@@ -320,15 +283,26 @@ class HostedModel:
             raise where.unusable(
                 f"an answer that cannot be read ({type(error).__name__})"
             ) from None
-        if patience.scope.cancelled_caught and not reader.draft.complete:
-            self._give_up(reader.draft, patience)
+        if not timeouts.scope.cancelled_caught:
+            self._check(draft, over=over)
+        elif not draft.complete:
+            self._give_up(reader, timeouts)
 
-    def _give_up(self, draft: AnswerDraft, patience: Patience) -> None:
+    def _check(self, draft: AnswerDraft, *, over: bool) -> None:
+        if draft.failed or not (draft.complete or (over and draft.anything)):
+            raise ModelUnavailableError(f"{self._where.url} broke off in the middle of an answer")
+        if draft.incoherent:
+            raise ModelUnavailableError(
+                f"{self._where.url} sent a part of a tool call that belongs to no call"
+            )
+
+    def _give_up(self, reader: AnswerReader, timeouts: Timeouts) -> None:
         """An answer takes too long: keep a text that is still being written, or raise."""
-        setting = patience.exceeded
+        setting = timeouts.exceeded
         if setting == "timeout_s":
-            draft.cut()
-            if draft.anything:
+            reader.end()
+            reader.draft.cut()
+            if reader.draft.anything:
                 return
         seconds = {
             "first_token_timeout_s": self._target.first_token_timeout_s,
@@ -340,35 +314,6 @@ class HostedModel:
             f" {self._where.section}.{setting}"
         )
 
-    async def _read(
-        self, response: "httpx2.Response", reader: AnswerReader, patience: Patience
-    ) -> None:
-        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind in ("text/html", "application/xhtml+xml"):
-            raise ModelRefusedError(
-                f"{self._where.url} answers with a web page: correct {self._where.section}.base_url"
-            )
-        # What came over an asynchronous client has an asynchronous stream.
-        pieces = aiter(cast("httpx2.AsyncByteStream", response.stream))
-        draft = reader.draft
-        # Gateways send documents as streams, and streams as documents: the first byte decides.
-        first = await _first_of(pieces)
-        if first[:1] in b"{[" or (kind == "application/json" and not _is_event(first)):
-            reader.document(await _all_of(first, pieces))
-            over = draft.anything
-        else:
-            over = await _stream(first, pieces, reader, patience)
-        with anyio.move_on_after(_LAST_BYTES_S), contextlib.suppress(TooMuchError):
-            # Read to its end, the connection serves for the next call.
-            async for _ in pieces:
-                pass
-        if draft.failed or not (draft.complete or (over and draft.anything)):
-            raise ModelUnavailableError(f"{self._where.url} broke off in the middle of an answer")
-        if draft.incoherent:
-            raise ModelUnavailableError(
-                f"{self._where.url} sent a part of a tool call that belongs to no call"
-            )
-
     def _completion(
         self,
         request: ModelRequest,
@@ -377,8 +322,8 @@ class HostedModel:
         refused: frozenset[str],
     ) -> Completion:
         draft = reader.draft
-        parts = draft.parts(names, self._adapter.origin, call_ids.taken(request))
-        reported = reader.reported(Figures(self.name, draft.used))
+        parts = draft.parts(names, self._adapter.origin, call_ids_of(request.messages))
+        reported = reader.reported(UsageFigures(self.name, draft.used))
         return Completion(
             parts=parts,
             finish=draft.finish_reason,
@@ -399,44 +344,3 @@ class _RejectedError(Exception):
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.message)
         self.fault = fault
-
-
-async def _first_of(pieces: AsyncIterator[bytes]) -> bytes:
-    """Read the first bytes, without a byte order mark; none if there are none."""
-    first = b""
-    async for piece in pieces:
-        first += piece
-        if not BOM_UTF8.startswith(first):
-            break
-    return first.removeprefix(BOM_UTF8)
-
-
-def _is_event(first: bytes) -> bool:
-    return first.lstrip().startswith((b"data:", b"event:", b":"))
-
-
-async def _stream(
-    first: bytes, pieces: AsyncIterator[bytes], reader: AnswerReader, patience: Patience
-) -> bool:
-    """Read a stream; True if it has said itself that it is over. Raises as AnswerReader does."""
-    events = Events()
-    piece: bytes | None = first
-    while piece is not None:
-        found = events.feed(piece)
-        for data in found:
-            if reader.event(data):
-                return True
-        if found and reader.draft.began:
-            patience.heard(visible=reader.draft.anything)
-        piece = await anext(pieces, None)
-    return any(reader.event(data) for data in events.end())
-
-
-async def _all_of(first: bytes, pieces: AsyncIterator[bytes]) -> bytes:
-    """Read a body that is one document. Raises TooMuchError."""
-    data = bytearray(first)
-    async for piece in pieces:
-        data += piece
-        if len(data) > WHOLE_BYTES:
-            raise TooMuchError(f"an answer of more than {WHOLE_BYTES:,} bytes in one piece")
-    return bytes(data)

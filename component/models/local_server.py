@@ -42,7 +42,7 @@ def main() -> None:
     # What llama.cpp prints goes to standard error, which is a file.
     ready = os.dup(1)
     os.dup2(2, 1)
-    server = load(config)
+    server = load_model(config)
     os.write(ready, b"\n")
     sys.stdin.buffer.read()
     shutil.rmtree(Path(config["socket"]).parent, ignore_errors=True)
@@ -50,7 +50,7 @@ def main() -> None:
     os._exit(0)
 
 
-def load(config: dict[str, Any]) -> Any:
+def load_model(config: dict[str, Any]) -> Any:
     """Load the model and listen. Raises RuntimeError; the reason is on standard error."""
     llama = importlib.import_module("xllamacpp")
     params = llama.CommonParams()

@@ -1,12 +1,19 @@
 """The messages that a language model is shown, made of parts, and the parts that it answers with.
 
-They are independent of any provider: each adapter translates them into its dialect and back.
+They are independent of any provider: each adapter translates them into its dialect and back. Ids
+of calls, and fields that a provider wants back beside a call, are kept for that.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Literal, TypeAlias
+import hashlib
+import re
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
+
+from component.models.answer_limits import encoded_object
+from xep.characters import without_forbidden
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
@@ -154,6 +161,24 @@ def answer_parts(text: str, calls: Iterable[ToolCall]) -> tuple[AnswerPart, ...]
     return (*([TextPart(text)] if text else ()), *calls)
 
 
+def map_parts(
+    messages: Iterable[ModelMessage], change: Callable[[Part], Part | None]
+) -> tuple[ModelMessage, ...]:
+    """Change all parts, those inside of results too; one for which `change` returns None is left
+    out.
+    """
+
+    def changed(parts: Iterable[Part]) -> tuple[Any, ...]:
+        return tuple([new for part in parts if (new := inside(part)) is not None])
+
+    def inside(part: Part) -> Part | None:
+        if isinstance(part, ToolResultPart):
+            return msgspec.structs.replace(part, parts=changed(part.parts))
+        return change(part)
+
+    return tuple([ModelMessage(each.role, changed(each.parts)) for each in messages])
+
+
 def map_text(parts: Iterable[AnswerPart], change: Callable[[str], str]) -> tuple[AnswerPart, ...]:
     """Change the texts of an answer; a text that becomes empty is left out."""
     changed: list[AnswerPart] = []
@@ -163,3 +188,115 @@ def map_text(parts: Iterable[AnswerPart], change: Callable[[str], str]) -> tuple
         elif text := change(part.text):
             changed.append(part if text == part.text else TextPart(text))
     return tuple(changed)
+
+
+def storable(text: str) -> str:
+    """Replace characters that XML or a database cannot store by U+FFFD.
+
+    A server that counts in UTF-16 may send the halves of a surrogate pair in two pieces: they are
+    joined.
+    """
+    fit = without_forbidden(text)
+    if fit == text:
+        return text
+    joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return without_forbidden(joined)
+
+
+def storable_part(part: Part) -> Part:
+    """Replace the same in a text, or in arguments: JSON cannot carry half of a surrogate pair."""
+    match part:
+        case TextPart(text):
+            return TextPart(storable(text))
+        case ToolCall():
+            return msgspec.structs.replace(part, arguments=storable(part.arguments))
+    return part
+
+
+# -- ids of calls --------------------------------------------------------------------------------
+
+_PORTABLE: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
+
+
+def is_portable_id(id_: str) -> bool:
+    """Whether every API takes an id: OpenAI takes 40 characters, Anthropic no symbols."""
+    return _PORTABLE.fullmatch(id_) is not None
+
+
+def portable_id(id_: str) -> str:
+    """Return an id that every API takes, the same for the same id."""
+    if is_portable_id(id_):
+        return id_
+    return "call_" + hashlib.sha256(id_.encode(errors="replace")).hexdigest()[:24]
+
+
+def call_ids_of(messages: Iterable[ModelMessage]) -> set[str]:
+    """Return the ids in the conversation."""
+    return {call.id for message in messages for call in message.tool_calls}
+
+
+def with_distinct_ids(calls: Iterable[ToolCall], used: set[str]) -> tuple[ToolCall, ...]:
+    """Return the calls with unique ids.
+
+    Servers number calls from 0 in every answer, or leave ids out. A result is joined to its call
+    by the id alone, so one that is empty or in `used` is replaced by a random one.
+    """
+    out = []
+    used = set(used)
+    for call in calls:
+        id_ = call.id
+        while not id_ or id_ in used:
+            id_ = f"call_{secrets.token_hex(8)}"
+        used.add(id_)
+        out.append(call if id_ == call.id else ToolCall(id_, call.name, call.arguments))
+    return tuple(out)
+
+
+# -- fields beside a call ------------------------------------------------------------------------
+#
+# What a provider sends beside a tool call, and wants back with it: a signature, reasoning, an id of
+# its own form. It is an opaque part before the call, `{"tool_call": {…}}`, so it goes back to the
+# model that it came from, and to no other.
+
+_BEGINNING: Final = b'{"tool_call":'
+_TEXT: Final = re.compile(r"reason|think|thought", re.IGNORECASE)
+_SIGNED: Final = re.compile(r"signature|encrypted|_id$|^id$", re.IGNORECASE)
+
+
+def encoded_fields(fields: Mapping[str, Any]) -> bytes | None:
+    """Encode the fields of a call as the data of an opaque part; None if they cannot be sent."""
+    return encoded_object({"tool_call": fields})
+
+
+def with_fields(parts: Iterable[Part]) -> Iterator[tuple[Part, Mapping[str, Any]]]:
+    """Yield the parts of a message, each call with the fields that belong to it."""
+    pending: dict[str, Any] = {}
+    for part in parts:
+        if isinstance(part, OpaquePart) and bytes(part.data).startswith(_BEGINNING):
+            found = msgspec.json.decode(part.data)["tool_call"]
+            pending |= found if isinstance(found, dict) else {}
+        elif isinstance(part, ToolCall):
+            yield part, pending
+            pending = {}
+        else:
+            yield part, {}
+
+
+def add_fields(known: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Add the fields of a piece of a stream: texts of reasoning grow, objects are merged, and of
+    other values the latest counts.
+    """
+    for key, value in more.items():
+        before = known.get(key)
+        if isinstance(before, str) and isinstance(value, str) and _grows(key):
+            known[key] = before + value
+        elif isinstance(before, dict) and isinstance(value, dict):
+            add_fields(before, value)
+        elif isinstance(before, list) and isinstance(value, list) and value != before:
+            known[key] = [*before, *value]
+        elif value is not None:
+            known[key] = value
+
+
+def _grows(key: str) -> bool:
+    return _TEXT.search(key) is not None and _SIGNED.search(key) is None

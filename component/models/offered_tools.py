@@ -7,18 +7,19 @@ one tool of one server does not make every message fail.
 
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
 import structlog
 
-from component.models.catalog import Target
+from component.models.catalog import ModelTarget
 from component.models.faults import Fault, without_key
 from component.models.messages import ModelMessage
 from component.models.protocol import ModelRequest, Tool
-from component.models.tool_names import ToolNames
-from component.models.tool_schemas import Adapted, Keywords, adapt
+from component.models.tool_schemas import Adapted, Keywords, ToolNames, adapt
+from component.private import open_private
 
 _log = structlog.get_logger("component.models")
 
@@ -95,7 +96,7 @@ class ToolProfile(msgspec.Struct, frozen=True):
     keywords: Keywords = "all"
 
 
-def profile_of(target: Target) -> ToolProfile:
+def tool_profile_of(target: ModelTarget) -> ToolProfile:
     """Return what the API of a model takes, as far as that is known; docs/models.md has a table."""
     provider = target.choice.provider
     if _GEMINI.search(target.choice.model) or (
@@ -120,10 +121,10 @@ class OfferedTools:
     """
 
     def __init__(
-        self, target: Target, refused: Callable[[RefusedTool], None] = lambda _refused: None
+        self, target: ModelTarget, refused: Callable[[RefusedTool], None] = lambda _refused: None
     ) -> None:
         self._target = target
-        self._profile = profile_of(target)
+        self._profile = tool_profile_of(target)
         self._refused = refused
         self._left_out: set[tuple[str, str, bytes]] = set()
         self._adapted: dict[tuple[str, str, bytes], Adapted] = {}
@@ -229,7 +230,7 @@ class OfferedTools:
         return found
 
     def _form(self, tool: Tool, adapted: Adapted) -> Tool:
-        description = shortened(tool.description, self._profile.description)
+        description = shortened_description(tool.description, self._profile.description)
         if adapted.parameters is tool.parameters and description == tool.description:
             return tool
         return msgspec.structs.replace(tool, description=description, parameters=adapted.parameters)
@@ -276,7 +277,7 @@ def chosen(tools: Sequence[Tool], most: int, messages: Sequence[ModelMessage]) -
     return tuple([tool for at, tool in enumerate(tools) if at in kept])
 
 
-def shortened(description: str, most: int | None) -> str:
+def shortened_description(description: str, most: int | None) -> str:
     """Shorten a description to so many characters, after a word."""
     if most is None or len(description) <= most:
         return description
@@ -307,3 +308,56 @@ def _named(fault: Fault, about: str, offered: ModelRequest) -> Tool | None:
 def _key(tool: Tool) -> tuple[str, str, bytes]:
     """A tool with its definition: a changed one is offered again."""
     return tool.name, tool.description, bytes(tool.parameters)
+
+
+_NAME: Final = "refused-tools.json"
+_MOST: Final = 1000
+
+
+class RefusedTools:
+    """The tools that models have refused since the service has started.
+
+    Args:
+        directory: the data directory, for one file; that of an earlier run is replaced.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / _NAME
+        self._found: dict[tuple[str, str, str], RefusedTool] = {}
+        if self._path.exists():
+            self._write()
+
+    def add(self, refused: RefusedTool) -> None:
+        """Add a tool. A file that cannot be written is reported in the log."""
+        if len(self._found) < _MOST:
+            self._found[refused.tool, refused.model, refused.url] = refused
+            self._write()
+
+    def warnings(self) -> Sequence[str]:
+        """One sentence for each tool."""
+        return tuple(map(sentence, self._found.values()))
+
+    def _write(self) -> None:
+        try:
+            with open_private(self._path.with_suffix(".new"), "wb") as file:
+                file.write(msgspec.json.encode(list(self._found.values())))
+            self._path.with_suffix(".new").replace(self._path)
+        except OSError as error:
+            _log.warning("the refused tools cannot be stored", reason=str(error))
+
+
+def read_refused(directory: Path) -> Sequence[RefusedTool]:
+    """Return the tools that models have refused in the latest run of the service. Blocks."""
+    try:
+        data = (directory / _NAME).read_bytes()
+        return msgspec.json.decode(data, type=list[RefusedTool])
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return ()
+
+
+def sentence(refused: RefusedTool) -> str:
+    """Say which tool is not offered, why, and how to correct it."""
+    return (
+        f"{refused.model} at {refused.url} refuses the tool {refused.tool}, so it is not offered to"
+        f" it: correct its schema, or remove it. The provider says: {refused.reason}"
+    )

@@ -19,7 +19,7 @@ _log = structlog.get_logger("component.models")
 _TIMEOUT_S: Final = 60.0
 
 
-class Question(msgspec.Struct, frozen=True):
+class PriceQuestion(msgspec.Struct, frozen=True):
     """A model by its name, and its provider: by name, or by the URL of its API."""
 
     model: str
@@ -40,7 +40,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     usd_cache_write: float | None = None
 
 
-def look_up(questions: Sequence[Question]) -> list[Listed | None]:
+def look_up(questions: Sequence[PriceQuestion]) -> list[Listed | None]:
     """Look the models up, in a child process. Blocks; if the process fails, nothing is known."""
     if not questions:
         return []
@@ -58,7 +58,7 @@ def look_up(questions: Sequence[Question]) -> list[Listed | None]:
         return [None] * len(questions)
 
 
-def find(question: Question, now: datetime) -> Listed | None:
+def find(question: PriceQuestion, now: datetime) -> Listed | None:
     """Look a model up in this process; `now` decides between prices that change over time."""
     from genai_prices import data_snapshot  # noqa: PLC0415 - see above
 
@@ -95,7 +95,7 @@ def _usd(price: Any) -> float | None:
 
 def _main() -> None:
     now = datetime.now(UTC)
-    questions = msgspec.json.decode(sys.stdin.buffer.read(), type=list[Question])
+    questions = msgspec.json.decode(sys.stdin.buffer.read(), type=list[PriceQuestion])
     sys.stdout.buffer.write(msgspec.json.encode([find(each, now) for each in questions]))
 
 

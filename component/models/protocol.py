@@ -94,15 +94,12 @@ class Usage(msgspec.Struct, frozen=True):
 
     def __add__(self, other: "Usage") -> "Usage":
         """Return the sum of the usage of two calls."""
-        return Usage(
-            self.tokens_in + other.tokens_in,
-            self.tokens_out + other.tokens_out,
-            self.cost_usd + other.cost_usd,
-            self.estimated or other.estimated,
-            self.cache_read + other.cache_read,
-            self.cache_write + other.cache_write,
-            self.reasoning + other.reasoning,
-        )
+        sums = {
+            name: getattr(self, name) + getattr(other, name)
+            for name in self.__struct_fields__
+            if name != "estimated"
+        }
+        return Usage(**sums, estimated=self.estimated or other.estimated)
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,3 +218,34 @@ class UnusableAnswerError(ModelUnavailableError):
     The same model is not asked again for it, since another such answer would cost as much; a
     fallback is.
     """
+
+
+class Wrapped:
+    """The attributes of a model that adds something to another one."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        """See Model.name."""
+        return self._model.name
+
+    @property
+    def context_tokens(self) -> int:
+        """See Model.context_tokens."""
+        return self._model.context_tokens
+
+    @property
+    def usd_per_token_in(self) -> float:
+        """See Model.usd_per_token_in."""
+        return self._model.usd_per_token_in
+
+    @property
+    def usd_per_token_out(self) -> float:
+        """See Model.usd_per_token_out."""
+        return self._model.usd_per_token_out
+
+    def tokens(self, text: str) -> int:
+        """See Model.tokens."""
+        return self._model.tokens(text)

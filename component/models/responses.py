@@ -2,24 +2,24 @@
 (https://platform.openai.com/docs/api-reference/responses).
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final
 
 import msgspec
 
-from component.models import call_ids
-from component.models.adapter import SDK
-from component.models.call_fields import with_fields
-from component.models.catalog import Target
-from component.models.chat_request import (
-    asked_to,
-    json_arguments,
+from component.models.adapter import (
+    Adapter,
+    AnswerReader,
+    SentIds,
+    fault_in,
+    is_strict,
     normalize_roles,
-    sent_ids,
-    strict_schema,
+    sent_arguments,
 )
+from component.models.answer_draft import DraftCall
+from component.models.answer_limits import arguments_in, decode_as, encode_any, text_in
+from component.models.catalog import ModelTarget
 from component.models.contents import IMAGES, PDF, adapted, data_url
-from component.models.faults import Fault
 from component.models.messages import (
     FilePart,
     ImagePart,
@@ -30,49 +30,44 @@ from component.models.messages import (
     ToolCall,
     ToolResultPart,
     text_of,
+    with_fields,
 )
-from component.models.options import LeftOut, merged
-from component.models.protocol import ModelRequest, OnText
-from component.models.responses_reader import Phase, ResponsesReader
-from component.models.tool_names import ToolNames
+from component.models.protocol import Finish, ModelRequest, OnText
+from component.models.tool_schemas import ToolNames
+from component.models.usage import Reported, UsageFigures, with_reasoning
 
-_OPTIONAL: Final = ("temperature", "text", "reasoning", "tool_choice", "include", "store")
-
-_phases = msgspec.json.Decoder(Phase)
+_ADDED: Final = "response.output_item.added"
+_CALL: Final = ("type", "id", "call_id", "name", "arguments", "status")
+_FINISH: Mapping[str, Finish] = {
+    "max_output_tokens": "length",
+    "max_tokens": "length",
+    "content_filter": "content_filter",
+}
 
 _Item = dict[str, Any] | msgspec.Raw
 
 
-class Responses:
-    """The Responses API of one model; see Adapter.
+class Responses(Adapter):
+    """The Responses API of one model.
 
     Nothing is stored at the provider (`store: false`): each request has the whole conversation, and
     reasoning comes back encrypted, to be given back in its place.
     """
 
-    sdk: SDK = "openai"
-    path = "/responses"
-    headers: Mapping[str, str] = {}
+    optional: ClassVar = ("temperature", "text", "reasoning", "tool_choice", "include", "store")
+    schema_parameter: ClassVar = "text"
 
-    def __init__(self, target: Target) -> None:
-        self.origin = f"responses/{target.choice.model}"
-        self._target = target
-        self._is_openai = target.official and target.choice.provider == "openai"
-        self._left_out = LeftOut(target, _OPTIONAL)
+    def __init__(self, target: ModelTarget) -> None:
+        super().__init__(target, "/responses")
 
-    def body(self, request: ModelRequest, names: ToolNames) -> bytes:
-        """The body of a request; see Adapter.body."""
-        choice = self._target.choice
-        in_words = request.schema is not None and "text" in self._left_out
-        messages: Sequence[ModelMessage] = asked_to(request) if in_words else request.messages
+    def _body(self, request: ModelRequest, names: ToolNames) -> dict[str, Any]:
+        messages: Sequence[ModelMessage] = request.messages
         if not self._is_openai:
             messages = normalize_roles(messages)
         body: dict[str, Any] = {
-            "model": choice.model,
-            "stream": True,
             "store": False,
             "include": ["reasoning.encrypted_content"],
-            "max_output_tokens": min(request.max_tokens, choice.max_tokens_per_request),
+            "max_output_tokens": self._max_tokens(request),
         }
         if request.tools:
             body["tools"] = [
@@ -92,43 +87,27 @@ class Responses:
             messages = messages[1:]
         seen = IMAGES if self._target.vision else ()
         messages = adapted(messages, self.origin, images=seen, files=PDF)
-        ids = sent_ids(messages)
+        ids = SentIds(messages)
         body["input"] = [item for message in messages for item in _items(message, names, ids)]
         if not self._is_openai:
             body["input"] = [_spelled_out(item) for item in body["input"]]
-        self._optional(body, request)
-        self._left_out.remove_from(body)
-        return msgspec.json.encode(merged(body, choice.extra_body))
+        if request.temperature is not None:
+            body["temperature"] = request.temperature
+        if self._target.choice.reasoning_effort is not None:
+            body["reasoning"] = {"effort": self._target.choice.reasoning_effort}
+        if request.schema is not None:
+            schema = {"type": "json_schema", "name": "answer", "schema": request.schema}
+            body["text"] = {"format": schema | {"strict": is_strict(request.schema)}}
+        return body
 
     def reader(
         self, request: ModelRequest, names: ToolNames, on_text: OnText | None
-    ) -> ResponsesReader:
-        """A reader of one answer."""
+    ) -> "ResponsesReader":
+        """See Adapter.reader."""
         return ResponsesReader(on_text)
 
-    def leave_out(self, fault: Fault) -> bool:
-        """Stop sending what the provider rejects; see Adapter.leave_out."""
-        return self._left_out.add(fault)
 
-    def _optional(self, body: dict[str, Any], request: ModelRequest) -> None:
-        choice = self._target.choice
-        temperature = choice.temperature if request.temperature is None else request.temperature
-        if temperature is not None:
-            body["temperature"] = temperature
-        if choice.reasoning_effort is not None:
-            body["reasoning"] = {"effort": choice.reasoning_effort}
-        if request.schema is not None:
-            body["text"] = {
-                "format": {
-                    "type": "json_schema",
-                    "name": "answer",
-                    "schema": request.schema,
-                    "strict": strict_schema(request.schema),
-                }
-            }
-
-
-def _items(message: ModelMessage, names: ToolNames, ids: Mapping[str, str]) -> list[_Item]:
+def _items(message: ModelMessage, names: ToolNames, ids: SentIds) -> list[_Item]:
     """Translate a message into items, in the order of its parts."""
     items: list[_Item] = []
     said: list[Part] = []
@@ -144,21 +123,19 @@ def _items(message: ModelMessage, names: ToolNames, ids: Mapping[str, str]) -> l
 
     for part, fields in with_fields(message.parts):
         match part:
-            case ToolCall(id_, name, arguments):
+            case ToolCall():
                 flush()
                 call = {
                     "type": "function_call",
-                    "call_id": ids.get(id_) or call_ids.portable(id_),
-                    "name": names.theirs(name),
-                    "arguments": json_arguments(names.arguments_for(name, arguments)),
+                    "call_id": ids[part.id],
+                    "name": names.theirs(part.name),
+                    "arguments": sent_arguments(part, names),
                 }
                 items.append({k: v for k, v in fields.items() if k != "id"} | call)
             case ToolResultPart(id_):
                 flush()
-                id_ = ids.get(id_) or call_ids.portable(id_)
-                items.append(
-                    {"type": "function_call_output", "call_id": id_, "output": _output(part)}
-                )
+                result = {"type": "function_call_output", "call_id": ids[id_]}
+                items.append(result | {"output": _output(part)})
             case OpaquePart():
                 phase = _phase(part.data)
                 flush(phase)
@@ -210,3 +187,253 @@ def _content(parts: Sequence[Part]) -> list[dict[str, Any]]:
                     {"type": "input_file", "filename": part.name, "file_data": data_url(part)}
                 )
     return content
+
+
+# -- the answer -----------------------------------------------------------------------------------
+
+
+class _Phase(msgspec.Struct, forbid_unknown_fields=True):
+    """What the provider calls the message before: `commentary` or `final_answer`.
+
+    It is stored as an opaque part after the text. Models expect it back (`phase` in OpenAI's
+    reference of input messages).
+    """
+
+    phase: str
+
+
+class _Response(msgspec.Struct):
+    """A response, as the events that end a stream and whole answers have it."""
+
+    status: str | None = None
+    output: list[dict[str, Any]] | None = None
+    usage: Any = None
+    error: Any = None
+    incomplete_details: dict[str, Any] | None = None
+
+
+class _Event(msgspec.Struct):
+    """An event of the stream."""
+
+    type: str = ""
+    output_index: int | None = None
+    item_id: str | None = None
+    item: dict[str, Any] | None = None
+    delta: str | dict[str, Any] | None = None
+    arguments: Any = None
+    response: _Response | None = None
+    error: Any = None
+
+
+_events = msgspec.json.Decoder(_Event)
+_documents = msgspec.json.Decoder(_Response)
+_phases = msgspec.json.Decoder(_Phase)
+
+
+class _OutputItem:
+    """An item of the output: what has been read of it by deltas."""
+
+    def __init__(self) -> None:
+        self.kind = ""
+        self.call: DraftCall | None = None
+        self.characters = 0
+        self.done = False
+
+    @property
+    def begun(self) -> bool:
+        """Whether something of it is known."""
+        return bool(self.kind or self.characters or self.done)
+
+
+class ResponsesReader(AnswerReader):
+    """Reads one answer of the Responses API
+    (https://platform.openai.com/docs/api-reference/responses-streaming).
+    """
+
+    def __init__(self, on_text: OnText | None) -> None:
+        super().__init__(on_text)
+        self._items: list[_OutputItem] = []  # in the order in which they began
+        self._by_index: dict[int, _OutputItem] = {}
+        self._by_id: dict[str, _OutputItem] = {}
+
+    def _event(self, data: bytes) -> bool:
+        event = decode_as(_events, data)
+        match event.type:
+            case "response.output_item.added" if event.item is not None:
+                self._begin(self._of(event), event.item)
+            case "response.output_text.delta" | "response.refusal.delta":
+                self._say(self._of(event), event.delta)
+            case "response.function_call_arguments.delta" | "response.function_call_arguments.done":
+                item = self._of(event)
+                self._argue(item, event.arguments if not item.characters else None)
+                self._argue(item, event.delta)
+            case "response.reasoning_text.delta" | "response.reasoning_summary_text.delta":
+                if isinstance(event.delta, str):
+                    self.draft.reasoning(event.delta)
+            case "response.output_item.done" if event.item is not None:
+                self._whole(self._of(event), event.item)
+            case "response.completed" | "response.incomplete" | "response.failed":
+                self._end(event.response or _Response())
+                return True
+            case "error":
+                raise fault_in(data)
+            case "":
+                # A fault of a server or gateway that has no types of events.
+                if event.error:
+                    raise fault_in(data)
+        return False
+
+    def _document(self, data: bytes) -> None:
+        response = decode_as(_documents, data)
+        if response.error and not response.status:
+            raise fault_in(data)
+        self._end(response)
+
+    def reported(self, figures: UsageFigures) -> Reported:
+        """See AnswerReader.reported."""
+        details = figures.inside("input_tokens_details")
+        out = figures.inside("output_tokens_details")
+        found = Reported(
+            tokens_in=figures.tokens("input_tokens"),
+            tokens_out=figures.tokens("output_tokens"),
+            cache_read=details.tokens("cached_tokens") or 0,
+            cache_write=details.tokens("cache_write_tokens") or 0,
+            reasoning=out.tokens("reasoning_tokens") or 0,
+        )
+        return with_reasoning(found, figures)
+
+    # -- items -----------------------------------------------------------------------------------
+
+    def _of(self, event: _Event) -> _OutputItem:
+        """The item that an event belongs to: that with its id, its index, or the one that is
+        being written. Some gateways give each event another id, or each item the same index.
+        """
+        data = event.item or {}
+        ids = _ids({"item_id": event.item_id} | data)
+        found = self._known(ids)
+        if found is not None and event.type == _ADDED and _is_other_call(found, data):
+            found = None
+        elif found is None:
+            found = self._by_index.get(-1 if event.output_index is None else event.output_index)
+            if found is not None and (
+                found.done if event.type == "response.output_item.done" else event.type == _ADDED
+            ):
+                found = None if found.begun else found
+        if found is None and event.output_index is None and event.type != _ADDED:
+            found = next((one for one in reversed(self._items) if not one.done), None)
+        if found is None:
+            found = _OutputItem()
+            self._items.append(found)
+        if event.output_index is not None:
+            self._by_index[event.output_index] = found
+        for id_ in ids:
+            self._by_id[id_] = found
+        return found
+
+    def _known(self, ids: Iterable[str]) -> _OutputItem | None:
+        return next((self._by_id[id_] for id_ in ids if id_ in self._by_id), None)
+
+    def _begin(self, item: _OutputItem, data: dict[str, Any]) -> None:
+        self._add(item, data)
+        if item.call is not None and not item.call.arguments and (given := data.get("arguments")):
+            self.draft.begin_arguments(item.call, arguments_in(given))
+
+    def _add(self, item: _OutputItem, data: dict[str, Any]) -> None:
+        item.kind = item.kind or text_in(data.get("type"))
+        if data.get("type") == "function_call":
+            if item.call is None:
+                item.call = self.draft.call(text_in(data.get("call_id")), text_in(data.get("name")))
+            item.call.name = item.call.name or text_in(data.get("name"))
+            item.call.cut = data.get("status") == "incomplete"
+        elif data.get("type") != "message":
+            self.draft.reasoning("")
+
+    def _say(self, item: _OutputItem, delta: Any) -> None:
+        if isinstance(delta, str) and delta:
+            item.kind = item.kind or "message"
+            item.characters += len(delta)
+            self.draft.say(delta)
+
+    def _argue(self, item: _OutputItem, delta: Any) -> None:
+        piece = arguments_in(delta)
+        if piece:
+            if item.call is None:
+                self.draft.lost = True
+                return
+            item.characters += len(piece)
+            self.draft.add_arguments(item.call, piece)
+
+    def _whole(self, item: _OutputItem, data: dict[str, Any]) -> None:
+        """Read a complete item, as far as deltas have not brought it."""
+        if item.done:
+            return
+        item.done = True
+        kind = data.get("type")
+        item.kind = item.kind or text_in(kind)
+        if kind == "message":
+            text = _message_text(data)
+            self._say(item, text[item.characters :])
+            if (text or item.characters) and (phase := text_in(data.get("phase"))):
+                self.draft.opaque(encode_any(_Phase(phase)))
+        elif kind == "function_call":
+            self._add(item, data)
+            if item.call is not None:
+                self.draft.add_fields(item.call, data, _CALL)
+            if not item.characters:
+                self._argue(item, data.get("arguments"))
+        elif kind is not None:
+            self.draft.opaque(encode_any(data))
+
+    def _end(self, response: _Response) -> None:
+        if response.usage is not None:
+            self.draft.used = response.usage
+        if response.status == "failed" or response.error:
+            raise fault_in(encode_any({"error": response.error or {}}))
+        # Some gateways have all of the output in here, and had none of it before.
+        self._rest(response.output or ())
+        reason = text_in((response.incomplete_details or {}).get("reason"))
+        if response.status == "incomplete":
+            self.draft.finish(_FINISH.get(reason, "length"), calls_whole=False)
+        elif response.status in ("completed", None):
+            self.draft.finish(None, calls_whole=True)
+
+    def _rest(self, output: Sequence[dict[str, Any]]) -> None:
+        """Read the items of the whole output, as far as the events before have not brought them."""
+        known = [self._known(_ids(data)) for data in output]
+        taken = set(known)
+        waiting = dict[str, Iterator[_OutputItem]]()
+        for index, (data, found) in enumerate(zip(output, known, strict=True)):
+            item = found
+            if item is None:
+                kind = text_in(data.get("type"))
+                item = self._by_index.get(index)
+                if item is None or item.kind != kind or item in taken:
+                    same = waiting.setdefault(
+                        kind, iter([i for i in self._items if i.kind == kind])
+                    )
+                    item = next((one for one in same if one not in taken), None) or _OutputItem()
+                taken.add(item)
+            self._whole(item, data)
+
+
+def _ids(data: Mapping[str, Any]) -> list[str]:
+    """The ids of an item, or of an event about it."""
+    return [id_ for key in ("item_id", "id", "call_id") if (id_ := text_in(data.get(key)))]
+
+
+def _is_other_call(item: _OutputItem, data: Mapping[str, Any]) -> bool:
+    """Whether an item that begins is another call than one with the same id."""
+    known, id_ = item.call, text_in(data.get("call_id"))
+    return known is not None and bool(known.id and id_) and known.id != id_
+
+
+def _message_text(message: dict[str, Any]) -> str:
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "".join(
+        text_in(part.get("text")) or text_in(part.get("refusal"))
+        for part in parts
+        if isinstance(part, dict)
+    )

@@ -1,4 +1,4 @@
-"""Schemas of tools as model APIs take them, and the arguments of calls translated both ways.
+"""Tools as model APIs take them: their schemas and names, and the arguments of calls both ways.
 
 Tools come from anywhere, with any JSON Schema. The APIs take an object at the top, without
 alternatives; names of properties of letters, digits, `_`, `.` and `-`; and each some keywords only.
@@ -8,17 +8,20 @@ is still validated by its source.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from component.models.tolerant_json import BadJSONError, decode_any, encode_any
+from component.models.answer_limits import BadJSONError, decode_any, encode_any
 
 Keywords: TypeAlias = Literal["all", "typed", "plain"]
 """Which schemas a server takes: any, those with a type (llama.cpp), or those of OpenAPI 3.0 without
 `oneOf`, references, and lists of types (Gemini)."""
 
+_LONGEST = 64
+_TAKEN = re.compile(rf"[A-Za-z_][A-Za-z0-9_-]{{0,{_LONGEST - 1}}}")
+_OTHER = re.compile(r"[^A-Za-z0-9_-]")
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _MOST_CHARACTERS: Final = 50_000
@@ -82,25 +85,18 @@ class Renamed:
         self.theirs[ours], self.ours[name] = name, ours
         return name
 
-    def to_ours(self, value: Any) -> Any:
-        """Translate arguments that the model has written."""
-        if isinstance(value, dict):
-            return {self.ours.get(k, k): self._inside(k).to_ours(v) for k, v in value.items()}
+    def translated(self, value: Any, *, to_ours: bool) -> Any:
+        """Translate arguments that the model has written, or back, for that model."""
         if isinstance(value, list) and self.items is not None:
-            return [self.items.to_ours(each) for each in value]
-        return value
-
-    def to_theirs(self, value: Any) -> Any:
-        """Translate arguments back, for the model that has written them."""
-        if isinstance(value, dict):
-            out: dict[str, Any] = {}
-            for key, each in value.items():
-                name = self.theirs.get(key, str(key))
-                out[name] = self._inside(name).to_theirs(each)
-            return out
-        if isinstance(value, list) and self.items is not None:
-            return [self.items.to_theirs(each) for each in value]
-        return value
+            return [self.items.translated(each, to_ours=to_ours) for each in value]
+        if not isinstance(value, dict):
+            return value
+        out: dict[str, Any] = {}
+        for key, each in value.items():
+            name = str(self.ours.get(key, key) if to_ours else self.theirs.get(key, key))
+            inside = self._inside(str(key) if to_ours else name)
+            out[name] = inside.translated(each, to_ours=to_ours)
+        return out
 
     def _inside(self, theirs: str) -> "Renamed":
         return self.inner.get(theirs) or self.rest or _NOTHING
@@ -141,8 +137,7 @@ def translated(arguments: str, renamed: Renamed, *, to_ours: bool) -> str:
         return arguments
     if not isinstance(value, dict):
         return arguments
-    value = renamed.to_ours(value) if to_ours else renamed.to_theirs(value)
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(renamed.translated(value, to_ours=to_ours), ensure_ascii=False)
 
 
 class _Adaptation:
@@ -427,3 +422,62 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def _strings(value: Any) -> list[str]:
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+
+
+class ToolNames:
+    """Both ways between our names and those that OpenAI and Anthropic take.
+
+    A skill may be called `files.read`; the providers take letters, digits, `_` and `-`, 64 at most,
+    and some a letter or `_` at the beginning. Two names never become one, also if one of them is
+    only in the conversation and not offered.
+
+    Args:
+        names: our names of the tools that are offered.
+        renamed: the names in the arguments of tools, by our names; of those that need other ones.
+    """
+
+    def __init__(self, names: Iterable[str], renamed: Mapping[str, Renamed] = {}) -> None:
+        self._renamed = renamed
+        self._theirs: dict[str, str] = {}
+        self._ours: dict[str, str] = {}
+        others = []
+        for name in names:
+            if _TAKEN.fullmatch(name):
+                self._theirs[name] = self._ours[name] = name
+            else:
+                others.append(name)
+        for name in others:
+            self._add(name)
+
+    def theirs(self, name: str) -> str:
+        """Return the provider's name of a tool, also of one that is not offered any more."""
+        return self._theirs.get(name) or self._add(name)
+
+    def ours(self, name: str) -> str:
+        """Return our name of a tool; unknown names are unchanged."""
+        return self._ours.get(name, name)
+
+    def arguments_for(self, name: str, arguments: str) -> str:
+        """Translate the arguments of a call of our tool for the model."""
+        renamed = self._renamed.get(name)
+        return arguments if renamed is None else translated(arguments, renamed, to_ours=False)
+
+    def our_arguments(self, name: str, arguments: str) -> str:
+        """Translate the arguments that the model has written for our tool."""
+        renamed = self._renamed.get(name)
+        return arguments if renamed is None else translated(arguments, renamed, to_ours=True)
+
+    def _add(self, name: str) -> str:
+        plain = safe = _safe_name(name)
+        number = 2
+        while safe in self._ours:
+            safe = f"{plain[: _LONGEST - 1 - len(str(number))]}_{number}"
+            number += 1
+        self._theirs[name] = safe
+        self._ours[safe] = name
+        return safe
+
+
+def _safe_name(name: str) -> str:
+    plain = _OTHER.sub("_", name)
+    return (plain if plain[:1].isalpha() or plain.startswith("_") else f"_{plain}")[:_LONGEST]

@@ -1,12 +1,16 @@
 """The usage of a call: the provider's figures if they are plausible, otherwise an estimate."""
 
 import math
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
 import structlog
 
 from component.models.answer_limits import CALL_TOKENS, CALL_USD
+from component.models.catalog import Prices
+from component.models.messages import AnswerPart, Part, ToolCall, text_of
+from component.models.protocol import ModelRequest, Usage
 
 _log = structlog.get_logger("component.models")
 _SHOWN: Final = 80
@@ -31,7 +35,7 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True):
     usd: float | None = None
 
 
-class Figures:
+class UsageFigures:
     """Reads the figures that a provider gives for one call.
 
     Values that cannot be a count or a price (negative, not finite, beyond `CALL_TOKENS` or
@@ -48,27 +52,26 @@ class Figures:
         if said is not None and not isinstance(said, dict):
             self._doubt("usage", said)
 
-    def inside(self, key: str) -> "Figures":
+    def inside(self, key: str) -> "UsageFigures":
         """The figures of an object inside of this one."""
-        return Figures(self._model, self._said.get(key))
+        return UsageFigures(self._model, self._said.get(key))
 
     def tokens(self, key: str) -> int | None:
         """Return a count of tokens; None if it is missing or implausible."""
-        said = self._said.get(key)
-        if said is None:
-            return None
-        if _is_number(said) and 0 <= said <= CALL_TOKENS and said == int(said):
-            return int(said)
+        said = self._figure(key, CALL_TOKENS)
+        if said is None or said == int(said):
+            return None if said is None else int(said)
         self._doubt(key, said)
         return None
 
     def usd(self, key: str) -> float | None:
         """Return a price in US dollars; None if it is missing or implausible."""
+        return self._figure(key, CALL_USD)
+
+    def _figure(self, key: str, most: float) -> float | None:
         said = self._said.get(key)
-        if said is None:
-            return None
-        if _is_number(said) and 0 <= said <= CALL_USD:
-            return float(said)
+        if said is None or (_is_number(said) and 0 <= said <= most):
+            return None if said is None else float(said)
         self._doubt(key, said)
         return None
 
@@ -96,7 +99,7 @@ def later_usage(before: Any, said: Any) -> Any:
     return said
 
 
-def with_reasoning(reported: Reported, figures: Figures) -> Reported:
+def with_reasoning(reported: Reported, figures: UsageFigures) -> Reported:
     """Return the report with the reasoning in the tokens of the answer, where some providers do not
     count it: `total_tokens` has it, or there is more reasoning than answer.
     """
@@ -121,3 +124,61 @@ def _is_scalar(said: Any) -> bool:
     if isinstance(said, int):
         return said.bit_length() < 1000
     return isinstance(said, str | float)
+
+
+PER_MESSAGE = 8
+"""What a message takes beside its text: its role, and where it begins and ends."""
+
+
+def estimate(text: str) -> int:
+    """Rather too many than too few: three letters to a token, each digit one.
+
+    Outside ASCII a token is two bytes, which is one letter of Cyrillic or most of a Chinese one.
+    """
+    size = len(text)
+    others = 0 if text.isascii() else len(text.encode(errors="replace")) - size
+    digits = sum(map(text.count, "0123456789"))
+    return digits + math.ceil((size - digits) / 3) + math.ceil(others / 2)
+
+
+def usage_of(
+    request: ModelRequest,
+    parts: tuple[AnswerPart, ...],
+    reported: Reported,
+    prices: Callable[[], Prices],
+) -> Usage:
+    """The tokens and the cost of an answer of these parts: as the provider reports them, or else
+    estimated.
+
+    `prices` is called if the provider does not report the cost; it may block.
+    """
+    # Some servers report zero tokens for requests and answers that are not empty.
+    tokens_in, tokens_out = reported.tokens_in, reported.tokens_out
+    own_in = 0 if tokens_in else _tokens_of(request)
+    own_out = 0 if tokens_out else estimate(text_of(parts)) + _tokens_of_calls(parts)
+    estimated = tokens_in is None or tokens_out is None or own_in + own_out > 0
+    tokens_in, tokens_out = tokens_in or own_in, tokens_out or own_out
+    read, write = reported.cache_read, reported.cache_write
+    cost = reported.usd
+    if cost is None:
+        cost = prices().cost(tokens_in, tokens_out, read, write)
+    return Usage(tokens_in, tokens_out, cost, estimated, read, write, reported.reasoning)
+
+
+def _tokens_of(request: ModelRequest) -> int:
+    messages = [
+        PER_MESSAGE + estimate(message.text) + _tokens_of_calls(message.parts)
+        for message in request.messages
+    ]
+    tools = [
+        PER_MESSAGE
+        + estimate(tool.name + tool.description)
+        + estimate(bytes(tool.parameters).decode())
+        for tool in request.tools
+    ]
+    return sum(messages) + sum(tools)
+
+
+def _tokens_of_calls(parts: Iterable[Part]) -> int:
+    calls = [part for part in parts if isinstance(part, ToolCall)]
+    return sum(estimate(call.name) + estimate(call.arguments) for call in calls)

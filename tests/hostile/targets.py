@@ -16,8 +16,7 @@ from component.features.schedules.timing import TimingError, next_after
 from component.features.schedules.when import described, read_timing, split_timing
 from component.models.answer_limits import CALLS
 from component.models.call_forms import Call
-from component.models.call_markup import without_calls
-from component.models.written_calls import WrittenCalls
+from component.models.written_calls import WrittenCalls, without_calls
 from tests.xep.stream.streams import HEADER, plain, tree
 from xep.binding import ContentError, EncodingError, Payload, decode, encode
 from xep.component_states import State

@@ -20,9 +20,8 @@ from component.models.answer_limits import (
 )
 from component.models.catalog import resolve
 from component.models.hosted import HostedModel
-from component.models.messages import text_message
+from component.models.messages import storable, text_message
 from component.models.protocol import Completion, ModelError, ModelRequest
-from component.models.storable import storable
 from component.settings.llm import Dialect, ModelChoice
 from tests.component.models.asking import tool
 from tests.hostile.generated import answers

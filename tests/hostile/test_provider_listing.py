@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from component.models.looking import look
+from component.models.availability import check_models
 from component.settings.llm import LLM
 from tests.hostile.provider import Attack, body, chunked, head, provider_in_thread
 
@@ -43,6 +43,6 @@ def endless(first: bytes, unit: bytes) -> Attack:
 async def test_a_list_of_models(attack: Attack, verdict: str, text: str) -> None:
     with provider_in_thread({"None": attack}) as provider:
         llm = LLM(provider="openai", model="m", base_url=provider.url)
-        (found,) = [each async for each in look(llm)]
+        (found,) = [each async for each in check_models(llm)]
     assert found.verdict == verdict
     assert text in found.text

@@ -6,7 +6,8 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from component.agent.registry import AgentError, Agents, AgentState
-from component.budget.book import BudgetBook, BudgetUsage
+from component.budget.book import BudgetBook
+from component.budget.protocol import BudgetUsage
 from component.commands.definition import (
     AnyCommand,
     Asking,

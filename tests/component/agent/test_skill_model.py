@@ -9,7 +9,7 @@ from component.agent.model_call import ModelCalls
 from component.agent.observer import NoObserver
 from component.agent.skill_model import SkillModel
 from component.budget.protocol import Spender
-from component.models.fallback import Fallback, only
+from component.models.building import Fallback, only
 from component.models.protocol import (
     Completion,
     ContextOverflowError,

@@ -7,8 +7,8 @@ import anyio
 import pytest
 
 from component.budget import book as book_module
-from component.budget.book import Limit
 from component.budget.protocol import Amount, BudgetExceededError, Spender
+from component.settings.agents import Budget
 from component.storage import Storage, StorageError
 from tests.component.budget.test_book import ALICE, BOB, Clock, a_book, running, spend, who
 from tests.waiting import eventually
@@ -89,13 +89,13 @@ async def test_costs_are_written_again_after_a_failure_without_another_call(
 
 
 def test_a_turn_with_a_limit_of_its_own_names_the_daily_budget_if_that_is_exceeded() -> None:
-    book = a_book(principal=Limit(tokens=100))
+    book = a_book(principal=Budget(tokens=100))
     with pytest.raises(BudgetExceededError, match="your daily budget"):
         book.reserve(Spender(("assistant",), ALICE, "t1", limit_usd=5.0), Amount(101))
 
 
 async def test_of_earlier_days_only_open_turns_are_kept(storage: Storage) -> None:
-    book = a_book(storage, task=Limit(tokens=100))
+    book = a_book(storage, task=Budget(tokens=100))
     clock = book._now
     assert isinstance(clock, Clock)
     spend(book, who(ALICE, "open"), 60)

@@ -10,8 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.budget.book import BudgetBook, BudgetLimits, BudgetUsage, Limit
-from component.budget.protocol import Amount, BudgetExceededError, Payer, Spender
+from component.budget.book import BudgetBook
+from component.budget.protocol import (
+    Amount,
+    BudgetExceededError,
+    BudgetLimits,
+    BudgetUsage,
+    Payer,
+    Spender,
+)
+from component.settings.agents import Budget
 from component.storage import Storage, StorageError
 from tests.component.audit.book import Book
 from xep.jid import JID
@@ -36,7 +44,7 @@ def who(principal: JID = ALICE, task: str = "t1", *agents: str) -> Spender:
 
 def a_book(storage: Any = None, alerts: list[str] | None = None, **limits: Any) -> BudgetBook:
     heard = [] if alerts is None else alerts
-    return BudgetBook(storage, BudgetLimits(**limits), Book(), heard.append, Clock())
+    return BudgetBook(storage, BudgetLimits(**limits), Book(), alert=heard.append, now=Clock())
 
 
 def spend(book: BudgetBook, spender: Spender, tokens: int, usd: float = 0.0) -> None:
@@ -54,11 +62,11 @@ async def running(book: BudgetBook) -> AsyncIterator[None]:
 @pytest.mark.parametrize(
     ("limits", "scope", "of"),
     [
-        ({"principal": Limit(tokens=100)}, "principal", "alice@a.example"),
-        ({"principal": Limit(usd=0.1)}, "principal", "alice@a.example"),
-        ({"task": Limit(tokens=100)}, "task", "t1"),
-        ({"day": Limit(usd=0.1)}, "day", "all"),
-        ({"agents": {"assistant": Limit(tokens=100)}}, "agent", "assistant"),
+        ({"principal": Budget(tokens=100)}, "principal", "alice@a.example"),
+        ({"principal": Budget(usd=0.1)}, "principal", "alice@a.example"),
+        ({"task": Budget(tokens=100)}, "task", "t1"),
+        ({"day": Budget(usd=0.1)}, "day", "all"),
+        ({"agents": {"assistant": Budget(tokens=100)}}, "agent", "assistant"),
     ],
 )
 def test_a_call_that_would_exceed_a_budget_is_not_made(limits: Any, scope: str, of: str) -> None:
@@ -91,7 +99,7 @@ def test_the_budget_that_is_named_pays_in_place_of_the_others(
 
 
 def test_who_is_refused_for_a_named_budget_is_not_told_that_it_is_theirs() -> None:
-    book = a_book(principal=Limit(tokens=100))
+    book = a_book(principal=Budget(tokens=100))
     spender = Spender(("assistant",), ALICE, "t1", Payer("principal", str(BOB)))
     with pytest.raises(BudgetExceededError, match="the budget that was chosen") as caught:
         book.reserve(spender, Amount(101))
@@ -99,7 +107,7 @@ def test_who_is_refused_for_a_named_budget_is_not_told_that_it_is_theirs() -> No
 
 
 def test_what_is_set_aside_counts_until_it_is_settled() -> None:
-    book = a_book(principal=Limit(tokens=100))
+    book = a_book(principal=Budget(tokens=100))
     one = book.reserve(who(), Amount(60))
     with pytest.raises(BudgetExceededError):
         book.reserve(who(task="t2"), Amount(60))
@@ -110,7 +118,7 @@ def test_what_is_set_aside_counts_until_it_is_settled() -> None:
 
 
 def test_a_call_that_was_never_made_costs_nothing() -> None:
-    book = a_book(principal=Limit(tokens=100))
+    book = a_book(principal=Budget(tokens=100))
     book.settle(book.reserve(who(), Amount(100)), Amount())
     row = book.spent("principal", str(ALICE))
     assert (row.tokens, row.calls, row.limit_tokens) == (0, 0, 100)
@@ -118,14 +126,14 @@ def test_a_call_that_was_never_made_costs_nothing() -> None:
 
 
 def test_a_refusal_sets_nothing_aside() -> None:
-    book = a_book(principal=Limit(tokens=100), day=Limit(tokens=10))
+    book = a_book(principal=Budget(tokens=100), day=Budget(tokens=10))
     with pytest.raises(BudgetExceededError):
         book.reserve(who(), Amount(50))
     book.reserve(who(), Amount(10))
 
 
 def test_what_a_child_spends_counts_for_those_above_it() -> None:
-    book = a_book(agents={"assistant": Limit(tokens=100)})
+    book = a_book(agents={"assistant": Budget(tokens=100)})
     spend(book, who(ALICE, "t1", "assistant/x", "assistant"), 90)
     assert book.spent("agent", "assistant/x").tokens == 90
     with pytest.raises(BudgetExceededError):
@@ -133,7 +141,7 @@ def test_what_a_child_spends_counts_for_those_above_it() -> None:
 
 
 def test_the_day_ends_at_midnight() -> None:
-    book = a_book(principal=Limit(tokens=100))
+    book = a_book(principal=Budget(tokens=100))
     clock = book._now
     assert isinstance(clock, Clock)
     spend(book, who(), 100)
@@ -148,7 +156,7 @@ def test_the_day_ends_at_midnight() -> None:
 
 def test_somebody_is_told_once_when_it_is_nearly_spent() -> None:
     alerts: list[str] = []
-    book = a_book(None, alerts, principal=Limit(tokens=100), alert=0.5)
+    book = a_book(None, alerts, principal=Budget(tokens=100), alert=0.5)
     spend(book, who(), 49)
     assert alerts == []
     spend(book, who(), 2)
@@ -166,7 +174,7 @@ def test_somebody_is_told_once_when_it_is_nearly_spent() -> None:
 
 def test_a_budget_in_dollars_is_nearly_spent_by_its_part() -> None:
     alerts: list[str] = []
-    book = a_book(None, alerts, principal=Limit(usd=4.0), alert=0.5)
+    book = a_book(None, alerts, principal=Budget(usd=4.0), alert=0.5)
     spend(book, who(), 10, 1.5)
     assert alerts == []
     spend(book, who(), 10, 1.5)
@@ -179,7 +187,7 @@ def test_a_budget_in_dollars_is_nearly_spent_by_its_part() -> None:
 async def test_and_not_again_after_a_restart(storage: Storage) -> None:
     alerts: list[str] = []
     for _ in range(3):
-        book = a_book(storage, alerts, principal=Limit(tokens=100), alert=0.5)
+        book = a_book(storage, alerts, principal=Budget(tokens=100), alert=0.5)
         async with running(book):
             spend(book, who(), 20)
             await book.flush()
@@ -200,7 +208,7 @@ CALLS = st.lists(
 @given(CALLS)
 def test_no_budget_is_ever_exceeded(calls: list[tuple[JID, str, int, float]]) -> None:
     book = a_book(
-        principal=Limit(tokens=150), task=Limit(tokens=120), day=Limit(tokens=200), alert=0.99
+        principal=Budget(tokens=150), task=Budget(tokens=120), day=Budget(tokens=200), alert=0.99
     )
     spent: dict[str, int] = {}
     for principal, task, most, part in calls:
@@ -239,7 +247,7 @@ async def test_cached_and_reasoning_tokens_outlive_the_process(storage: Storage)
 
 @pytest.mark.ports
 async def test_what_was_spent_outlives_the_process(storage: Storage) -> None:
-    book = a_book(storage, principal=Limit(tokens=100))
+    book = a_book(storage, principal=Budget(tokens=100))
     async with running(book):
         spend(book, who(), 70, 0.5)
         spend(book, who(BOB, "t2"), 10)
@@ -247,7 +255,7 @@ async def test_what_was_spent_outlives_the_process(storage: Storage) -> None:
         assert alice == BudgetUsage(
             scope="principal", of=str(ALICE), tokens=70, usd=0.5, calls=1, limit_tokens=100
         )
-    again = a_book(storage, principal=Limit(tokens=100))
+    again = a_book(storage, principal=Budget(tokens=100))
     async with running(again):
         assert again.spent("principal", str(ALICE)).tokens == 70
         assert again.spent("day", "all").calls == 2
@@ -276,7 +284,7 @@ async def test_a_turn_that_is_not_over_keeps_what_it_has_spent(storage: Storage)
         spend(book, who(task="t1"), 70)
         spend(book, who(task="over"), 70)
         await book.flush()
-    again = a_book(storage, task=Limit(tokens=100))
+    again = a_book(storage, task=Budget(tokens=100))
     async with running(again):
         with pytest.raises(BudgetExceededError):
             again.reserve(who(task="t1"), Amount(31))
@@ -293,7 +301,7 @@ async def test_a_turn_that_is_not_over_keeps_what_it_has_spent(storage: Storage)
 
 @pytest.mark.ports
 async def test_two_who_share_a_database_share_the_budget(storage: Storage) -> None:
-    one, other = (a_book(storage, principal=Limit(tokens=100)) for _ in range(2))
+    one, other = (a_book(storage, principal=Budget(tokens=100)) for _ in range(2))
     async with running(one), running(other):
         spend(one, who(), 60)
         await one.flush()
@@ -376,8 +384,8 @@ async def test_a_fault_in_accounting_does_not_end_the_service() -> None:
     tried = anyio.Event()
 
     class Faulty:
-        async def read(self, op: Any) -> list[Any]:
-            return []
+        async def read(self, op: Any) -> dict[Any, Any]:
+            return {}
 
         async def write(self, op: Any) -> None:
             tried.set()

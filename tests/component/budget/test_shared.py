@@ -14,10 +14,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from component.app.schema import SCHEMA
-from component.budget import shared as shared_module
-from component.budget.book import BudgetLimits, Limit
-from component.budget.protocol import Amount, BudgetExceededError, Reservation, Spender
-from component.budget.shared import SharedBudgetBook
+from component.budget import book as book_module
+from component.budget.book import BudgetBook
+from component.budget.protocol import (
+    Amount,
+    BudgetExceededError,
+    BudgetLimits,
+    Reservation,
+    Spender,
+)
+from component.settings.agents import Budget
 from component.storage import Storage, StorageError
 from component.storage.database import Database
 from component.tasks import leases
@@ -79,8 +85,13 @@ class Instance:
         self.storage = Counting(storage)
         self.name = name
         self.alerts: list[str] = []
-        self.book = SharedBudgetBook(
-            self.storage, limits, Book(), lambda: self.name, self.alerts.append, clock
+        self.book = BudgetBook(
+            self.storage,
+            limits,
+            Book(),
+            instance=lambda: self.name,
+            alert=self.alerts.append,
+            now=clock,
         )
 
     async def spend(self, spender: Spender, tokens: int, usd: float = 0.0) -> None:
@@ -99,7 +110,7 @@ class Instance:
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call waits for what others hold for as long as the busiest machine may take."""
-    monkeypatch.setattr(shared_module, "_WAITS_S", (0.05,) * 200)
+    monkeypatch.setattr(book_module, "_WAITS_S", (0.05,) * 200)
 
 
 @asynccontextmanager
@@ -126,7 +137,7 @@ async def instances(
 async def test_instances_together_spend_no_more_than_there_is(
     tmp_path: Path, migrated_url: str
 ) -> None:
-    limits = BudgetLimits(principal=Limit(tokens=1000), day=Limit(usd=1.0))
+    limits = BudgetLimits(principal=Budget(tokens=1000), day=Budget(usd=1.0))
     spent = {"tokens": 0, "refused": 0}
     async with instances(tmp_path, migrated_url, 3, limits) as all_:
 
@@ -155,7 +166,7 @@ async def test_instances_together_spend_no_more_than_there_is(
 async def test_a_small_budget_can_be_used_from_any_instance(
     tmp_path: Path, migrated_url: str, usd: float
 ) -> None:
-    limits = BudgetLimits(principal=Limit(tokens=None if usd else 300, usd=0.06 if usd else None))
+    limits = BudgetLimits(principal=Budget(tokens=None if usd else 300, usd=0.06 if usd else None))
     async with instances(tmp_path, migrated_url, 3, limits) as all_:
         for one in all_:
             await one.spend(who(), 100, usd)
@@ -168,18 +179,18 @@ async def test_a_small_budget_can_be_used_from_any_instance(
 async def test_what_others_hold_ahead_of_time_comes_back_when_it_is_needed(
     tmp_path: Path, migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limits = BudgetLimits(principal=Limit(tokens=1000))
+    limits = BudgetLimits(principal=Budget(tokens=1000))
     async with instances(tmp_path, migrated_url, 2, limits) as (one, other):
         await one.spend(who(), 50)
         await one.book.flush()
         assert one.book._spare_keys()  # more than it has used
         leave = await other.book.acquire(who(), Amount(950))
         assert not one.book._spare_keys()
-        monkeypatch.setattr(shared_module, "_WAITS_S", (0.01,))
+        monkeypatch.setattr(book_module, "_WAITS_S", (0.01,))
         with pytest.raises(BudgetExceededError):  # it is under way
             await one.book.acquire(who(), Amount(1))
         other.book.settle(leave, Amount(0))
-        monkeypatch.setattr(shared_module, "_WAITS_S", (0.05,) * 200)
+        monkeypatch.setattr(book_module, "_WAITS_S", (0.05,) * 200)
         one.book._in_vain.clear()
         await one.spend(who(), 900)
 
@@ -187,8 +198,8 @@ async def test_what_others_hold_ahead_of_time_comes_back_when_it_is_needed(
 async def test_what_is_on_its_way_back_is_not_spent(
     tmp_path: Path, migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_module, "_WAITS_S", ())
-    limits = BudgetLimits(principal=Limit(tokens=1000))
+    monkeypatch.setattr(book_module, "_WAITS_S", ())
+    limits = BudgetLimits(principal=Budget(tokens=1000))
     leaves: list[Reservation] = []
 
     async def call(one: Instance) -> None:
@@ -214,9 +225,9 @@ async def test_what_is_on_its_way_back_is_not_spent(
 async def test_what_nobody_needs_goes_back(
     tmp_path: Path, migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_module, "_IDLE_S", 0.01)
+    monkeypatch.setattr(book_module, "_IDLE_S", 0.01)
     rows = "SELECT count(*) FROM budget_allotments"
-    limits = BudgetLimits(principal=Limit(tokens=1000))
+    limits = BudgetLimits(principal=Budget(tokens=1000))
     async with instances(tmp_path, migrated_url, 1, limits) as (one,):
         await one.spend(who(), 50)
 
@@ -229,7 +240,7 @@ async def test_what_nobody_needs_goes_back(
 
 
 async def test_who_leaves_gives_back_everything(tmp_path: Path, migrated_url: str) -> None:
-    limits = BudgetLimits(principal=Limit(tokens=1000))
+    limits = BudgetLimits(principal=Budget(tokens=1000))
     async with instances(tmp_path, migrated_url, 2, limits, run=False) as (one, other):
         one.book.settle(await one.book.acquire(who(), Amount(100)), Amount(30))
         await one.book.close()
@@ -241,8 +252,8 @@ async def test_who_leaves_gives_back_everything(tmp_path: Path, migrated_url: st
 async def test_the_calls_of_one_who_was_killed_count_as_made(
     tmp_path: Path, migrated_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_module, "_WAITS_S", (0.01,))
-    limits = BudgetLimits(principal=Limit(tokens=1000))
+    monkeypatch.setattr(book_module, "_WAITS_S", (0.01,))
+    limits = BudgetLimits(principal=Budget(tokens=1000))
     async with instances(tmp_path, migrated_url, 2, limits, run=False) as (one, other):
         await one.book.acquire(who(), Amount(800))  # under way when it was killed
         with pytest.raises(BudgetExceededError):
@@ -258,7 +269,7 @@ async def test_the_calls_of_one_who_was_killed_count_as_made(
 async def test_one_who_was_only_paused_corrects_what_was_charged(
     tmp_path: Path, migrated_url: str
 ) -> None:
-    limits = BudgetLimits(principal=Limit(tokens=1000))
+    limits = BudgetLimits(principal=Budget(tokens=1000))
     async with instances(tmp_path, migrated_url, 2, limits, run=False) as (one, other):
         leave = await one.book.acquire(who(), Amount(800))
         await one.vanish()
@@ -278,7 +289,7 @@ async def test_calls_that_follow_each_other_cost_no_more_commits(
     tmp_path: Path, migrated_url: str
 ) -> None:
     """A call waits for the database only if it is the first for a while."""
-    limits = BudgetLimits(principal=Limit(tokens=10**6), day=Limit(usd=100.0))
+    limits = BudgetLimits(principal=Budget(tokens=10**6), day=Budget(usd=100.0))
     async with instances(tmp_path, migrated_url, 1, limits, run=False) as (one,):
         await one.spend(who(), 100, 0.01)
         await one.book.flush()
@@ -292,7 +303,7 @@ async def test_calls_that_follow_each_other_cost_no_more_commits(
 
 
 async def test_an_alert_is_told_by_one_of_the_instances(tmp_path: Path, migrated_url: str) -> None:
-    limits = BudgetLimits(principal=Limit(tokens=1000), alert=0.5)
+    limits = BudgetLimits(principal=Budget(tokens=1000), alert=0.5)
     async with instances(tmp_path, migrated_url, 2, limits, run=False) as (one, other):
         for each in (one, other, one, other):
             await each.spend(who(), 200)
@@ -304,7 +315,7 @@ async def test_an_alert_is_told_by_one_of_the_instances(tmp_path: Path, migrated
 
 
 async def test_a_database_that_is_away_grants_nothing(tmp_path: Path, migrated_url: str) -> None:
-    limits = BudgetLimits(principal=Limit(tokens=1000))
+    limits = BudgetLimits(principal=Budget(tokens=1000))
     async with instances(tmp_path, migrated_url, 2, limits, run=False) as (one, other):
         one.storage.fails = "before"
         with pytest.raises(StorageError):
@@ -328,7 +339,7 @@ async def test_a_database_that_is_away_grants_nothing(tmp_path: Path, migrated_u
 # -- whatever they do ----------------------------------------------------------------------------
 
 LIMITS = BudgetLimits(
-    principal=Limit(tokens=200), day=Limit(tokens=300), agents={"assistant": Limit(usd=3.0)}
+    principal=Budget(tokens=200), day=Budget(tokens=300), agents={"assistant": Budget(usd=3.0)}
 )
 _STEP = st.one_of(
     st.tuples(st.just("acquire"), st.integers(0, 2), st.integers(1, 90)),
@@ -454,6 +465,6 @@ def test_no_interleaving_kill_or_midnight_exceeds_a_budget(
     monkeypatch: pytest.MonkeyPatch,
     rounds: list[list[tuple[str, int, int]]],
 ) -> None:
-    monkeypatch.setattr(shared_module, "_WAITS_S", ())
+    monkeypatch.setattr(book_module, "_WAITS_S", ())
     directory = tmp_path_factory.mktemp("shared")
     anyio.run(functools.partial(play, directory, rounds), backend="trio")

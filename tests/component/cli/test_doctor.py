@@ -8,8 +8,7 @@ from click.testing import Result
 
 from component.cli.exit_codes import ExitCode
 from component.memory import embedding
-from component.models.offered_tools import RefusedTool
-from component.models.refused_tools import RefusedTools
+from component.models.offered_tools import RefusedTool, RefusedTools
 from tests.component.cli.conftest import RunCommand
 from tests.component.cli.embedded import Embedded
 from tests.component.models.endpoint import Endpoint, in_thread

@@ -8,10 +8,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from component.models.adapter import AnswerReader, ProviderFaultError
-from component.models.answer_limits import TooMuchError
+from component.models.answer_limits import BadJSONError, TooMuchError
 from component.models.messages import ToolCall
-from component.models.tolerant_json import BadJSONError
-from component.models.tool_names import ToolNames
+from component.models.tool_schemas import ToolNames
 
 _WILD = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from component.models import local
-from component.models.catalog import Target, resolve
-from component.models.http_client import Client
-from component.models.local_process import ServerProcess
+from component.models.catalog import ModelTarget, resolve
+from component.models.http_client import ModelClient
+from component.models.local import ServerProcess
 from component.settings.llm import Dialect, ModelChoice
 
 _PAUSE_S = 0.01  # between two questions: the server does not tell when its state changes
@@ -36,7 +36,7 @@ async def serving_llama(
     """A running server with the model of a file, or the small bundled one."""
     process = ServerProcess(
         {
-            "model": str(path or local._bundled()),
+            "model": str(path or local.bundled_model()),
             "context_tokens": context_tokens,
             "cache_mib": 128,
             "threads": 1,
@@ -51,7 +51,7 @@ async def serving_llama(
             await anyio.to_thread.run_sync(process.end)
 
 
-def target_of(process: ServerProcess, dialect: Dialect, **choice: Any) -> Target:
+def target_of(process: ServerProcess, dialect: Dialect, **choice: Any) -> ModelTarget:
     """How a HostedModel reaches the server by a dialect."""
     settings = {
         "provider": "llamacpp",
@@ -66,7 +66,7 @@ def target_of(process: ServerProcess, dialect: Dialect, **choice: Any) -> Target
 
 async def slot(process: ServerProcess, fits: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """Wait until the state of the server's only slot fits, and give it."""
-    async with Client(socket=process.socket) as client:
+    async with ModelClient(socket=process.socket) as client:
         while True:
             response: httpx2.Response = await client.get("http://localhost/slots", timeout=120)
             found = cast("dict[str, Any]", response.json()[0])

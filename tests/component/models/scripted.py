@@ -16,7 +16,6 @@ class Scripted:
         context_tokens: int = 8192,
     ) -> None:
         self.asked: list[ModelRequest] = []
-        self.closed = False
         self.name = name
         self.context_tokens = context_tokens
         self.usd_per_token_in = 0.0
@@ -38,4 +37,4 @@ class Scripted:
         return len(text)
 
     async def aclose(self) -> None:
-        self.closed = True
+        pass

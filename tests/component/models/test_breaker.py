@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from component.models.breaker import Breaker, Guarded
+from component.models.building import Breaker, Guarded
 from component.models.messages import text_message
 from component.models.protocol import (
     Completion,

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.models.answer_limits import TooMuchError
-from component.models.call_markup import without_calls
-from component.models.written_calls import WrittenCalls
+from component.models.written_calls import WrittenCalls, without_calls
 from tests.component.models.call_samples import BAR, CALL, LINE, SAMPLES, kimi
 
 SCHEMA = {"properties": {"zone": {"type": "string"}, "days": {"type": "integer"}}}

@@ -8,7 +8,7 @@ import pytest
 
 from component.models import catalog, price_list
 from component.models.catalog import Prices, facts_of, load_facts, resolve
-from component.models.price_list import Listed, Question, find, look_up
+from component.models.price_list import Listed, PriceQuestion, find, look_up
 from component.settings.llm import ModelChoice
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)  # DeepSeek has other prices at night
@@ -19,11 +19,11 @@ def choice(**fields: Any) -> ModelChoice:
 
 
 @pytest.fixture
-def listed(monkeypatch: pytest.MonkeyPatch) -> list[Question]:
+def listed(monkeypatch: pytest.MonkeyPatch) -> list[PriceQuestion]:
     """The questions that were looked up, in this process."""
-    asked: list[Question] = []
+    asked: list[PriceQuestion] = []
 
-    def look_up(questions: list[Question]) -> list[Listed | None]:
+    def look_up(questions: list[PriceQuestion]) -> list[Listed | None]:
         asked.extend(questions)
         return [find(question, NOW) for question in questions]
 
@@ -52,7 +52,7 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> list[Question]:
     ],
 )
 def test_size_and_price(
-    listed: list[Question], fields: dict[str, Any], context: int, usd_in: float, usd_out: float
+    listed: list[PriceQuestion], fields: dict[str, Any], context: int, usd_in: float, usd_out: float
 ) -> None:
     facts = facts_of(resolve(choice(**fields), "llm"))
     assert facts.context_tokens == context
@@ -60,7 +60,7 @@ def test_size_and_price(
     assert facts.prices.usd_out == pytest.approx(usd_out / 1e6)
 
 
-def test_prices_of_cached_tokens(listed: list[Question]) -> None:
+def test_prices_of_cached_tokens(listed: list[PriceQuestion]) -> None:
     known = facts_of(resolve(choice(model="claude-opus-4-5", provider="anthropic"), "llm")).prices
     assert known.usd_cache_read == pytest.approx(0.5e-6)
     assert known.usd_cache_write == pytest.approx(6.25e-6)
@@ -79,7 +79,7 @@ def test_the_cost_of_a_call_counts_each_token_once() -> None:
 
 
 def test_models_with_complete_settings_and_local_ones_are_not_looked_up(
-    listed: list[Question],
+    listed: list[PriceQuestion],
 ) -> None:
     settled = {"context_tokens": 9000, "usd_per_million_in": 1, "usd_per_million_out": 2}
     for fields in (settled, {"provider": "vllm"}, {"base_url": "http://127.0.0.1:1/v1"}):
@@ -87,7 +87,7 @@ def test_models_with_complete_settings_and_local_ones_are_not_looked_up(
     assert listed == []
 
 
-def test_each_model_is_looked_up_once(listed: list[Question]) -> None:
+def test_each_model_is_looked_up_once(listed: list[PriceQuestion]) -> None:
     targets = [resolve(choice(model=model), "llm") for model in ("gpt-4.1", "gpt-5", "gpt-4.1")]
     load_facts(targets)
     load_facts(targets)
@@ -96,15 +96,15 @@ def test_each_model_is_looked_up_once(listed: list[Question]) -> None:
 
 
 def test_the_list_is_read_by_a_child_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = look_up([Question("gpt-4.1", "openai"), Question("of-our-own", "openai")])
-    assert found == [find(Question("gpt-4.1", "openai"), datetime.now(UTC)), None]
+    found = look_up([PriceQuestion("gpt-4.1", "openai"), PriceQuestion("of-our-own", "openai")])
+    assert found == [find(PriceQuestion("gpt-4.1", "openai"), datetime.now(UTC)), None]
     assert look_up([]) == []
 
     def broken(*_: Any, **__: Any) -> Any:
         raise subprocess.TimeoutExpired("python", 60)
 
     monkeypatch.setattr(price_list.subprocess, "run", broken)
-    assert look_up([Question("gpt-4.1", "openai")]) == [None]
+    assert look_up([PriceQuestion("gpt-4.1", "openai")]) == [None]
 
 
 @pytest.mark.parametrize(

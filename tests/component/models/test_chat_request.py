@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.models.chat_request import join_adjacent, normalize_roles, optional_params
+from component.models.adapter import normalize_roles
+from component.models.chat import join_adjacent
 from component.models.messages import (
     ImagePart,
     ModelMessage,
@@ -18,8 +18,6 @@ from component.models.messages import (
     result_message,
     text_message,
 )
-from component.models.protocol import ModelRequest, Tool
-from component.models.tool_names import ToolNames
 
 words = st.text(st.characters(codec="ascii", categories=["L"]), min_size=3)
 said: Any = st.builds(text_message, st.sampled_from(["system", "user", "assistant"]), words)
@@ -44,17 +42,6 @@ def test_only_the_first_message_is_a_system_message_and_nothing_is_lost(
         assert out == tuple(messages)
     roles = [message.role for message in join_adjacent(out)]
     assert all(one != other for one, other in pairwise(roles)), "roles alternate"
-
-
-def test_tools_stay_in_a_request_without_calls() -> None:
-    tool = Tool("ping", "Ping.", msgspec.Raw(b'{"type":"object"}'))
-    names = ToolNames(["ping"])
-    auto, none = (
-        optional_params(ModelRequest(messages=(), tools=(tool,), tool_choice=choice), names, None)
-        for choice in ("auto", "none")
-    )
-    assert "tool_choice" not in auto
-    assert none == {**auto, "tool_choice": "none"}
 
 
 @given(st.lists(said, max_size=12), st.data())

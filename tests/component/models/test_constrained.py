@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.models.answer_limits import NAME_CHARACTERS
-from component.models.answer_text import AnswerText
-from component.models.constrained import Constrained, constrain, parse
+from component.models.constrained import AnswerText, Constrained, constrain, parse
 from component.models.messages import (
     ModelMessage,
     ToolCall,
@@ -403,7 +402,7 @@ DONE = (
 
 async def test_a_very_small_model_answers_as_soon_as_it_has_a_result() -> None:
     inner = Scripted(Completion.of(text='{"answer": "Pong."}'))
-    completion = await Constrained(inner, one_round=True).complete(asking(*DONE))
+    completion = await Constrained(inner, very_small=True).complete(asking(*DONE))
     assert completion.text == "Pong."
     (asked,) = inner.asked
     assert asked.schema is not None
@@ -466,8 +465,6 @@ async def test_it_has_the_attributes_of_its_model() -> None:
     assert (await model.complete(asking(tools=()))).text == "Hi"
     assert (await model.complete(asking())).text == "Hello"
     assert inner.asked[1] == constrain(asking())
-    await model.aclose()
-    assert inner.closed
 
 
 @given(st.integers(900, 1100))

@@ -155,7 +155,7 @@ async def test_the_key_is_sent_as_the_api_requires(
 async def test_equal_requests_have_equal_bytes_and_longer_ones_the_same_beginning(
     make: Make, dialect: str
 ) -> None:
-    from component.models.tool_names import ToolNames
+    from component.models.tool_schemas import ToolNames
 
     request = ModelRequest(
         messages=(text_message("system", "Be kind."), text_message("user", "Time?")),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from component.models.fallback import Fallback
+from component.models.building import Fallback
 from component.models.messages import text_message
 from component.models.protocol import (
     Completion,

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from component.models.answer_draft import AnswerDraft
 from component.models.answer_limits import CALLS, TooMuchError
-from component.models.chat_text import Habits, MixedText
+from component.models.chat_text import Habits, MixedText, Reasoning
 from component.models.messages import OpaquePart, TextPart, ToolCall
-from component.models.reasoning import Reasoning
-from component.models.tool_names import ToolNames
+from component.models.tool_schemas import ToolNames
 from component.models.written_calls import WrittenCalls
 
 TOOLS: dict[str, Any] = {"clock": {}, "diary.look": {}}

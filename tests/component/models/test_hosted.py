@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from component.models import hosted
+from component.models.connection import Timeouts
 from component.models.hosted import HostedModel
 from component.models.messages import ToolCall, call_message, result_message, text_message
-from component.models.patience import Patience
 from component.models.protocol import (
     ContextOverflowError,
     ModelRefusedError,
@@ -309,7 +309,7 @@ async def test_a_silent_server_is_an_error_that_names_the_timeout_setting(
     await endpoint.until(lambda: endpoint.hung_up == 1)
 
 
-class Ending(Patience):
+class Ending(Timeouts):
     """Timeouts that pass when a test says so, whatever the machine does meanwhile."""
 
     def end(self, setting: str) -> None:
@@ -323,11 +323,11 @@ def endings(monkeypatch: pytest.MonkeyPatch) -> list[Ending]:
     """The timeouts of each answer."""
     made: list[Ending] = []
 
-    def patience(*_seconds: float) -> Ending:
+    def timeouts(*_seconds: float) -> Ending:
         made.append(Ending(math.inf, math.inf, math.inf))
         return made[-1]
 
-    monkeypatch.setattr(hosted, "Patience", patience)
+    monkeypatch.setattr(hosted, "Timeouts", timeouts)
     return made
 
 
@@ -488,7 +488,7 @@ async def test_many_concurrent_requests(endpoint: Endpoint, model: HostedModel) 
 async def test_a_server_that_does_not_close_after_the_answer(
     endpoint: Endpoint, model: HostedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("component.models.hosted._LAST_BYTES_S", 0.01)
+    monkeypatch.setattr("component.models.connection._LAST_BYTES_S", 0.01)
 
     class Unended(Text):
         async def play(self, exchange: Any) -> None:

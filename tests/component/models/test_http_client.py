@@ -4,7 +4,7 @@ import httpx2
 import openai
 import pytest
 
-from component.models.http_client import Client
+from component.models.http_client import ModelClient
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
@@ -19,7 +19,7 @@ async def test_bytes_with_headers() -> None:
         "params": None,
         "files": None,
     }
-    async with Client() as client, openai.DefaultAsyncHttpxClient() as other:
+    async with ModelClient() as client, openai.DefaultAsyncHttpxClient() as other:
         ours = client.build_request("POST", URL, **what)
         theirs = other.build_request("POST", URL, **what)
     assert (ours.method, ours.url, ours.content) == (theirs.method, theirs.url, theirs.content)
@@ -33,7 +33,7 @@ async def test_bytes_with_headers() -> None:
     "more", [{"params": {"a": "b"}}, {"json": {}}, {"data": {"a": "b"}}, {"cookies": {"a": "b"}}]
 )
 async def test_other_requests_are_made_by_the_base_class(more: dict[str, object]) -> None:
-    async with Client() as client, openai.DefaultAsyncHttpxClient() as other:
+    async with ModelClient() as client, openai.DefaultAsyncHttpxClient() as other:
         ours = client.build_request("POST", URL, timeout=httpx2.Timeout(5), **more)
         theirs = other.build_request("POST", URL, timeout=httpx2.Timeout(5), **more)
     assert (ours.url, ours.content) == (theirs.url, theirs.content)

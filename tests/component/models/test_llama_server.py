@@ -9,7 +9,7 @@ import pytest
 
 from component.models import local
 from component.models.hosted import HostedModel
-from component.models.local_process import ServerProcess
+from component.models.local import ServerProcess
 from component.models.messages import (
     ImagePart,
     ModelMessage,
@@ -160,7 +160,7 @@ async def test_calls_and_results_are_accepted(model: HostedModel) -> None:
 
 def with_template(path: Path, template: str) -> None:
     """Write the small model with a template that has tools in the place of its own."""
-    whole = local._bundled().read_bytes()
+    whole = local.bundled_model().read_bytes()
     start = whole.index(b"{% for message in messages %}")
     end = whole.index(b"{% endif %}", whole.index(b"add_generation_prompt")) + len("{% endif %}")
     padded = template.encode().ljust(end - start)

@@ -19,12 +19,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.models import hosted, local, local_process
+from component.models import hosted, local
+from component.models.connection import Timeouts
 from component.models.constrained import Constrained
-from component.models.local import LocalModel, build_local
-from component.models.local_process import ServerProcess
+from component.models.local import LocalModel, ServerProcess, build_local
 from component.models.messages import text_message
-from component.models.patience import Patience
 from component.models.protocol import (
     ContextOverflowError,
     Model,
@@ -61,8 +60,8 @@ def asking(text: str, **changes: Any) -> ModelRequest:
 
 async def running(model: LocalModel) -> ServerProcess:
     await model.complete(asking("Say hello.", max_tokens=1))
-    assert model._server is not None
-    return model._server.process
+    assert model.process is not None
+    return model.process
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +155,7 @@ async def test_one_that_waits_can_go_and_the_others_do_not_notice(model: LocalMo
     assert scope.cancelled_caught
 
 
-class Impatient(Patience):
+class Impatient(Timeouts):
     """All timeouts have passed before anything arrives."""
 
     def __init__(self, *timeouts: float) -> None:
@@ -169,7 +168,7 @@ async def test_what_takes_too_long_is_given_up(
 ) -> None:
     process = await running(model)
     with monkeypatch.context() as patch:
-        patch.setattr(hosted, "Patience", Impatient)
+        patch.setattr(hosted, "Timeouts", Impatient)
         with pytest.raises(
             ModelUnavailableError, match=r"within 600 s.*llm\.first_token_timeout_s"
         ):
@@ -177,7 +176,7 @@ async def test_what_takes_too_long_is_given_up(
     assert await running(model) is process
 
 
-class Exhausted(Patience):
+class Exhausted(Timeouts):
     """The time for the whole answer has passed after some tokens."""
 
     def __init__(self, *timeouts: float) -> None:
@@ -205,7 +204,7 @@ async def test_a_text_that_takes_too_long_is_kept(
         never = Tool("never", "Do not use this.", msgspec.Raw(b'{"type":"object"}'))
         request = msgspec.structs.replace(request, tools=(never,), tool_choice="none")
     with monkeypatch.context() as patch:
-        patch.setattr(hosted, "Patience", Exhausted)
+        patch.setattr(hosted, "Timeouts", Exhausted)
         done = await asked.complete(request, pieces.append)
     assert done.finish == "length"
     assert done.text == "".join(filter(None, pieces))
@@ -219,9 +218,9 @@ async def test_a_process_that_does_not_respond_is_replaced(
 ) -> None:
     process = await running(model)
     with monkeypatch.context() as patch:
-        patch.setattr(hosted, "Patience", Impatient)
-        patch.setattr(local_process, "_RESPONSE_S", 0.1)
-        patch.setattr(local_process, "_ENDING_S", 0.1)
+        patch.setattr(hosted, "Timeouts", Impatient)
+        patch.setattr(local, "_RESPONSE_S", 0.1)
+        patch.setattr(local, "_ENDING_S", 0.1)
         await _stop(process.pid)
         with pytest.raises(ModelUnavailableError, match="did not respond and was ended"):
             await model.complete(asking("Say hello."))
@@ -233,7 +232,7 @@ async def test_a_model_that_takes_too_long_to_load_is_given_up() -> None:
     model = a_model(first_token_timeout_s=0.001)
     with pytest.raises(ModelUnavailableError, match=r"not loaded within 0\.001 s: see llm\.first"):
         await model.complete(asking("Say hello."))
-    assert model._server is None
+    assert model.process is None
 
 
 async def test_text_that_is_not_unicode_is_accepted(model: LocalModel) -> None:
@@ -256,17 +255,17 @@ async def test_a_process_that_is_killed_between_two_requests_costs_one_and_leave
     with pytest.raises(ModelUnavailableError, match=error):
         await model.complete(asking("Say hello."))
     assert not Path(process.socket).parent.exists()
-    assert model._server is None, "the next request starts another"
+    assert model.process is None, "the next request starts another"
 
 
 async def test_a_caller_that_is_cancelled_leaves_it_loading(model: LocalModel) -> None:
-    await model._end()
+    await model.end()
     async with anyio.create_task_group() as group:
         group.start_soon(model.complete, asking("Say hello."))
         await anyio.wait_all_tasks_blocked()
         group.cancel_scope.cancel()
-    assert model._server is not None
-    process = model._server.process
+    process = model.process
+    assert process is not None
     assert await running(model) is process
 
 

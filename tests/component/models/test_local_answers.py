@@ -7,7 +7,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from component.models.http_client import Client
+from component.models.http_client import ModelClient
 from component.models.local import LocalModel, build_local
 from component.models.messages import text_message
 from component.models.protocol import ModelRefusedError, ModelRequest
@@ -70,8 +70,8 @@ async def test_a_schema_that_cannot_be_held_to_is_refused(model: LocalModel) -> 
 
 async def test_the_estimate_is_rather_too_high(model: LocalModel) -> None:
     await model.complete(asking("Hello.", max_tokens=1))
-    assert model._server is not None
-    client = Client(socket=model._server.process.socket)
+    assert model.process is not None
+    client = ModelClient(socket=model.process.socket)
 
     async def counted(text: str) -> int:
         body = {"content": text, "add_special": False}

@@ -1,14 +1,12 @@
 """The examples that a very small model gets before a question."""
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.models.local_examples import WithExamples, examples, fitting
+from component.models.local_examples import examples, fitting_tool, with_examples
 from component.models.messages import text_message
-from component.models.protocol import Completion, ModelRequest, Tool
-from tests.component.models.scripted import Scripted
+from component.models.protocol import ModelRequest, Tool
 
 
 def a_tool(name: str, description: str, **properties: object) -> Tool:
@@ -41,19 +39,17 @@ def test_a_question_for_no_tool_is_shown_answers() -> None:
     assert all(message.text and not message.tool_calls for message in shown)
 
 
-@pytest.mark.anyio
-async def test_examples_follow_the_conversation() -> None:
+def test_examples_follow_the_conversation() -> None:
     before = (
         text_message("system", "Be kind."),
         text_message("user", "Hello!"),
         text_message("assistant", "Hi."),
     )
     question = text_message("user", "Empty the folder Archive.")
-    inner = Scripted(Completion.of(text=""))
-    await WithExamples(inner).complete(ModelRequest(messages=(*before, question), tools=(_EMPTY,)))
+    request = with_examples(ModelRequest(messages=(*before, question), tools=(_EMPTY,)))
     shown = tuple(examples((_EMPTY,), question.text))
     assert shown
-    assert inner.asked[0].messages == (*before, *shown, question)
+    assert request.messages == (*before, *shown, question)
 
 
 @given(
@@ -76,4 +72,4 @@ def test_no_question_and_no_schema_breaks_it(question: str, schema: object) -> N
     tool = Tool("time", "Tell the time.", msgspec.Raw(msgspec.json.encode(schema)))
     shown = examples((tool,), f"time {question}")
     assert {message.role for message in shown} == {"user", "assistant"}
-    assert fitting((tool,), "time") is tool
+    assert fitting_tool((tool,), "time") is tool

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from component.models import local_gguf
-from component.models.local_gguf import BadModelFileError
+from component.models.local import ModelFile, read_model_file
+from component.models.protocol import ModelRefusedError
 from tests.component.models import gguf
 
 _HEAD = gguf.head(gguf.SMALL)
@@ -20,7 +20,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_the_context_and_its_memory_are_read(path: Path) -> None:
     path.write_bytes(_HEAD)
-    file = local_gguf.read(path)
+    file = read_model_file(path)
     assert (file.context_tokens, file.size) == (8192, len(_HEAD))
     # 30 layers of 3 heads of 64 numbers, as key and as value, two bytes each.
     assert file.context_bytes == 30 * 3 * 64 * 2 * 2
@@ -35,18 +35,18 @@ def test_heads_per_layer_and_named_sizes_are_read(path: Path) -> None:
     }
     keys["tokenizer.ggml.model"] = keys.pop("tokenizer.ggml.model")
     path.write_bytes(gguf.head(keys))
-    assert local_gguf.read(path).context_bytes == 30 * 4 * (128 + 32) * 2
+    assert read_model_file(path).context_bytes == 30 * 4 * (128 + 32) * 2
 
 
 def test_a_file_without_heads_is_accepted(path: Path) -> None:
     path.write_bytes(gguf.head({"general.architecture": "rwkv", "rwkv.context_length": 1024}))
-    assert local_gguf.read(path).context_bytes == 0
+    assert read_model_file(path).context_bytes == 0
 
 
 def test_a_vocabulary_is_not_read(path: Path) -> None:
     cut = _HEAD.index(b"tokenizer.ggml.model") + len(b"tokenizer.ggml.model")
     path.write_bytes(_HEAD[:cut])
-    assert local_gguf.read(path).context_tokens == 8192
+    assert read_model_file(path).context_tokens == 8192
 
 
 @pytest.mark.parametrize(
@@ -63,16 +63,16 @@ def test_a_vocabulary_is_not_read(path: Path) -> None:
 )
 def test_the_error_names_the_fault_of_a_file(path: Path, content: bytes, sentence: str) -> None:
     path.write_bytes(content)
-    with pytest.raises(BadModelFileError, match=sentence) as caught:
-        local_gguf.read(path)
+    with pytest.raises(ModelRefusedError, match=sentence) as caught:
+        read_model_file(path)
     assert str(path) in str(caught.value)
 
 
 def test_a_missing_file_and_a_folder_are_reported(tmp_path: Path) -> None:
-    with pytest.raises(BadModelFileError, match="cannot be opened: No such file"):
-        local_gguf.read(tmp_path / "nothing.gguf")
-    with pytest.raises(BadModelFileError, match="cannot be opened: Is a directory"):
-        local_gguf.read(tmp_path)
+    with pytest.raises(ModelRefusedError, match="cannot be opened: No such file"):
+        read_model_file(tmp_path / "nothing.gguf")
+    with pytest.raises(ModelRefusedError, match="cannot be opened: Is a directory"):
+        read_model_file(tmp_path)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -86,8 +86,8 @@ def test_any_damage_is_reported_as_a_sentence(
 ) -> None:
     path.write_bytes(_HEAD[:start] + junk + _HEAD[start + gap :])
     try:
-        file = local_gguf.read(path)
-    except BadModelFileError:
+        file = read_model_file(path)
+    except ModelRefusedError:
         return
     assert file.context_tokens > 0
     assert file.context_bytes >= 0
@@ -98,7 +98,7 @@ def test_any_damage_is_reported_as_a_sentence(
     [(23_040, 2048, 128), (23_040, 8192, 180), (131_072, 4096, 512), (131_072, 131_072, 1024)],
 )
 def test_the_cache_of_prompts_is_bounded(context_bytes: int, context_tokens: int, mib: int) -> None:
-    file = local_gguf.ModelFile(Path("m"), 1000, 8192, context_bytes)
+    file = ModelFile(Path("m"), 1000, 8192, context_bytes)
     assert file.cache_mib(context_tokens) == mib
     needed = file.needs(context_tokens) - file.needs(0)
     assert needed == context_bytes * context_tokens + ((mib - 128) << 20)

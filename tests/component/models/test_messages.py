@@ -17,7 +17,7 @@ from component.models.messages import (
     result_message,
     text_message,
 )
-from component.models.messages_reader import MessagesReader
+from component.models.messages_dialect import MessagesReader
 from component.models.protocol import ModelRequest, ModelUnavailableError, Void
 from tests.component.models.asking import Make, asking, tool
 from tests.component.models.disorder import parts, read_disordered

@@ -17,9 +17,15 @@ from component.models.messages import (
     result_message,
     text_message,
 )
-from component.models.offered_tools import RefusedTool, chosen, profile_of, shortened
+from component.models.offered_tools import (
+    RefusedTool,
+    RefusedTools,
+    chosen,
+    read_refused,
+    shortened_description,
+    tool_profile_of,
+)
 from component.models.protocol import ModelRefusedError, Tool
-from component.models.refused_tools import RefusedTools, read_refused
 from component.settings.llm import ModelChoice
 from tests.component.models.asking import KEY, Make, Slept, asking, tool
 from tests.component.models.endpoint import Answer, Calls, Endpoint, Refuse, Request, Text
@@ -211,7 +217,7 @@ async def test_a_long_description_is_shortened(endpoint: Endpoint, make: Make) -
     told = offered(endpoint.requests[0])["x"]["description"]
     assert 900 < len(told) <= 1024
     assert told.endswith("word …")
-    assert shortened("x" * 2000, 10) == "x" * 8 + " …"
+    assert shortened_description("x" * 2000, 10) == "x" * 8 + " …"
 
 
 async def test_the_length_of_descriptions_is_learned_from_a_refusal(
@@ -307,7 +313,9 @@ async def test_an_operator_is_told_which_tool_was_refused(
 
 def test_the_profile_of_an_api_is_known_before_it_refuses() -> None:
     def keywords(**choice: Any) -> str:
-        return profile_of(resolve(ModelChoice(**choice, api_key=SecretStr(KEY)), "llm")).keywords
+        return tool_profile_of(
+            resolve(ModelChoice(**choice, api_key=SecretStr(KEY)), "llm")
+        ).keywords
 
     assert keywords(provider="openrouter", model="google/gemini-3-pro") == "plain"
     url = "https://generativelanguage.googleapis.com/v1beta/openai"

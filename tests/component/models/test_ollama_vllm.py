@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from component.models.looking import Looked, look
+from component.models.availability import ModelCheck, check_models
 from component.models.protocol import ModelRefusedError
 from component.settings.llm import LLM
 from tests.component.models.asking import Make, asking, tool
@@ -140,10 +140,10 @@ async def test_vllm_without_a_parser_of_calls(endpoint: Endpoint, make: Make) ->
 # -- the context of Ollama ------------------------------------------------------------------------
 
 
-async def looked(endpoint: Endpoint, **choice: Any) -> Looked:
+async def looked(endpoint: Endpoint, **choice: Any) -> ModelCheck:
     endpoint.models = ["llama3.2:latest"]
     llm = LLM(provider="ollama", model="llama3.2", base_url=endpoint.url, **choice)
-    (found,) = [each async for each in look(llm)]
+    (found,) = [each async for each in check_models(llm)]
     return found
 
 
@@ -190,7 +190,7 @@ async def test_doctor_says_whether_the_context_is_large_enough(
 async def test_other_providers_are_not_asked_for_it(endpoint: Endpoint) -> None:
     endpoint.models = ["m"]
     llm = LLM(provider="vllm", model="m", base_url=endpoint.url)
-    (found,) = [each async for each in look(llm)]
+    (found,) = [each async for each in check_models(llm)]
     assert (found.verdict, [request.path for request in endpoint.requests]) == (
         "ok",
         ["/v1/models"],

@@ -6,8 +6,8 @@ import pytest
 
 from component.agent import sentences
 from component.agent.engine import excuse_for
-from component.models.fallback import Fallback
-from component.models.faults import read_fault
+from component.models.building import Fallback
+from component.models.faults import read_fault, text_wait_s
 from component.models.protocol import (
     Completion,
     ContentFilteredError,
@@ -16,7 +16,6 @@ from component.models.protocol import (
     ModelRefusedError,
     ModelUnavailableError,
 )
-from component.models.retry_after import text_wait_s
 from tests.component.models.asking import Make, Slept, asking
 from tests.component.models.endpoint import Answer, Chunks, Endpoint, Events, Refuse, Text
 from tests.component.models.real_errors import CASES, HEARS, Case

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.models.contents import media_type_of, part_digest, without
+from component.models.contents import media_type_of, part_digest, refused_parts, without
 from component.models.faults import Fault
 from component.models.messages import (
     FilePart,
@@ -21,7 +21,6 @@ from component.models.messages import (
     text_message,
 )
 from component.models.protocol import ModelRefusedError, ModelRequest
-from component.models.refused_parts import refused_parts
 from tests.component.models.asking import Make, Slept
 from tests.component.models.endpoint import Answer, Endpoint, Refuse, Request, Text
 

@@ -17,9 +17,8 @@ from component.models.messages import (
     text_message,
 )
 from component.models.protocol import ContextOverflowError, ModelRequest
-from component.models.responses import Responses
-from component.models.responses_reader import ResponsesReader
-from component.models.tool_names import ToolNames
+from component.models.responses import Responses, ResponsesReader
+from component.models.tool_schemas import ToolNames
 from component.settings.llm import ModelChoice
 from tests.component.models.asking import Make, asking, tool
 from tests.component.models.disorder import parts, read_disordered

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.models.retry_after import retry_after_s
+from component.models.faults import retry_after_s
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 

@@ -10,12 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.models import call_ids
-from component.models.call_fields import add_fields
-from component.models.chat_wire import more_fields
-from component.models.fallback import Fallback
+from component.models.building import Fallback
+from component.models.chat_text import more_fields
 from component.models.hosted import HostedModel
-from component.models.messages import ModelMessage, ToolCall, result_message, text_message
+from component.models.messages import (
+    ModelMessage,
+    ToolCall,
+    add_fields,
+    is_portable_id,
+    portable_id,
+    result_message,
+    text_message,
+)
 from component.models.protocol import Completion, ModelRequest
 from tests.component.models import wire
 from tests.component.models.asking import Make, asking, tool
@@ -146,7 +152,7 @@ async def test_an_id_that_its_own_gateway_refuses_is_mapped(
     completion = await model.complete(next_round(await model.complete(request), request))
     assert (completion.text, len(completion.refused)) == ("Noon.", 1)
     calls, results = ids_of(endpoint.requests[2], speech)
-    assert calls == results == [call_ids.portable(LONG_ID)]
+    assert calls == results == [portable_id(LONG_ID)]
 
 
 async def test_a_field_of_a_tool_use_block_goes_back_with_it(
@@ -299,9 +305,9 @@ async def test_mistral_gets_ids_of_nine_characters_after_another_provider(
 
 @given(st.text())
 def test_every_api_takes_a_portable_id(id_: str) -> None:
-    mapped = call_ids.portable(id_)
-    assert call_ids.is_portable(mapped)
-    assert call_ids.portable(mapped) == mapped
+    mapped = portable_id(id_)
+    assert is_portable_id(mapped)
+    assert portable_id(mapped) == mapped
 
 
 def test_fields_of_pieces_are_merged() -> None:

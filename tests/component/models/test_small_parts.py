@@ -5,10 +5,9 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.models import call_ids
-from component.models.messages import ToolCall
-from component.models.token_estimate import estimate
-from component.models.tool_names import ToolNames
+from component.models.messages import ToolCall, with_distinct_ids
+from component.models.tool_schemas import ToolNames
+from component.models.usage import estimate
 
 NAMES = st.lists(st.text(st.sampled_from("ab._:é-"), min_size=1, max_size=90), unique=True)
 
@@ -24,7 +23,7 @@ def test_names_are_restored(names: list[str]) -> None:
 
 @given(st.lists(st.sampled_from(["", "a", "b", "c"])), st.sets(st.sampled_from("ab")))
 def test_ids_are_unique_and_kept_if_possible(ids: list[str], used: set[str]) -> None:
-    calls = call_ids.distinct([ToolCall(id_, "x", "{}") for id_ in ids], used)
+    calls = with_distinct_ids([ToolCall(id_, "x", "{}") for id_ in ids], used)
     got = [call.id for call in calls]
     assert len(set(got)) == len(ids)
     assert "" not in got

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.models.answer_limits import EVENT_BYTES, TooMuchError
-from component.models.sse import Events
+from component.models.connection import Events
 from tests.profiles import THOROUGH
 
 DATA = (st.binary(max_size=20) | st.binary(max_size=5).map(lambda data: b"{%s}" % data)).filter(

@@ -7,13 +7,12 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.models.accounting import usage_of
 from component.models.answer_limits import CALL_TOKENS, CALL_USD
 from component.models.catalog import Prices
-from component.models.gathering import Gathering
+from component.models.chat_reader import ChatReader
 from component.models.messages import ModelMessage, TextPart
 from component.models.protocol import ModelRequest
-from component.models.usage import Figures, Reported, later_usage
+from component.models.usage import Reported, UsageFigures, later_usage, usage_of
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -24,7 +23,7 @@ ANYTHING = st.recursive(
 
 @pytest.mark.parametrize(("said", "tokens"), [(0, 0), (7, 7), (7.0, 7), (CALL_TOKENS, CALL_TOKENS)])
 def test_a_plausible_count_is_used(said: Any, tokens: int) -> None:
-    assert Figures("m", {"prompt_tokens": said}).tokens("prompt_tokens") == tokens
+    assert UsageFigures("m", {"prompt_tokens": said}).tokens("prompt_tokens") == tokens
 
 
 @pytest.mark.parametrize(
@@ -35,7 +34,7 @@ def test_a_plausible_count_is_used(said: Any, tokens: int) -> None:
 )  # fmt: skip
 def test_an_implausible_count_is_replaced_and_logged(said: Any) -> None:
     with structlog.testing.capture_logs() as logs:
-        assert Figures("m", {"prompt_tokens": said}).tokens("prompt_tokens") is None
+        assert UsageFigures("m", {"prompt_tokens": said}).tokens("prompt_tokens") is None
     (line,) = logs
     assert line["log_level"] == "warning"
     assert (line["model"], line["figure"]) == ("m", "prompt_tokens")
@@ -45,20 +44,20 @@ def test_an_implausible_count_is_replaced_and_logged(said: Any) -> None:
 @pytest.mark.parametrize("said", [-0.1, float("nan"), float("inf"), CALL_USD * 2, "1"])
 def test_an_implausible_price_is_replaced_and_logged(said: Any) -> None:
     with structlog.testing.capture_logs() as logs:
-        assert Figures("m", {"cost": said}).usd("cost") is None
+        assert UsageFigures("m", {"cost": said}).usd("cost") is None
     assert len(logs) == 1
 
 
 @pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": None}])
 def test_missing_figures_are_not_a_fault(usage: Any) -> None:
     with structlog.testing.capture_logs() as logs:
-        assert Figures("m", usage).tokens("prompt_tokens") is None
+        assert UsageFigures("m", usage).tokens("prompt_tokens") is None
     assert not logs
 
 
 @given(ANYTHING)
 def test_any_usage_report_gives_figures_in_range_or_none(said: Any) -> None:
-    for figures in (Figures("m", said), Figures("m", {"a": said})):
+    for figures in (UsageFigures("m", said), UsageFigures("m", {"a": said})):
         tokens, usd = figures.tokens("a"), figures.usd("a")
         assert tokens is None or 0 <= tokens <= CALL_TOKENS
         assert usd is None or 0 <= usd <= CALL_USD
@@ -94,7 +93,7 @@ def test_of_several_reports_the_largest_figures_count() -> None:
 def test_reasoning_that_is_not_in_the_count_of_the_answer_is_charged(
     said: dict[str, int], tokens: int
 ) -> None:
-    reported = Gathering(None).reported(Figures("m", said))
+    reported = ChatReader(None).reported(UsageFigures("m", said))
     assert reported.tokens_out == tokens
 
 

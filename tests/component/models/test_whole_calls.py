@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from component.models.gathering import Gathering
+from component.models.chat_reader import ChatReader
 from component.models.messages import ToolCall
-from component.models.messages_reader import MessagesReader
-from component.models.responses_reader import ResponsesReader
-from component.models.tool_names import ToolNames
+from component.models.messages_dialect import MessagesReader
+from component.models.responses import ResponsesReader
+from component.models.tool_schemas import ToolNames
 
 WANTED = '{"days": 90}'
-Reader = Gathering | ResponsesReader | MessagesReader
+Reader = ChatReader | ResponsesReader | MessagesReader
 
 
 def read(reader: Reader, *events: dict[str, Any]) -> Reader:
@@ -66,7 +66,7 @@ def stopped(reason: str) -> dict[str, Any]:
 # -- a call without arguments --------------------------------------------------------------------
 
 NAME_ONLY: dict[str, Any] = {"index": 0, "id": "c1", "function": {"name": "f", "arguments": ""}}
-CHAT = (Gathering, [chat(**NAME_ONLY)], chat("length"), chat("tool_calls"))
+CHAT = (ChatReader, [chat(**NAME_ONLY)], chat("length"), chat("tool_calls"))
 RESPONSES = (
     ResponsesReader,
     [begin(output_index=0)],
@@ -118,14 +118,14 @@ def pieces(*of: dict[str, Any], name: str = "", **more: Any) -> list[dict[str, A
 def test_pieces_of_chat_completions_are_joined_by_index_id_or_order(
     events: list[dict[str, Any]],
 ) -> None:
-    reader = read(Gathering(None), *events, chat("tool_calls"))
+    reader = read(ChatReader(None), *events, chat("tool_calls"))
     assert calls(reader) == [("f", WANTED)]
     assert not reader.draft.incoherent
 
 
 def test_pieces_of_two_calls_that_come_by_turns_are_kept_apart() -> None:
     reader = read(
-        Gathering(None),
+        ChatReader(None),
         chat(index=0, id="a", function={"name": "f", "arguments": ""}),
         chat(index=1, id="b", function={"name": "g", "arguments": ""}),
         chat(index=0, function={"arguments": WANTED[:5]}),
@@ -163,7 +163,7 @@ def test_pieces_of_messages_are_joined_by_index_or_order(indexes: tuple[int | No
 @pytest.mark.parametrize(
     ("reader", "events"),
     [
-        (Gathering, [chat(index=0, function={"arguments": WANTED}), chat("tool_calls")]),
+        (ChatReader, [chat(index=0, function={"arguments": WANTED}), chat("tool_calls")]),
         (ResponsesReader, [argue(WANTED, output_index=3), responded()]),
         (MessagesReader, [grow(0, WANTED), stopped("tool_use")]),
     ],
@@ -183,12 +183,12 @@ DECODED = json.loads(WANTED)
 @pytest.mark.parametrize(
     ("reader", "events"),
     [
-        (Gathering, [chat(id=7, index="0", function={"name": "f", "arguments": WANTED})]),
-        (Gathering, [chat(function={"name": "f", "arguments": DECODED})]),
-        (Gathering, [chat(function={"name": "f", "arguments": json.dumps(WANTED)})]),
-        (Gathering, [{"choices": [{"delta": {"function_call": {"name": "f"}}}]},
+        (ChatReader, [chat(id=7, index="0", function={"name": "f", "arguments": WANTED})]),
+        (ChatReader, [chat(function={"name": "f", "arguments": DECODED})]),
+        (ChatReader, [chat(function={"name": "f", "arguments": json.dumps(WANTED)})]),
+        (ChatReader, [{"choices": [{"delta": {"function_call": {"name": "f"}}}]},
                      {"choices": [{"delta": {"function_call": {"arguments": WANTED}}}]}]),
-        (Gathering, [chat(index=0, id="a", function={"name": "f", "arguments": WANTED}),
+        (ChatReader, [chat(index=0, id="a", function={"name": "f", "arguments": WANTED}),
                      chat(index=0, id="a", function={"arguments": WANTED})]),
         (ResponsesReader, [{"type": "response.output_item.done",
                             "item": WHOLE | {"arguments": DECODED}}]),
@@ -203,7 +203,7 @@ def test_arguments_are_not_lost_however_they_are_encoded(
     reader: Any, events: list[dict[str, Any]]
 ) -> None:
     ends = {
-        Gathering: chat("tool_calls"),
+        ChatReader: chat("tool_calls"),
         ResponsesReader: responded(),
         MessagesReader: stopped("tool_use"),
     }
@@ -216,13 +216,13 @@ def test_what_is_no_object_is_not_taken_for_a_call_without_arguments(arguments: 
     item = {"type": "response.output_item.done", "item": WHOLE | {"arguments": arguments}}
     (responses,) = calls(read(ResponsesReader(None), item, responded()))
     function = {"name": "f", "arguments": arguments}
-    (chat_completions,) = calls(read(Gathering(None), chat(function=function), chat("tool_calls")))
+    (chat_completions,) = calls(read(ChatReader(None), chat(function=function), chat("tool_calls")))
     assert "{}" not in (responses[1], chat_completions[1])
 
 
 def test_two_objects_in_one_call_are_no_arguments() -> None:
     reader = read(
-        Gathering(None),
+        ChatReader(None),
         chat(index=0, id="a", function={"name": "f", "arguments": ""}),
         chat(index=0, function={"name": "", "arguments": WANTED}),
         chat(index=0, function={"name": "", "arguments": '{"days": 1}'}),
@@ -248,15 +248,15 @@ def test_two_objects_in_one_call_are_no_arguments() -> None:
 def test_a_call_has_no_arguments_only_after_a_reason_that_says_so(
     reason: str, arguments: str
 ) -> None:
-    chat_completions = read(Gathering(None), chat(**NAME_ONLY), chat(reason))
+    chat_completions = read(ChatReader(None), chat(**NAME_ONLY), chat(reason))
     messages = read(MessagesReader(None), block(0), stopped(reason))
     assert calls(chat_completions) == calls(messages) == [("f", arguments)]
 
 
 def test_empty_arguments_before_the_cut_of_an_answer_may_be_the_beginning_of_others() -> None:
     first = chat(index=0, id="c1", function={"name": "f", "arguments": "{}"})
-    assert calls(read(Gathering(None), first, chat("length"))) == [("f", "")]
-    assert calls(read(Gathering(None), first, chat("tool_calls"))) == [("f", "{}")]
+    assert calls(read(ChatReader(None), first, chat("length"))) == [("f", "")]
+    assert calls(read(ChatReader(None), first, chat("tool_calls"))) == [("f", "{}")]
 
 
 @pytest.mark.parametrize("stop", [[], [{"type": "content_block_stop", "index": 7}]])
@@ -345,4 +345,4 @@ def test_calls_that_the_end_of_chat_completions_repeats_are_made_once() -> None:
     ]
     again = [{"id": id_, "function": {"name": n, "arguments": a}} for id_, n, a in some]
     end = {"choices": [{"message": {"tool_calls": again}, "finish_reason": "tool_calls"}]}
-    assert calls(read(Gathering(None), *deltas, end)) == [(name, a) for _, name, a in some]
+    assert calls(read(ChatReader(None), *deltas, end)) == [(name, a) for _, name, a in some]

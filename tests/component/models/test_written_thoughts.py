@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.models.written_thoughts import WrittenThoughts
+from component.models.written_text import WrittenThoughts
 
 
 def apart(*pieces: str, opened: bool = False) -> tuple[str, str]:

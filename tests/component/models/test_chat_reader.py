@@ -15,10 +15,9 @@ from component.models.answer_limits import (
     TEXT_CHARACTERS,
     TooMuchError,
 )
-from component.models.chat_wire import Chunk
-from component.models.gathering import Gathering
+from component.models.chat_reader import ChatReader, Chunk
 from component.models.messages import ToolCall, text_of
-from component.models.tool_names import ToolNames
+from component.models.tool_schemas import ToolNames
 from tests.profiles import THOROUGH
 from xep.characters import without_forbidden
 
@@ -28,12 +27,12 @@ CALLS = st.lists(
 )
 
 
-def text_in(gathering: Gathering) -> str:
-    return text_of(gathering.draft.parts(ToolNames(()), "o", set()))
+def text_in(reader: ChatReader) -> str:
+    return text_of(reader.draft.parts(ToolNames(()), "o", set()))
 
 
-def calls_of(gathering: Gathering, used: Collection[str] = ()) -> list[ToolCall]:
-    found = gathering.draft.parts(ToolNames(()), "o", set(used))
+def calls_of(reader: ChatReader, used: Collection[str] = ()) -> list[ToolCall]:
+    found = reader.draft.parts(ToolNames(()), "o", set(used))
     return [part for part in found if isinstance(part, ToolCall)]
 
 
@@ -55,7 +54,7 @@ def test_text_and_calls_are_put_together(
     data: st.DataObject,
 ) -> None:
     told: list[str] = []
-    gathering = Gathering(told.append)
+    reader = ChatReader(told.append)
     pieces: list[list[Chunk]] = [[chunk(content=piece) for piece in cut(text, data)]]
     for index, (name, arguments) in enumerate(calls):
         head = {"index": index} | ({"id": f"id{index}"} if ids else {})
@@ -76,11 +75,11 @@ def test_text_and_calls_are_put_together(
         )
     # Servers may let the pieces of several calls take turns; those of each stay in order.
     while left := [some for some in pieces if some]:
-        gathering.take(data.draw(st.sampled_from(left)).pop(0))
+        reader.take(data.draw(st.sampled_from(left)).pop(0))
     assert "".join(told) == text
-    assert text_in(gathering) == without_forbidden(text)
-    assert gathering.draft.told == bool(text)
-    found = calls_of(gathering)
+    assert text_in(reader) == without_forbidden(text)
+    assert reader.draft.told == bool(text)
+    found = calls_of(reader)
     assert len({call.id for call in found}) == len(calls)
     assert sorted((c.name, msgspec.json.decode(c.arguments).__repr__()) for c in found) == sorted(
         (name, repr(arguments)) for name, arguments in calls
@@ -105,22 +104,22 @@ JSON = st.recursive(
 
 @given(st.lists(JSON))
 def test_any_decoded_chunk_can_be_processed(chunks: list[Any]) -> None:
-    gathering = Gathering(None)
+    reader = ChatReader(None)
     for each in chunks:
         try:
             chunk = msgspec.convert(each, Chunk)
         except msgspec.ValidationError:
             continue
-        gathering.take(chunk)
-    calls = calls_of(gathering, {"a"})
+        reader.take(chunk)
+    calls = calls_of(reader, {"a"})
     assert len({call.id for call in calls}) == len(calls)
-    assert gathering.draft.finish_reason in ("stop", "length", "tool_calls", "content_filter")
+    assert reader.draft.finish_reason in ("stop", "length", "tool_calls", "content_filter")
 
 
 def test_characters_that_cannot_be_stored_are_replaced() -> None:
-    gathering = Gathering(None)
-    gathering.take(chunk(content="a\x00b\ud800c\x1b"))
-    gathering.take(
+    reader = ChatReader(None)
+    reader.take(chunk(content="a\x00b\ud800c\x1b"))
+    reader.take(
         chunk(
             tool_calls=[
                 {"id": "i\x01", "function": {"name": "na\x00me", "arguments": '{"a":"\x02"}'}},
@@ -128,8 +127,8 @@ def test_characters_that_cannot_be_stored_are_replaced() -> None:
             ]
         )
     )
-    assert text_in(gathering) == "a\ufffdb\ufffdc\ufffd"
-    one, other = calls_of(gathering)
+    assert text_in(reader) == "a\ufffdb\ufffdc\ufffd"
+    one, other = calls_of(reader)
     assert (one.name, one.arguments) == ("na\ufffdme", '{"a":"\ufffd"}')
     assert one.id.startswith("call_")
     assert other.id.startswith("call_")
@@ -137,17 +136,17 @@ def test_characters_that_cannot_be_stored_are_replaced() -> None:
 
 
 def test_a_character_in_two_halves_is_joined() -> None:
-    gathering = Gathering(None)
+    reader = ChatReader(None)
     for half in "😀".encode("utf-16-be").hex(" ", 2).split():
-        gathering.take(chunk(content=chr(int(half, 16))))
-    assert text_in(gathering) == "😀"
+        reader.take(chunk(content=chr(int(half, 16))))
+    assert text_in(reader) == "😀"
 
 
 def test_only_the_requested_choice_counts() -> None:
-    gathering = Gathering(None)
+    reader = ChatReader(None)
     delta = {"delta": {"content": "x"}}
-    gathering.take(msgspec.convert({"choices": [delta] * 10_000}, Chunk))
-    assert text_in(gathering) == "x"
+    reader.take(msgspec.convert({"choices": [delta] * 10_000}, Chunk))
+    assert text_in(reader) == "x"
 
 
 @pytest.mark.parametrize(
@@ -169,29 +168,29 @@ def test_only_the_requested_choice_counts() -> None:
     ],
 )  # fmt: skip
 def test_an_answer_is_limited(delta: dict[str, Any], times: int, sends: str) -> None:
-    gathering = Gathering(None)
+    reader = ChatReader(None)
     one = chunk(**delta)
     with pytest.raises(TooMuchError, match=sends):
-        deque((gathering.take(one) for _ in range(times)), maxlen=0)
+        deque((reader.take(one) for _ in range(times)), maxlen=0)
 
 
 def test_many_pieces_after_a_whole_call_take_linear_time() -> None:
     """Whether a piece repeats the whole call is asked at each: in quadratic time this takes
     minutes.
     """
-    gathering = Gathering(None)
+    reader = ChatReader(None)
     for piece in ('{"a":"' + "x" * 900_000 + '"}', *[" "] * 20_000):
         function = {"name": "a", "arguments": piece}
-        gathering.take(chunk(tool_calls=[{"id": "c1", "function": function}]))
-    (call,) = calls_of(gathering)
+        reader.take(chunk(tool_calls=[{"id": "c1", "function": function}]))
+    (call,) = calls_of(reader)
     assert len(call.arguments) == 920_008
 
 
 def test_many_pieces_with_names_take_linear_time() -> None:
     """Whether a call is whole is asked at each piece: in quadratic time this takes minutes."""
     count = 200_000 if THOROUGH else 50_000
-    gathering = Gathering(None)
+    reader = ChatReader(None)
     for piece in ('{"a":"', *["}"] * count, '"}'):
-        gathering.take(chunk(tool_calls=[{"function": {"name": "a", "arguments": piece}}]))
-    (call,) = calls_of(gathering)
+        reader.take(chunk(tool_calls=[{"function": {"name": "a", "arguments": piece}}]))
+    (call,) = calls_of(reader)
     assert len(call.arguments) == count + 8

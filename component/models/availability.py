@@ -1,0 +1,177 @@
+"""Checks whether the models of the settings are available, without spending a token."""
+
+import re
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Final, Literal
+
+import anyio
+import msgspec
+
+from component.models.answer_limits import TooMuchError
+from component.models.building import choices
+from component.models.catalog import ModelTarget, facts_of, resolve
+from component.models.connection import connect_model
+from component.models.faults import read_fault
+from component.models.local import build_local
+from component.models.protocol import ModelRefusedError
+from component.settings.llm import LLM, ModelChoice
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+# Ollama cuts the beginning off a prompt that is longer than its context, without an error. Its API
+# tells the size: `POST /api/show` what the Modelfile sets, `GET /api/ps` what a loaded model has
+# (https://docs.ollama.com/api).
+
+_LEAST: Final = 4096
+"""The context that Ollama gives a model on a machine with little memory."""
+_NUM_CTX: Final = re.compile(r"^\s*num_ctx\s+(\d{1,9})\s*$", re.MULTILINE)
+
+
+class _Shown(msgspec.Struct):
+    parameters: str = ""
+
+
+class _Loaded(msgspec.Struct):
+    model: str = ""
+    context_length: int = 0
+
+
+class _Running(msgspec.Struct):
+    models: list[_Loaded] = []
+
+
+async def _ollama_context(client: "AsyncOpenAI", target: ModelTarget) -> int | None:
+    """The context of the model in tokens; None if Ollama decides that when it loads the model."""
+    import httpx2  # noqa: PLC0415 - loaded by now
+    import openai  # noqa: PLC0415
+
+    model, root = target.choice.model, target.base_url.removesuffix("/v1")
+    try:
+        answer = await client.get(f"{root}/api/ps", cast_to=httpx2.Response)
+        for loaded in msgspec.json.decode(answer.content, type=_Running).models:
+            if loaded.model in (model, f"{model}:latest") and loaded.context_length > 0:
+                return loaded.context_length
+        answer = await client.post(
+            f"{root}/api/show", cast_to=httpx2.Response, body={"model": model}
+        )
+        found = _NUM_CTX.search(msgspec.json.decode(answer.content, type=_Shown).parameters)
+    except (openai.APIError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return int(found[1]) if found else None
+
+
+def _ollama_verdict(
+    target: ModelTarget, context: int | None
+) -> tuple[Literal["ok", "warning"], str]:
+    """Whether the context is as large as the settings say."""
+    where, wanted = target.where, facts_of(target).context_tokens
+    setting = f"{where.section}.context_tokens"
+    text = f"{where.url} answers, and has {where.model}"
+    if context is None and wanted > _LEAST:
+        return "warning", (
+            f"{text}, but does not say how large its context is before it is loaded. {setting} is"
+            f" {wanted:,}: start Ollama with OLLAMA_CONTEXT_LENGTH={wanted}, or set num_ctx in a"
+            " Modelfile"
+        )
+    if context is not None and context < wanted:
+        return "warning", (
+            f"{text} with a context of {context:,} tokens, but {setting} is {wanted:,}: it would"
+            f" cut prompts. Start Ollama with OLLAMA_CONTEXT_LENGTH={wanted}, set num_ctx in a"
+            f" Modelfile, or lower {setting}"
+        )
+    if context is not None and context > wanted:
+        return "ok", (
+            f"{text} with a context of {context:,} tokens, of which {wanted:,} are used: set"
+            f" {setting} = {context} to use all"
+        )
+    return "ok", f"{text} with a context of {wanted:,} tokens"
+
+
+_ANSWER_S: Final = 10.0
+_REFUSED: Final = (401, 403)
+
+
+class ModelCheck(msgspec.Struct, frozen=True):
+    """The result for one model; `section` is its section in the settings."""
+
+    section: str
+    verdict: Literal["ok", "warning", "failed"]
+    text: str
+
+
+class _Entry(msgspec.Struct):
+    id: str = ""
+
+
+class _Listed(msgspec.Struct):
+    data: list[_Entry] = []
+
+
+async def check_models(llm: LLM, own: Mapping[str, ModelChoice] = {}) -> AsyncIterator[ModelCheck]:
+    """Check each model: whether its dependencies are installed, it has a key, and the provider
+    answers.
+
+    Providers are asked which models they have. If one does not list them, any answer is enough.
+    """
+    for section, choice in choices(llm, own).items():
+        try:
+            if choice.provider == "local":
+                yield _local(section, choice)
+            else:
+                yield await _remote(section, resolve(choice, section))
+        except ModelRefusedError as error:
+            yield ModelCheck(section, "failed", str(error))
+
+
+def _local(section: str, choice: ModelChoice) -> ModelCheck:
+    model = build_local(choice, section)
+    text = f"{model.name} is there, with a context of {model.context_tokens:,} tokens"
+    return ModelCheck(section, "ok", text)
+
+
+async def _remote(section: str, target: ModelTarget) -> ModelCheck:
+    client = (await anyio.to_thread.run_sync(connect_model, target, "openai")).client
+    import httpx2  # noqa: PLC0415 - loaded by now
+    import openai  # noqa: PLC0415
+
+    where = target.where
+    headers = {name: value.get_secret_value() for name, value in target.choice.headers.items()}
+    is_ollama = target.choice.provider == "ollama"
+    path = "/models"
+    if target.dialect == "messages":
+        headers = {"x-api-key": where.key, "anthropic-version": "2023-06-01"} | headers
+        path = "/models" if target.base_url.endswith("/v1") else "/v1/models"
+    try:
+        async with client:
+            with anyio.fail_after(_ANSWER_S):
+                response = await client.get(
+                    path, cast_to=httpx2.Response, options={"headers": headers}
+                )
+                window = await _ollama_context(client, target) if is_ollama else None
+    except openai.APIStatusError as error:
+        if error.status_code in _REFUSED:
+            fault = read_fault(error.status_code, error.response.content)
+            return ModelCheck(section, "failed", str(where.error(fault)))
+        return ModelCheck(section, "ok", f"{where.url} answers, and does not tell its models")
+    except (openai.APIConnectionError, TimeoutError):
+        key = "host" if target.choice.host else "base_url"
+        text = f"{where.url} cannot be reached: does it run, and is {section}.{key} right?"
+        return ModelCheck(section, "failed", text)
+    except TooMuchError as error:
+        return ModelCheck(
+            section, "failed", f"{where.url} sends {error}: is {section}.base_url right?"
+        )
+    try:
+        names = {each.id for each in msgspec.json.decode(response.content, type=_Listed).data}
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        names = set()
+    if not names:
+        return ModelCheck(section, "ok", f"{where.url} answers, and does not tell its models")
+    # Ollama calls `llama3.2` what it lists as `llama3.2:latest`.
+    if where.model in names or f"{where.model}:latest" in names:
+        if is_ollama:
+            return ModelCheck(section, *_ollama_verdict(target, window))
+        return ModelCheck(section, "ok", f"{where.url} answers, and has {where.model}")
+    text = f"{where.url} answers, and does not list {where.model}: is {section}.model right?"
+    return ModelCheck(section, "warning", text)
