@@ -26,6 +26,7 @@ The clocks move between paths. The model is an object that answers at once.
 
 import argparse
 import dis
+import gc
 import json
 import os
 import random
@@ -314,10 +315,13 @@ class Counted:
     """A running service, with one method for each path."""
 
     def __init__(self, clock: StoppedClock, counts: Counts, server: Server, *, hops: bool) -> None:
+        from component.features.schedules.runner import ScheduleRunner
+
         self._clock = clock
         self._counts = counts
         self._server = server
         self._hops = hops
+        self._runner = next(one for one in gc.get_objects() if isinstance(one, ScheduleRunner))
         self._number = 0
 
     async def rest(self, seconds: float = 1.0) -> None:
@@ -357,13 +361,8 @@ class Counted:
         await self._server.send(_CHAT.format(id=f"c{self._number}"))
 
     async def _firing(self) -> None:
-        import gc
-
-        from component.features.schedules.runner import ScheduleRunner
-
         self._server.received = b""
-        runner = next(one for one in gc.get_objects() if isinstance(one, ScheduleRunner))
-        runner.wake()
+        self._runner.wake()
 
 
 async def _repeated(counted: Counted, path: str) -> None:
