@@ -190,7 +190,7 @@ class Counts:
         return start
 
     def _connected(self, *args: Any, **kwargs: Any) -> sqlite3.Connection:
-        connection = self._connect(*args, **kwargs)
+        connection: sqlite3.Connection = self._connect(*args, **kwargs)
 
         def traced(statement: str) -> None:
             if statement == "BEGIN IMMEDIATE":
@@ -413,7 +413,7 @@ def _service(config: Path, counts: Counts) -> Any:
         return await context.step("one", work, str)
 
     model = ScriptedModel(counts)
-    Models.get = lambda *_args, **_kwargs: model  # type: ignore[assignment,method-assign]
+    Models.get = lambda *_args, **_kwargs: model  # type: ignore[method-assign]
     service = make_service(load_settings(config))
     service.catalog.registry.add(steps)
     return service
@@ -430,7 +430,7 @@ def main() -> None:
         os.execv(sys.executable, [sys.executable, "-m", "benchmarks.counted", *sys.argv[1:]])
     from component import logs
 
-    logs.configure("warning", "console")
+    logs.configure("warning", "human")
     clock, counts = StoppedClock(), Counts()
     found: dict[str, dict[str, int]] = {}
 

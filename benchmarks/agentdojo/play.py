@@ -20,7 +20,8 @@ from anyio.abc import TaskGroup
 
 from component.agent.conversations import ConversationPorts, Conversations
 from component.agent.engine import Engine, EngineLimits
-from component.agent.profile import Profile
+from component.agent.model_calls import ModelCalls
+from component.agent.protocol import Profile
 from component.agent.requests import MessageStarter, Reply, TurnRequest
 from component.app.schema import SCHEMA
 from component.audit.record import Audit, AuditOptions
@@ -30,6 +31,7 @@ from component.execution.admission import Admission
 from component.execution.executor import SkillExecutor
 from component.execution.joint_confirmation import SEVERAL_CALLS, JointConfirmations
 from component.execution.tools import ToolExecutor
+from component.kernel.monitoring import Monitoring
 from component.memory.files import open_root
 from component.memory.lines import SessionKey
 from component.memory.paths import Layout
@@ -344,14 +346,13 @@ async def playing(
         loop = Loop(max_iterations=100)
         engine = Engine(
             models=lambda profile: _Model(player.run_of(profile.instructions)),
+            model_calls=ModelCalls(budgets, audit, Monitoring()),
             tools=ToolExecutor(
                 *(executor, player.tasks, view, flows, audit),
                 JointConfirmations(approvers, player.tasks),
             ),
             sessions=Sessions(Layout(open_root(root)), Session()),
             scanner=_Quiet(),
-            budgets=budgets,
-            record=audit,
             limits=EngineLimits(loop=loop, history_tokens=500_000),
         )
 

@@ -1,7 +1,7 @@
 """One turn's view of its session's file."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from typing import Final
 
 from component.agent import history
 from component.agent.protocol import ToolResult, Waiting
@@ -9,39 +9,12 @@ from component.agent.requests import TurnRequest
 from component.agent.sentences import GOES_ON, WAITS_FOR_PERSON
 from component.memory.coding import moment
 from component.memory.lines import Called, Line, Note, Resulted, Said, SessionKey, Summary
-from component.memory.sessions import Forgotten, History
+from component.memory.sessions import Sessions
 from component.models.messages import OpaquePart, TextPart, ToolCall
 from component.models.protocol import Completion
 from component.policy.taint import Taint
 
-
-class Sessions(Protocol):
-    """The conversations on disk, as the loop uses them: `component.memory.sessions.Sessions`.
-
-    Each raises StorageError.
-    """
-
-    async def open(
-        self, key: SessionKey, *, tokens: int | None = None, count: Callable[[str], int] = ...
-    ) -> History:
-        """Read the end of a conversation; it is archived first if it was idle for too long."""
-
-    async def read(
-        self, key: SessionKey, *, tokens: int | None = None, count: Callable[[str], int] = ...
-    ) -> History:
-        """Read the end of a conversation."""
-
-    async def append(self, key: SessionKey, lines: Sequence[Line], *, sync: bool) -> None:
-        """Add lines; with `sync` they are on the disk when this returns."""
-
-    async def turn(self, key: SessionKey, turn: str) -> Sequence[Line]:
-        """Read the lines of a turn, also from archives."""
-
-    async def archive(self, key: SessionKey) -> object | None:
-        """Archive a conversation, so that the next message starts a new one."""
-
-    async def forget(self, key: SessionKey) -> Forgotten:
-        """Delete a conversation and everything known about the person."""
+_NOTIFIED: Final = "The person was told, by a notification:"
 
 
 class Journal:
@@ -303,3 +276,20 @@ def turn_of(line: Line) -> str | None:
 
 def _asks(line: Line) -> bool:
     return isinstance(line, Said) and line.role == "user"
+
+
+async def add_notification(
+    sessions: Sessions, key: SessionKey, notification: Said, about: str
+) -> None:
+    """Add a message that a person got outside of a turn to a conversation, once: without it, the
+    model would not know what the person answers to.
+
+    `about` says in one sentence what the message is, such as the result of a skill that a schedule
+    has run. Raises StorageError.
+    """
+    turn = notification.turn
+    assert turn is not None, "a notification has an id"
+    if not await sessions.turn(key, turn):
+        note = f"[This is not a message of the person. {about} {_NOTIFIED}]"
+        asked = Said(role="user", content=note, turn=turn)
+        await sessions.append(key, (asked, notification), sync=True)

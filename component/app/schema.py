@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from itertools import chain
 from typing import Final
 
-from component.agent import tables as agent
+from component.agent import rows as agent
 from component.app import features
 from component.audit import tables as audit
 from component.budget import tables as budget

@@ -95,3 +95,6 @@ class Budgets(Protocol):
 
     def settle(self, reservation: Reservation, spent: Amount) -> None:
         """Record the cost of a call; zero if it was never made."""
+
+    def ended(self, task: str) -> None:
+        """Forget the costs of a turn or a durable task that has ended."""

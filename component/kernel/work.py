@@ -12,7 +12,7 @@ from component.kernel.environment import Environment
 from component.kernel.options import make_flows
 from component.kernel.stream import StreamSubsystem
 from component.kernel.tasks import TaskSubsystem
-from component.memory.lines import SessionKey
+from component.memory.lines import Said, SessionKey
 from component.policy.taint import Taint
 from component.proactive.goals import goal_skill
 from component.proactive.results import Results
@@ -111,25 +111,30 @@ class WorkSubsystem:
         author: Taint | None = "web" if skill is None else skill.taint
         found = {author, trigger.taint if work.filled else None, *work.taints}
         about = f"A {trigger.source} has run the skill {work.skill}."
-        await self._add_told(notification, about, [one for one in found if one is not None])
+        await self._add_notification(notification, about, [one for one in found if one is not None])
 
     async def _noticed(self, notice: Notification) -> None:
         """Add what a person was told about a task that was set aside."""
-        await self._add_told(notice, "A task was set aside because the service crashed.", ())
+        await self._add_notification(
+            notice, "A task was set aside because the service crashed.", ()
+        )
 
-    async def _add_told(
+    async def _add_notification(
         self, notification: Notification, about: str, taints: Sequence[Taint]
     ) -> None:
-        from component.agent.told import add_told  # noqa: PLC0415 - only where there is a model
+        # Imported here, because it is needed only where there is a model.
+        from component.agent.history import in_order  # noqa: PLC0415
+        from component.agent.journal import add_notification  # noqa: PLC0415
 
-        await add_told(
-            self._sessions,
-            SessionKey(self._agent_at(notification.agent), notification.person),
-            notification.id,
-            about=about,
-            text=notification.text,
-            taints=taints,
+        said = Said(
+            role="assistant",
+            content=notification.text,
+            turn=notification.id,
+            final=True,
+            taints=in_order(taints),
         )
+        key = SessionKey(self._agent_at(notification.agent), notification.person)
+        await add_notification(self._sessions, key, said, about)
 
     def task_ended(self, _task: str) -> None:
         """A task that a trigger started may have ended. Never waits."""

@@ -18,8 +18,7 @@ from component.skills.skill import Skill
 from xep.jid import JID
 
 if TYPE_CHECKING:
-    from component.agent.requests import TurnRequest
-    from component.agent.turn import Outcome
+    from component.agent.requests import Outcome, TurnRequest
 
 GOAL: Final = "agent.goal"
 """The name of the skill. It is hidden: only triggers start it."""

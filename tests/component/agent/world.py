@@ -12,19 +12,22 @@ import msgspec
 
 from component.agent.conversations import ConversationPorts, Conversations
 from component.agent.engine import Engine, EngineLimits
-from component.agent.profile import Away, Profile
+from component.agent.model_calls import ModelCalls
 from component.agent.protocol import (
+    Away,
     Caller,
-    Recalled,
+    Profile,
     ToolResult,
     Waiting,
 )
 from component.agent.requests import MessageStarter, OperatorStarter, Reply, TurnRequest
 from component.app.schema import SCHEMA
 from component.budget.protocol import Amount, BudgetExceededError, Payer, Reservation, Spender
+from component.kernel.monitoring import Monitoring
 from component.memory.files import open_root
 from component.memory.lines import Line, SessionKey
 from component.memory.paths import Layout
+from component.memory.recalled import Recalled
 from component.memory.sessions import Sessions
 from component.messages.inbound import Conversation, ReplyAddress
 from component.models.messages import ToolCall, text_of
@@ -214,6 +217,7 @@ class Purse:
         self.left = 10**9
         self.open: dict[int, Reservation] = {}
         self.spent: list[Amount] = []
+        self.over: list[str] = []
         self.who: list[Spender] = []
 
     async def acquire(self, who: Spender, most: Amount) -> Reservation:
@@ -228,6 +232,9 @@ class Purse:
         del self.open[reservation.id]
         self.spent.append(spent)
         self.left -= spent.tokens
+
+    def ended(self, task: str) -> None:
+        self.over.append(task)
 
 
 class Suspicious:
@@ -366,12 +373,11 @@ class World:
             self.storage = storage
             self.engine = Engine(
                 models=self.model_of,
+                model_calls=ModelCalls(self.purse, self.book, Monitoring()),
                 tools=self.shop,
                 sessions=Mortal(self, self.sessions),  # type: ignore[arg-type]
                 recall=self.memories,
                 scanner=Suspicious(),
-                budgets=self.purse,
-                record=self.book,
                 limits=EngineLimits(
                     loop=self.loop, history_tokens=self.history_tokens, max_tokens=500
                 ),

@@ -7,9 +7,8 @@ import anyio
 import msgspec
 import pytest
 
-from component.agent.profile import Away, Profile
-from component.agent.requests import TurnRequest, WorkStarter
-from component.agent.turn import Outcome
+from component.agent.protocol import Away, Profile
+from component.agent.requests import Outcome, TurnRequest, WorkStarter
 from component.budget.protocol import Payer
 from component.memory.lines import Said
 from component.messages.inbound import Conversation

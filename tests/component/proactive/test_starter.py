@@ -8,8 +8,7 @@ import anyio
 import msgspec
 import pytest
 
-from component.agent.requests import TurnRequest
-from component.agent.turn import Outcome
+from component.agent.requests import Outcome, TurnRequest
 from component.execution.request import SkillRequest
 from component.policy.flows import AgentLimits, Flow, Flows
 from component.proactive import results as results_module
