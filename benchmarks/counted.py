@@ -1,10 +1,10 @@
 """Counts what the service does for one request. No figure depends on the machine or on time.
 
-    python -m benchmarks.counted [--show PATH | --callgrind]
+    python -m benchmarks.counted [--show PATH | --repeat]
 
 prints the counts as JSON. `--show` prints the hops of one path instead, the most frequent first.
-`--callgrind` is for a run under `valgrind --tool=callgrind`: it prints nothing, and lets callgrind
-dump its counter before and after `REPEATED` requests of each path.
+`--repeat` is for a run under `strace` or `valgrind --tool=callgrind`: it counts nothing, and marks
+the begin and the end of `REPEATED` requests of each path.
 
 What is counted for each path, from its first byte until the service waits for input again:
 
@@ -56,6 +56,8 @@ PATHS: Final = ("inline", "durable", "chat", "firing")
 _BEGAN: Final = 1_767_614_400  # 2026-01-05 12:00:00 UTC
 _WARM_UP: Final = 2
 REPEATED: Final = 10
+MARK: Final = "/counted"
+"""A directory that does not exist."""
 _CUSHION_S: Final = 0.05
 """Seconds without work after which the service waits for input: a loopback socket takes none."""
 _SETTINGS: Final = """
@@ -281,6 +283,11 @@ class Server:
             for asked in _ASKED.finditer(data):
                 await self._stream.send_all(_CLIENT % asked.groups())
 
+    @property
+    def descriptor(self) -> int:
+        """The number of its socket."""
+        return self._stream.socket.fileno()
+
     async def send(self, data: str) -> None:
         """Send stanzas."""
         self.received = b""
@@ -319,7 +326,7 @@ class Counted:
 
         self._clock = clock
         self._counts = counts
-        self._server = server
+        self.server = server
         self._hops = hops
         self._runner = next(one for one in gc.get_objects() if isinstance(one, ScheduleRunner))
         self._number = 0
@@ -346,35 +353,39 @@ class Counted:
         with self._counts.counting(hops=self._hops):
             await send()
             await wait_all_tasks_blocked(_CUSHION_S)
-        if expected not in self._server.received:
+        if expected not in self.server.received:
             await self.rest()
-        assert expected in self._server.received, f"{path}: {self._server.received!r}"
+        assert expected in self.server.received, f"{path}: {self.server.received!r}"
 
     async def _inline(self) -> None:
-        await self._server.send(_EXECUTE.format(id=f"i{self._number}", skill="echo", mode=""))
+        await self.server.send(_EXECUTE.format(id=f"i{self._number}", skill="echo", mode=""))
 
     async def _durable(self) -> None:
         iq = _EXECUTE.format(id=f"d{self._number}", skill="steps", mode=" mode='async'")
-        await self._server.send(iq)
+        await self.server.send(iq)
 
     async def _chat(self) -> None:
-        await self._server.send(_CHAT.format(id=f"c{self._number}"))
+        await self.server.send(_CHAT.format(id=f"c{self._number}"))
 
     async def _firing(self) -> None:
-        self._server.received = b""
+        self.server.received = b""
         self._runner.wake()
 
 
 async def _repeated(counted: Counted, path: str) -> None:
-    """Serve requests between two dumps of callgrind."""
-    for count in (0, REPEATED):
-        for _ in range(count):
-            await counted.once(path)
-        subprocess.run(  # noqa: ASYNC221 - nothing else runs
-            ["callgrind_control", f"--dump={path}", str(os.getpid())],
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
+    """Serve requests between two marks."""
+    _mark(f"{MARK}/{path}/{counted.server.descriptor}")
+    for _ in range(REPEATED):
+        await counted.once(path)
+    _mark(f"{MARK}/{path}/{counted.server.descriptor}")
+
+
+def _mark(name: str) -> None:
+    """Make a system call that strace shows, and let callgrind dump its counter."""
+    os.access(name, os.F_OK)
+    if "CALLGRIND" in os.environ:
+        command = ["callgrind_control", f"--dump={name}", str(os.getpid())]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
 async def _serve(
@@ -423,7 +434,7 @@ def main() -> None:
     """Print the counts."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--show", choices=PATHS)
-    parser.add_argument("--callgrind", action="store_true")
+    parser.add_argument("--repeat", action="store_true")
     asked = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":
         os.environ["PYTHONHASHSEED"] = "0"
@@ -441,7 +452,7 @@ def main() -> None:
             for _ in range(_WARM_UP):
                 await counted.once(path)
                 await counted.rest()
-            if asked.callgrind:
+            if asked.repeat:
                 await _repeated(counted, path)
                 continue
             await counted.once(path)
@@ -452,8 +463,8 @@ def main() -> None:
             await counted.rest()
 
     vars(scheduler).update(_ALLOW_DETERMINISTIC_SCHEDULING=True, _r=random.Random(0))
-    trio.run(_serve, clock, counts, work, not asked.callgrind, clock=clock)
-    if not (asked.show or asked.callgrind):
+    trio.run(_serve, clock, counts, work, not asked.repeat, clock=clock)
+    if not (asked.show or asked.repeat):
         print(json.dumps(found, indent=1))
 
 

@@ -82,7 +82,7 @@ def check(world: Paced, taken: Sequence[str], stopped: bool) -> None:
     scheduler = world.conversations._scheduler
     assert not any((scheduler._ready, scheduler._principals, scheduler._queued))
     assert not any((scheduler.running, scheduler.waiting))
-    assert not any((world.conversations._conversations, world.conversations._parking.awaited))
+    assert not any((world.conversations._conversations, world.conversations._shared.awaited))
 
 
 @BACKENDS
