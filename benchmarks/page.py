@@ -39,48 +39,41 @@ What one request costs, independent of machine and time; `make test` compares al
 columns exactly. A hop is a call from a function in one file of `component/` or `xep/` to a function
 in another one; `benchmarks/counted.py` defines all columns. Empty: the tool was not installed.
 """
-_GROUPS = (
-    (
-        "Requests",
-        ("loopback", "prosody", "fairness", "many_skills", "announcing", "scale", "forms"),
-        (
-            "The peer is slixmpp as an external component on uvloop: it returns the same result without"
-            " policy, validation, limits and registry."
-        ),
+_GROUPS: dict[str, tuple[str, ...]] = {
+    "Requests": (
+        *("loopback", "prosody", "fairness", "many_skills", "announcing", "scale", "forms"),
     ),
-    ("Start and memory", ("startup",), "The peer imports trio, pydantic-settings and msgspec."),
-    (
-        "Beside the worst of one principal",
-        ("abuse", "abuse_prosody"),
-        "One account pings, one request at a time, while another keeps 64 large requests in flight."
-        " The peer is the same ping alone.",
-    ),
-    (
-        "Durable work",
-        ("durable", "waiting", "stored", "instances"),
-        (
-            "The peer is DBOS in a process of its own on the same kind of database. For `waiting` and"
-            " `stored` it is the service itself with fewer tasks."
-        ),
-    ),
-    (
-        "A turn of an agent",
-        ("turn", "conversations"),
-        (
-            "Two calls of a model that answers at once, and one of a tool. The peers do the same"
-            " without durable messages, history, memories, budgets, policy and audit log."
-        ),
-    ),
-    ("Prompts and local models", ("prefix", "tools", "first_token"), ""),
-    (
-        "Recalling",
-        ("recall",),
-        "[design/recall.md](design/recall.md) describes the questions and the ranking.",
-    ),
-    ("Watches and webhooks", ("watching", "webhooks"), ""),
-    ("Confined code and workers", ("confined", "sandbox", "workers"), ""),
-    ("Prompt injections", ("agentdojo",), "See [safety.md](safety.md)."),
-)
+    "Start and memory": ("startup",),
+    "Beside the worst of one principal": ("abuse", "abuse_prosody"),
+    "Durable work": ("durable", "waiting", "stored", "instances"),
+    "A turn of an agent": ("turn", "conversations"),
+    "Prompts and local models": ("prefix", "tools", "first_token"),
+    "Recalling": ("recall",),
+    "Watches and webhooks": ("watching", "webhooks"),
+    "Confined code and workers": ("confined", "sandbox", "workers"),
+    "Prompt injections": ("agentdojo",),
+}
+_ABOUT = {
+    "Requests": """\
+The peer is slixmpp as an external component on uvloop: it returns the same result without policy,
+validation, limits and registry.
+""",
+    "Start and memory": "The peer imports trio, pydantic-settings and msgspec.\n",
+    "Beside the worst of one principal": """\
+One account pings, one request at a time, while another keeps 64 large requests in flight. The peer
+is the same ping alone.
+""",
+    "Durable work": """\
+The peer is DBOS in a process of its own on the same kind of database. Where tasks wait or are
+stored, it is the service itself with fewer tasks.
+""",
+    "A turn of an agent": """\
+Two calls of a model that answers at once, and one of a tool. The peers do the same without durable
+messages, history, memories, budgets, policy and audit log.
+""",
+    "Recalling": "[design/recall.md](design/recall.md) describes the questions and the ranking.\n",
+    "Prompt injections": "See [safety.md](safety.md).\n",
+}
 
 
 def stored() -> list[Row]:
@@ -123,10 +116,11 @@ def write() -> None:
 def page(rows: Sequence[Row], counted: counts.Counts) -> str:
     """Return the page."""
     parts = [_HEAD, _COUNTS, _counts_table(counted)]
-    for heading, benches, about in _GROUPS:
+    for heading, benches in _GROUPS.items():
         found = [row for bench in benches for row in rows if row["bench"] == bench]
         if found:
-            parts += [f"## {heading}\n", *([f"{about}\n"] if about else ()), _table(found)]
+            about = [_ABOUT[heading]] if heading in _ABOUT else []
+            parts += [f"## {heading}\n", *about, _table(found)]
     return "\n".join(parts)
 
 
