@@ -7,6 +7,10 @@ part of the instructions. Work for worker threads runs in place, so its hand-ove
 
 The table is `counts.json` beside this file: this benchmark writes it, and
 `tests/benchmarks/test_counts.py` compares it.
+
+    python -m benchmarks.counts
+
+writes the table and docs/benchmarks.md without counting the last two again.
 """
 
 from __future__ import annotations
@@ -34,17 +38,23 @@ Counts = dict[str, dict[str, int]]
 
 def measure(_runs: int) -> Iterator[Line]:
     """Count once, write the table, and yield its rows."""
-    found = counted()
-    before = stored()
-    for title, figures in (("instructions", instructions()), ("system calls", system_calls())):
-        for path in PATHS:
-            kept = before.get(path, {}).get(title) if figures is None else figures[path]
-            if kept is not None:
-                found[path][title] = kept
-    TABLE.write_text(json.dumps(found, indent=1) + "\n")
+    found = write({"instructions": instructions(), "system calls": system_calls()})
     for path, figures in found.items():
         for title, figure in figures.items():
             yield Line(f"counts: {path}, {title}", "", [float(figure)])
+
+
+def write(outside: dict[str, dict[str, int] | None]) -> Counts:
+    """Write the table: count what is exact, and keep what is not in `outside` as it is."""
+    found, before = counted(), stored()
+    for title in OUTSIDE:
+        figures = outside.get(title) or {}
+        for path in PATHS:
+            kept = figures.get(path, before.get(path, {}).get(title))
+            if kept is not None:
+                found[path][title] = kept
+    TABLE.write_text(json.dumps(found, indent=1) + "\n")
+    return found
 
 
 def stored() -> Counts:
@@ -120,3 +130,10 @@ def between_marks(lines: list[str]) -> dict[str, int]:
             if call[:1].isalpha() and not re.match(others, call):
                 found[path] = found.get(path, 0) + 1
     return {path: count // REPEATED for path, count in found.items()}
+
+
+if __name__ == "__main__":
+    from benchmarks import page
+
+    write({})
+    page.write()

@@ -384,7 +384,6 @@ async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
             ),
             storage=storage,
             home="here",
-            loop=Loop(),
         )
         group = await stack.enter_async_context(anyio.create_task_group())
         await group.start(audit.run)

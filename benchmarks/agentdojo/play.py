@@ -364,7 +364,6 @@ async def playing(
             ports=ConversationPorts(profiles=profiles, voice=player, persons=persons),
             storage=storage,
             home="here",
-            loop=loop,
         )
         group = await stack.enter_async_context(anyio.create_task_group())
         player.answers_in = group

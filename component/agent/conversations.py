@@ -28,7 +28,6 @@ from component.agent.senders import ANSWERS_WITHIN_S, Senders
 from component.memory.lines import SessionKey
 from component.memory.sessions import Forgotten
 from component.policy.persons import Persons
-from component.settings.agents import Loop
 from component.storage import Storage, StorageError, waiters
 from component.storage.clock import wall_clock
 from component.storage.database import Database
@@ -82,7 +81,6 @@ class Conversations:
         ports: the parts of the service that conversations use.
         storage: has the table `turns`.
         home: identifies this data directory among those that share a database.
-        loop: the settings that limit turns.
         clock: milliseconds since 1970, UTC.
         answers_within_s: seconds that a sender has for saying whether it is a person.
     """
@@ -94,13 +92,12 @@ class Conversations:
         ports: ConversationPorts,
         storage: Storage,
         home: str,
-        loop: Loop,
         clock: Callable[[], int] = wall_clock,
         answers_within_s: float = ANSWERS_WITHIN_S,
     ) -> None:
         self._storage = storage
         self._home = home
-        self._loop = loop
+        self._loop = loop = engine.loop
         self._group: TaskGroup | None = None
         self._conversations: dict[SessionKey, Conversation] = {}
         self._scheduler = Scheduler(loop.turns_total)

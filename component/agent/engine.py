@@ -114,7 +114,7 @@ class Engine:
         self._models = models
         self._recall = recall
         self._injection_check = InjectionCheck(scanner, model_calls.recorder)
-        self._loop = limits.loop
+        self.loop = limits.loop
         self._token_budget = TokenBudget(
             limits.history_tokens, limits.max_tokens, limits.loop.tool_result_tokens
         )
@@ -194,7 +194,7 @@ class Engine:
     # 1: the session.
 
     def _run(self, ask: Ask) -> Run:
-        return Run(ask, self._models(ask.profile), self.sessions, self._loop)
+        return Run(ask, self._models(ask.profile), self.sessions, self.loop)
 
     async def _open(self, run: Run) -> None:
         await run.open(self._token_budget.read(run.model), may_archive=run.ask.may_archive)
@@ -326,13 +326,8 @@ class Engine:
             turn=run.ask.id,
             final=True,
             taints=history.in_order(run.taints),
-            tokens_in=usage.tokens_in,
-            tokens_out=usage.tokens_out,
-            cost_usd=usage.cost_usd,
-            cache_read=usage.cache_read,
-            cache_write=usage.cache_write,
-            reasoning=usage.reasoning,
             parts=parts,
+            **journal.usage_fields(usage),
         )
         await run.journal.add([line], sync=True)
         return Answered.of(line)

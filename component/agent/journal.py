@@ -1,7 +1,9 @@
 """One turn's view of its session's file."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from component.agent import history
 from component.agent.protocol import ToolResult, Waiting
@@ -11,7 +13,7 @@ from component.memory.coding import moment
 from component.memory.lines import Called, Line, Note, Resulted, Said, SessionKey, Summary
 from component.memory.sessions import Sessions
 from component.models.messages import OpaquePart, TextPart, ToolCall
-from component.models.protocol import Completion
+from component.models.protocol import Completion, Usage
 from component.policy.taint import Taint
 
 _NOTIFIED: Final = "The person was told, by a notification:"
@@ -193,29 +195,27 @@ def called(turn: str, number: int, completion: Completion, calls: Sequence[ToolC
     The first line holds all text and the usage. Only an answer with opaque parts needs its parts in
     order; then each line holds those before its call, and the last one those after it, too.
     """
-    usage = completion.usage
     before = _parts_before_calls(completion, len(calls))
-    lines: list[Line] = []
-    for call, parts in zip(calls, before, strict=True):
-        first = not lines
-        lines.append(
-            Called(
-                turn=turn,
-                round=number,
-                id=call.id,
-                name=call.name,
-                arguments=call.arguments,
-                text=completion.paragraphs if first else "",
-                before=parts,
-                tokens_in=usage.tokens_in if first else 0,
-                tokens_out=usage.tokens_out if first else 0,
-                cost_usd=usage.cost_usd if first else 0.0,
-                cache_read=usage.cache_read if first else 0,
-                cache_write=usage.cache_write if first else 0,
-                reasoning=usage.reasoning if first else 0,
-            )
+    first = {"text": completion.paragraphs, **usage_fields(completion.usage)}
+    return [
+        Called(
+            turn=turn,
+            round=number,
+            id=call.id,
+            name=call.name,
+            arguments=call.arguments,
+            before=parts,
+            **(first if at == 0 else {}),
         )
-    return lines
+        for at, (call, parts) in enumerate(zip(calls, before, strict=True))
+    ]
+
+
+def usage_fields(usage: Usage) -> dict[str, Any]:
+    """Return the fields of a line that have the usage of a call of the model."""
+    fields = msgspec.structs.asdict(usage)
+    del fields["estimated"]
+    return fields
 
 
 def opaque_parts(completion: Completion) -> tuple[TextPart | OpaquePart, ...]:

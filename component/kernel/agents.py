@@ -182,7 +182,6 @@ class AgentSubsystem:
             engine=engine,
             storage=storage,
             home=home,
-            loop=settings.loop,
             ports=ConversationPorts(
                 profiles=self.profiles.profile,
                 voice=ports.voice,

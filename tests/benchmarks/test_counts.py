@@ -1,7 +1,8 @@
 """What one request costs in calls, threads and commits is in `benchmarks/counts.json`.
 
-A change that raises a count writes the table in the same commit: `make bench ONLY=counts`. To see
-the calls of a path, run `python -m benchmarks.counted --show chat`.
+A change that raises a count writes the table in the same commit: `make bench ONLY=counts`, or
+`python -m benchmarks.counts` for the exact counts alone. To see the calls of a path, run `python -m
+benchmarks.counted --show chat`.
 """
 
 import pytest

@@ -201,7 +201,6 @@ class Paced(World):
             ),
             storage=self.paced,  # type: ignore[arg-type]  # all of it that is used here
             home="here",
-            loop=self.loop,
             clock=lambda: next(self._clock) * 1000,
             answers_within_s=self.answers_within_s,
         )

@@ -393,7 +393,6 @@ class World:
                 ),
                 storage=Mortal(self, storage),  # type: ignore[arg-type]
                 home="here",
-                loop=self.loop,
                 answers_within_s=self.answers_within_s,
             )
             yield self.conversations
