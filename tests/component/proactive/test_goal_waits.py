@@ -169,7 +169,7 @@ async def test_waiters_are_woken_once_and_only_by_their_turn(agents: Agents) -> 
     async with agents.built():
         storage = agents.storage
 
-        def rows(database: Any) -> Any:
+        def waiting_rows(database: Any) -> Any:
             return database.execute("SELECT id, waits FROM tasks ORDER BY id").fetchall()
 
         def put(database: Any) -> None:
@@ -186,14 +186,14 @@ async def test_waiters_are_woken_once_and_only_by_their_turn(agents: Agents) -> 
 
         await storage.write(put)
         await storage.write(wait)
-        assert [tuple(row) for row in await storage.read(rows)] == [
+        assert [tuple(row) for row in await storage.read(waiting_rows)] == [
             ("one", 1),
             ("three", 1),
             ("two", 1),
         ]
         await storage.write(lambda db: rows.conclude(db, "t1", Outcome("silent")))
         await storage.write(lambda db: rows.conclude(db, "t1", Outcome("silent")))
-        assert [tuple(row) for row in await storage.read(rows)] == [
+        assert [tuple(row) for row in await storage.read(waiting_rows)] == [
             ("one", 0),
             ("three", 1),
             ("two", 0),
