@@ -2,7 +2,8 @@
 # make test    every check: format, lint, types, imports between packages, tests;
 #              make test T=tests/component/tasks runs only the tests there
 # make check   the checks without the tests
-# make bench   the benchmarks, each with a peer for comparison
+# make bench   the benchmarks, each with a peer for comparison; they write docs/benchmarks.md
+#              make bench ONLY=counts runs one of them
 # make docs    as HTML: docs/specification.html, docs/conformance-report.html (a run on Prosody)
 # make pictures  the pictures in docs/people.md: people and an agent in Converse, profanity and Dino
 # make thorough  the long campaigns: the fuzzer, more generated stanzas, every split of every stream,
@@ -80,9 +81,11 @@ hostile: $(STAMP) servers
 	$(BIN)/pytest -q -rA tests/hostile
 
 bench: $(STAMP) servers
+ifneq ($(ONLY),counts)
 	$(BIN)/python -m pip install --quiet --group bench
 	$(BIN)/python -m pip install --quiet --no-deps "bfcl-eval>=2026.3.23"
-	$(BIN)/python -m benchmarks
+endif
+	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))
 
 servers: $(STAMP)
 	tests/tools/debian.sh $(VENV)

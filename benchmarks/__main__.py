@@ -1,6 +1,8 @@
 """`python -m benchmarks`: runs all benchmarks, or the named ones.
 
-The table of each is printed when it is measured. Logs go to a file, which is named if one fails.
+The table of each is printed when it is measured, and its rows replace those of the last time in
+`results.json`, from which docs/benchmarks.md is made. Logs go to a file, which is named if one
+fails.
 """
 
 from __future__ import annotations
@@ -18,10 +20,12 @@ from typing import TextIO
 
 import structlog
 
+from benchmarks import page
 from benchmarks.report import Line, cells, table
 
 # In the order in which they are run and shown.
 NAMES = (
+    "counts",
     "loopback",
     "prosody",
     "startup",
@@ -75,6 +79,9 @@ def main() -> None:
         for note in filter(None, (line.note for line in measured)):
             print(f"\n{note}")
         print(flush=True)
+        if name != "counts":  # it has a table of its own
+            page.replace(name, measured)
+        page.write()
         lines += measured
         if asked.json is not None:
             asked.json.write_text(json.dumps([line.as_json() for line in lines], indent=1))

@@ -27,7 +27,10 @@ from component.skills import Context, Skill, prepare, skill
 from component.skills.threads import Threads
 from component.storage import Storage
 from component.tasks.protocol import Notice, SkillAccess, TaskLimits
-from component.tasks.request import Call, Confirmation, call_of, unnamed_key
+from component.tasks.request import Confirmation
+from component.tasks.request import Call
+from component.tasks.request import call_of
+from component.tasks.request import unnamed_key
 from component.tasks.service import TaskService
 from xep.binding import encode
 from xep.fluux_agent.execute import Accepted, Execute, Param

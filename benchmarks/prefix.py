@@ -18,8 +18,8 @@ import anyio
 import msgspec
 
 from benchmarks.report import Line, Target
-from component.agent.profile import Profile
-from component.agent.protocol import Recalled
+from component.agent.protocol import Profile
+from component.memory.store import Recalled
 from component.models.building import Models
 from component.models.protocol import Completion, Model, ModelRequest, OnText, Void
 from component.settings.llm import LLM

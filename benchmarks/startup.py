@@ -38,7 +38,7 @@ def measure(runs: int) -> Iterator[Line]:
                 memory.append(resident)
                 peer.append(alone)
                 peer_cpu.append(alone_used)
-    yield Line("start to accepted handshake / its imports", "s", ours, peer, Target(2, "at most"))
+    yield Line("start to accepted handshake / its imports", "s", ours, peer, Target(1.5, "at most"))
     yield Line("the same, CPU", "s", ours_cpu, peer_cpu)
     yield Line("resident when idle", "MB", memory, (), Target(60, "at most", "ours"))
 

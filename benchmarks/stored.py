@@ -27,7 +27,9 @@ from component.tasks.admin import list_rows
 from component.tasks.confirmation import confirm_for
 from component.tasks.leases import Claimant, claim
 from component.tasks.protocol import TaskLimits
-from component.tasks.request import NO_KEY, Call, Request, call_of
+from component.tasks.request import NO_KEY, Request
+from component.tasks.request import Call
+from component.tasks.request import call_of
 from component.tasks.rows import moment, put
 from tests.servers.postgres import Postgres
 from xep.binding import encode

@@ -313,12 +313,17 @@ class _Ours:
 async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
     from component.agent.conversations import ConversationPorts, Conversations
     from component.agent.engine import Engine, EngineLimits
-    from component.agent.profile import Profile
+    from component.agent.model_calls import ModelCalls
+    from component.agent.protocol import Profile
     from component.app import schema
     from component.audit.record import Audit, AuditOptions
     from component.budget.book import BudgetBook, BudgetLimits
     from component.budget.protocol import BudgetLimits
     from component.conversations.sessions import Sessions
+
+    from component.budget.book import BudgetBook, BudgetLimits
+    from component.features.builtins.github import Limit
+    from component.kernel.monitoring import Monitoring
     from component.memory.index import Index
     from component.memory.knowledge import Knowledge, Memo
     from component.memory.sharing import Sharing
@@ -360,12 +365,11 @@ async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
                 )
         engine = Engine(
             models=lambda _tier: model[0],
+            model_calls=ModelCalls(budgets, audit, Monitoring()),
             tools=_Tools(),
             sessions=Sessions(layout, Session()),
             recall=knowledge,
             scanner=_Quiet(),
-            budgets=budgets,
-            record=audit,
             limits=EngineLimits(loop=Loop()),
         )
 
@@ -384,7 +388,6 @@ async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
             ),
             storage=storage,
             home="here",
-            loop=Loop(),
         )
         group = await stack.enter_async_context(anyio.create_task_group())
         await group.start(audit.run)

@@ -39,8 +39,8 @@ _SET_UP: Final = ".venv"
 """What the set-up has fetched for the tests, which belongs to no commit."""
 
 MODULES: Final[dict[str, str]] = {
-    "component/agent/guard.py": "tests/component/agent",
-    "component/agent/turns.py": "tests/component/agent tests/component/tasks/test_turns.py",
+    "component/agent/completions.py": "tests/component/agent",
+    "component/agent/rows.py": "tests/component/agent tests/component/tasks/test_turns.py",
     "component/audit/lines.py": "tests/component/audit",
     "component/budget/book.py": "tests/component/budget",
     "component/features/builtins/folder.py": "tests/component/features/builtins",

@@ -121,7 +121,7 @@ class Incoming(msgspec.Struct, gc=False, eq=False):
         Raises:
             ContentError: it does not match its declaration.
         """
-        child = self._element.find(cls.xml.tag)
+        child = self._element.find(cls.xml_tag)
         return None if child is None else decode(cls, child, strict=strict)
 
     def payloads(self, cls: _Class[P]) -> list[P]:
@@ -129,7 +129,7 @@ class Incoming(msgspec.Struct, gc=False, eq=False):
         out.
         """
         found = []
-        for child in self._element.findall(cls.xml.tag):
+        for child in self._element.findall(cls.xml_tag):
             with contextlib.suppress(ContentError):
                 found.append(decode(cls, child))
         return found

@@ -20,7 +20,8 @@ from anyio.abc import TaskGroup
 
 from component.agent.conversations import ConversationPorts, Conversations
 from component.agent.engine import Engine, EngineLimits
-from component.agent.profile import Profile
+from component.agent.model_calls import ModelCalls
+from component.agent.protocol import Profile
 from component.agent.requests import MessageStarter, Reply, TurnRequest
 from component.app.schema import SCHEMA
 from component.audit.record import Audit, AuditOptions
@@ -30,6 +31,7 @@ from component.commands.pause_gate import PauseGate
 from component.conversations.sessions import Sessions
 from component.memory_directory.files import open_root
 from component.memory_directory.layout import Layout, SessionKey
+from component.kernel.monitoring import Monitoring
 from component.messages.delivery import Delivery, nothing_to_send
 from component.messages.inbound import Conversation, ReplyAddress
 from component.models.messages import ToolCall, ToolResultPart
@@ -45,10 +47,12 @@ from component.skills.schema_inputs import schema_inputs
 from component.skills.spec import Annotations
 from component.skills.threads import Threads
 from component.storage import Storage
-from component.tasks.admission import Admission, SkillExecutor
+from component.tasks.admission import Admission
+from component.tasks.admission import SkillExecutor
 from component.tasks.confirmation import Approvers, parameters_of
 from component.tasks.protocol import Notice, Question, SkillAccess, TaskLimits
-from component.tasks.request import Call, Confirmation
+from component.tasks.request import Confirmation
+from component.tasks.request import Call
 from component.tasks.service import TaskService
 from component.tools.joint_confirmation import SEVERAL_CALLS, JointConfirmations
 from component.tools.tools import ToolExecutor
@@ -342,14 +346,13 @@ async def playing(
         loop = Loop(max_iterations=100)
         engine = Engine(
             models=lambda profile: _Model(player.run_of(profile.instructions)),
+            model_calls=ModelCalls(budgets, audit, Monitoring()),
             tools=ToolExecutor(
                 *(executor, player.tasks, view, flows, audit),
                 JointConfirmations(approvers, player.tasks),
             ),
             sessions=Sessions(Layout(open_root(root)), Session()),
             scanner=_Quiet(),
-            budgets=budgets,
-            record=audit,
             limits=EngineLimits(loop=loop, history_tokens=500_000),
         )
 
@@ -361,7 +364,6 @@ async def playing(
             ports=ConversationPorts(profiles=profiles, voice=player, persons=persons),
             storage=storage,
             home="here",
-            loop=loop,
         )
         group = await stack.enter_async_context(anyio.create_task_group())
         player.answers_in = group

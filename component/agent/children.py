@@ -16,8 +16,7 @@ import structlog
 
 from component.agent.engine import Answered, Engine
 from component.agent.history import in_order
-from component.agent.profile import Profile
-from component.agent.protocol import Caller, ToolResult, Waiting
+from component.agent.protocol import Caller, Profile, ToolResult, Waiting
 from component.agent.requests import MessageStarter
 from component.agent.run import Ask
 from component.agent.tool_calls import Parked

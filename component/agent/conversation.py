@@ -9,29 +9,30 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from time import monotonic
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import msgspec
 import structlog
 
-from component.agent import sentences, turns
+from component.agent import rows, sentences
+from component.agent.completions import directed
 from component.agent.delivery import Delivery
-from component.agent.directives import directed
 from component.agent.engine import Answered, Engine
-from component.agent.model_call import NoInterrupts
-from component.agent.parked import FIRST_WAIT_S, LONGEST_WAIT_S, ParkedTurns, Parking
-from component.agent.profile import Away, Profile, Profiles
-from component.agent.requests import Resumption, TurnRequest, WorkStarter
+from component.agent.parked import FIRST_WAIT_S, LONGEST_WAIT_S, ParkedTurns
+from component.agent.protocol import Away, Profile
+from component.agent.requests import Outcome, Resumption, Turn, TurnRequest, WorkStarter
+from component.agent.rows import Wait
 from component.agent.run import Ask
 from component.agent.scheduler import Scheduler
 from component.agent.senders import Senders
 from component.agent.tool_calls import Parked
-from component.agent.turn import Outcome, Turn
-from component.agent.turns import Wait
 from component.memory_directory.layout import SessionKey
 from component.storage import Storage, StorageError
 from xep.jid import JID
+
+if TYPE_CHECKING:
+    from component.agent.conversations import ConversationPorts
 
 _log = structlog.get_logger("component.agent")
 
@@ -44,21 +45,25 @@ _TOLD_AT_TRY: Final = 2
 class Shared(msgspec.Struct, frozen=True, kw_only=True):
     """The objects that all conversations share.
 
-    `forget` is called by a conversation that has nothing left to do, `ended` with the id and the
-    outcome of each turn that has stopped running, and `concluded` when the outcome of a turn that a
-    task may wait for is on disk.
+    `home` identifies this data directory among those that share a database. `clock` returns
+    milliseconds since 1970, UTC. `spawn` starts work in the background. `forget` is called by a
+    conversation that has nothing left to do, `ended` with the id and the outcome of each turn that
+    has stopped running. `awaited` maps each task that a turn waits for to the parked turns of its
+    conversation.
     """
 
     engine: Engine
-    profiles: Profiles
+    ports: "ConversationPorts"
     storage: Storage
+    home: str
+    clock: Callable[[], int]
     scheduler: Scheduler
     delivery: Delivery
     senders: Senders
-    parking: Parking
+    spawn: Callable[..., None]
     forget: "Callable[[Conversation], None]"
-    ended: Callable[[str, Outcome], None] = lambda _turn, _outcome: None
-    concluded: Callable[[], None] = lambda: None
+    ended: Callable[[str, Outcome], None]
+    awaited: dict[str, ParkedTurns] = msgspec.field(default_factory=dict)
 
 
 class _Running:
@@ -78,8 +83,7 @@ class _Running:
 
 
 class Conversation:
-    """The actor of one conversation: an `Actor` for the scheduler, and the interrupt source of its
-    running turn.
+    """Runs the turns of one conversation, when the scheduler lets it, one at a time.
 
     Requests join the running turn if they belong to the same exchange. They join in order, before a
     call of the model; a running call is cancelled for them, at most `RESTARTS` times.
@@ -96,7 +100,7 @@ class Conversation:
     def __init__(self, key: SessionKey, shared: Shared) -> None:
         self.key = key
         self.waiting: deque[Turn] = deque()
-        self.parked = ParkedTurns(shared.parking, self._resume, self.look)
+        self.parked = ParkedTurns(shared, self._resume, self.look)
         self._shared = shared
         self._running: _Running | None = None
         self._holds = 0
@@ -163,10 +167,10 @@ class Conversation:
         self._revisions += 1
         if text is not None:
             turn.request = msgspec.structs.replace(turn.request, text=text)
-            write = partial(turns.revise, request=turn.request)
+            write = partial(rows.revise, request=turn.request)
         else:
             self.remove(turn)
-            write = partial(turns.delete, turns=turn.ids)
+            write = partial(rows.delete, turns=turn.ids)
         try:
             await self._shared.storage.write(write)
         except BaseException:
@@ -219,12 +223,14 @@ class Conversation:
             self._running = None
             self.look()
             running.done.set()
-            shared.engine.observer.turn(self.key.agent, outcome.kind, monotonic() - began)
+            shared.engine.model_calls.observer.turn(
+                self.key.agent, outcome.kind, monotonic() - began
+            )
             self._report(turn, outcome)
 
     async def _run(self, running: _Running) -> Outcome:
         turn, shared = running.turn, self._shared
-        profile = await shared.profiles(self.key)
+        profile = await shared.ports.profiles(self.key)
         if isinstance(profile, Away) and turn.resumption:
             profile = profile.begun or profile
         if isinstance(profile, Away):
@@ -260,7 +266,7 @@ class Conversation:
             messages=turn.requests,
             starter=turn.starter,
             resumed=turn.resumption is not None,
-            interrupts=self if interruptible else NoInterrupts(),
+            interrupts=self if interruptible else None,
             notice=notice,
             held=held,
             may_archive=not held,
@@ -275,7 +281,7 @@ class Conversation:
             return Outcome("silent")
         is_due = turn.resumption is not None and turn.resumption.cause == "time"
         if said.delay_s and not is_due:
-            until = self._shared.parking.clock() + round(said.delay_s * 1000)
+            until = self._shared.clock() + round(said.delay_s * 1000)
             await self.parked.until(turn.id, until)
             delivery.composing(turn.request, False)
             return Outcome("delayed", said.text)
@@ -289,9 +295,9 @@ class Conversation:
         `keep_trying`.
         """
         if isinstance(turn.request.starter, WorkStarter):
-            write = partial(turns.conclude, turn=turn.id, outcome=outcome)
+            write = partial(rows.conclude, turn=turn.id, outcome=outcome)
             await self._shared.storage.write(write, keep_trying=keep_trying)
-            self._shared.concluded()
+            self._shared.ports.concluded()
 
     def _report(self, turn: Turn, outcome: Outcome) -> None:
         """Report the outcome of a turn to its followers."""
@@ -314,7 +320,7 @@ class Conversation:
             turn.stored = True
             self.look()
 
-        self._shared.parking.spawn(again)
+        self._shared.spawn(again)
 
     # What joins the running turn.
 
@@ -347,7 +353,7 @@ class Conversation:
                 break
             joining.append(one)
         ids, wait = [one.id for one in joining], Wait(joined=turn.id)
-        await self._shared.storage.write(partial(turns.wait, turns=ids, wait=wait))
+        await self._shared.storage.write(partial(rows.wait, turns=ids, wait=wait))
         for one in joining:
             self.remove(one)
             turn.joined.append(one.request)
@@ -435,7 +441,7 @@ class Conversation:
         shared.delivery.composing(turn.request, False)
         shared.senders.label_now(turn)
         try:
-            profile = await shared.profiles(self.key)
+            profile = await shared.ports.profiles(self.key)
             if isinstance(profile, Away):
                 profile = Profile(agent=self.key.agent)
             await shared.engine.stop(self._ask(turn, profile))

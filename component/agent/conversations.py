@@ -9,20 +9,25 @@ import msgspec
 import structlog
 from anyio.abc import TaskGroup, TaskStatus
 
-from component.agent import parked, sentences, turns
+from component.agent import parked, rows, sentences
 from component.agent.conversation import Conversation, Shared
 from component.agent.delivery import Delivery
 from component.agent.engine import Engine
-from component.agent.profile import Profiles
-from component.agent.protocol import Voice
-from component.agent.requests import MessageStarter, Resumption, TurnRequest
+from component.agent.protocol import Profiles, Voice
+from component.agent.requests import (
+    CONTINUES,
+    MessageStarter,
+    Outcome,
+    Resumption,
+    Turn,
+    TurnRequest,
+)
+from component.agent.rows import Row
 from component.agent.scheduler import Scheduler
-from component.agent.senders import ANSWERS_WITHIN_S, Persons, Senders
-from component.agent.turn import CONTINUES, Outcome, Turn
-from component.agent.turns import Row
+from component.agent.senders import ANSWERS_WITHIN_S, Senders
 from component.conversations.sessions import Forgotten
 from component.memory_directory.layout import SessionKey
-from component.settings.agents import Loop
+from component.policy.persons import Persons
 from component.storage import Storage, StorageError, waiters
 from component.storage.clock import wall_clock
 from component.storage.database import Database
@@ -55,7 +60,6 @@ class ConversationPorts(msgspec.Struct, frozen=True, kw_only=True):
         profiles: gives the profile of an agent for a person, or why it does not answer now.
         voice: sends what agents say.
         persons: distinguishes people from other agents and services.
-        over: is called with the id of each turn that has ended.
         received: is called with each request that was accepted.
         stream: returns an object that identifies the current stream; None while there is none.
         concluded: is called when the outcome of a turn that a task may wait for was recorded.
@@ -64,7 +68,6 @@ class ConversationPorts(msgspec.Struct, frozen=True, kw_only=True):
     profiles: Profiles
     voice: Voice
     persons: Persons
-    over: Callable[[str], None] = lambda _turn: None
     received: Callable[[TurnRequest], None] = lambda _request: None
     stream: Callable[[], object | None] = lambda: True
     concluded: Callable[[], None] = lambda: None
@@ -78,7 +81,6 @@ class Conversations:
         ports: the parts of the service that conversations use.
         storage: has the table `turns`.
         home: identifies this data directory among those that share a database.
-        loop: the settings that limit turns.
         clock: milliseconds since 1970, UTC.
         answers_within_s: seconds that a sender has for saying whether it is a person.
     """
@@ -90,32 +92,31 @@ class Conversations:
         ports: ConversationPorts,
         storage: Storage,
         home: str,
-        loop: Loop,
         clock: Callable[[], int] = wall_clock,
         answers_within_s: float = ANSWERS_WITHIN_S,
     ) -> None:
         self._storage = storage
         self._home = home
-        self._loop = loop
+        self._loop = loop = engine.loop
         self._group: TaskGroup | None = None
         self._conversations: dict[SessionKey, Conversation] = {}
         self._scheduler = Scheduler(loop.turns_total)
-        self._delivery = Delivery(ports.voice, storage, ports.over)
+        self._delivery = Delivery(ports.voice, storage, engine.model_calls)
         self._senders = Senders(ports.persons, ports.stream, answers_within_s)
         self._received = ports.received
-        self._parking = parked.Parking(storage=storage, home=home, clock=clock, spawn=self._spawn)
         self._sessions = engine.sessions
         self._shared = Shared(
             engine=engine,
-            profiles=ports.profiles,
+            ports=ports,
             storage=storage,
+            home=home,
+            clock=clock,
             scheduler=self._scheduler,
             delivery=self._delivery,
             senders=self._senders,
-            parking=self._parking,
+            spawn=self._spawn,
             forget=self._forget,
             ended=self._turn_ended,
-            concluded=ports.concluded,
         )
         self._followers: dict[str, Callable[[Outcome], None]] = {}
 
@@ -162,8 +163,8 @@ class Conversations:
 
     def _insert(self, request: TurnRequest, answered: Sequence[str], database: Database) -> bool:
         # In this order, so that a repetition of a request that was just answered finds its row.
-        added = turns.insert(database, self._home, request)
-        turns.delete(database, answered)
+        added = rows.insert(database, self._home, request)
+        rows.delete(database, answered)
         return added
 
     async def perform(self, request: TurnRequest) -> Outcome | None:
@@ -185,7 +186,7 @@ class Conversations:
         self._followers[request.id] = note
         try:
             standing = await self._storage.read(
-                partial(turns.standing, home=self._home, turn=request.id)
+                partial(rows.standing, home=self._home, turn=request.id)
             )
             if isinstance(standing, Outcome):
                 return standing
@@ -203,7 +204,7 @@ class Conversations:
         conversation = self._conversations.get(SessionKey(agent, principal))
         if conversation is not None:
             await conversation.stop_turn(turn)
-        await self._storage.write(partial(turns.forget_outcome, turn=turn))
+        await self._storage.write(partial(rows.forget_outcome, turn=turn))
 
     def _turn_ended(self, turn: str, outcome: Outcome) -> None:
         follower = self._followers.get(turn)
@@ -226,7 +227,7 @@ class Conversations:
 
     def ended(self, task: str) -> None:
         """A task has ended: the turn that waits for it continues. Never waits."""
-        waiting = self._parking.awaited.get(task)
+        waiting = self._shared.awaited.get(task)
         if waiting is not None:
             waiting.task_ended(task)
 
@@ -237,10 +238,10 @@ class Conversations:
 
         Raises StorageError if those cannot be read.
         """
-        rows = await self._storage.read(partial(turns.of_home, home=self._home))
+        left = await self._storage.read(partial(rows.of_home, home=self._home))
         async with anyio.create_task_group() as group:
             self._group = group
-            self._take_up(rows)
+            self._take_up(left)
             group.start_soon(self._watch_tasks)
             for part in (self._delivery, self._senders, self._scheduler):
                 part.open(group)
@@ -253,10 +254,10 @@ class Conversations:
                     part.open(None)
                 group.cancel_scope.cancel()
 
-    def _take_up(self, rows: Sequence[Row]) -> None:
+    def _take_up(self, left: Sequence[Row]) -> None:
         known = {turn.id for one in self._conversations.values() for turn in one.waiting}
         found: dict[str, tuple[Turn, int | None]] = {}
-        for row in rows:
+        for row in left:
             if row.request.id in known:
                 continue
             joined = row.wait.joined if row.wait is not None else None

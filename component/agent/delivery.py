@@ -1,7 +1,7 @@
 """Sends answers, and deletes the row of a request once its answer is sent."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -10,7 +10,8 @@ import msgspec
 import structlog
 from anyio.abc import TaskGroup
 
-from component.agent import turns
+from component.agent import rows
+from component.agent.model_calls import ModelCalls
 from component.agent.protocol import Voice
 from component.agent.requests import Reply, TurnRequest, reply_to
 from component.agent.sentences import BROKE
@@ -30,13 +31,13 @@ class Delivery:
     Args:
         voice: sends texts.
         storage: has the rows.
-        over: is called with the id of each turn that has ended.
+        model_calls: are told of each turn that has ended.
     """
 
-    def __init__(self, voice: Voice, storage: Storage, over: Callable[[str], None]) -> None:
+    def __init__(self, voice: Voice, storage: Storage, model_calls: ModelCalls) -> None:
         self._voice = voice
         self._storage = storage
-        self._over = over
+        self._model_calls = model_calls
         self._unsent: deque[tuple[Reply, Sequence[str]]] = deque()
         self._answered: list[str] = []
         self._any_answered = anyio.Event()
@@ -96,7 +97,7 @@ class Delivery:
 
     def answered(self, ids: Sequence[str]) -> None:
         """A turn has ended: delete its rows, the turn's own first."""
-        self._over(ids[0])
+        self._model_calls.ended(ids[0])
         # Nothing waits for this: if it fails, the answer is sent again with the same id.
         self._answered += ids
         self._any_answered.set()
@@ -134,7 +135,7 @@ class Delivery:
         try:
             # An answer that waits for a slow server would be lost with this process.
             await self._voice.sent()
-            await self._storage.write(partial(turns.delete, turns=taken), keep_trying=keep_trying)
+            await self._storage.write(partial(rows.delete, turns=taken), keep_trying=keep_trying)
         except BaseException:
             self.put_back(taken)
             raise

@@ -11,25 +11,23 @@ import anyio
 import msgspec
 import structlog
 
-from component.agent import finishes, history, journal, sentences
+from component.agent import completions, history, journal, sentences
 from component.agent.compaction import Compaction
-from component.agent.fences import Fence
-from component.agent.finishes import Weighed
-from component.agent.injection_check import InjectionCheck
-from component.agent.journal import Sessions
-from component.agent.model_call import ModelCalls
-from component.agent.observer import NoObserver, Observer
-from component.agent.profile import Profile
-from component.agent.prompt_builder import TokenBudget, build_prompt
-from component.agent.protocol import Recall, Recalled, Scanner, Tools
+from component.agent.completions import Verdict
+from component.agent.model_calls import ModelCalls
+from component.agent.prompt import TokenBudget, build_prompt
+from component.agent.protocol import Profile, Tools
 from component.agent.requests import TurnRequest
 from component.agent.run import Ask, Run
 from component.agent.tool_calls import Parked, ToolCalls
-from component.audit.protocol import AuditEvent, Recorder
-from component.budget.book import BudgetBook
+from component.agent.untrusted_text import InjectionCheck, Scanner
+from component.audit.protocol import AuditEvent
 from component.budget.protocol import BudgetExceededError
 from component.conversations.lines import Line, Note, Said
-from component.models.messages import OpaquePart, TextPart, ToolCall, map_text
+from component.conversations.sessions import Sessions
+from component.memory.knowledge import Knowledge
+from component.memory.store import Recalled
+from component.models.messages import OpaquePart, TextPart
 from component.models.protocol import (
     Completion,
     ContentFilteredError,
@@ -37,11 +35,9 @@ from component.models.protocol import (
     Model,
     ModelError,
     ModelRefusedError,
-    ModelRequest,
     ModelUnavailableError,
     Usage,
 )
-from component.models.written_calls import without_calls
 from component.policy.taint import Taint
 from component.settings.agents import Loop
 from component.storage.errors import StorageError
@@ -94,50 +90,39 @@ class Engine:
 
     Args:
         models: returns the model that an agent uses.
+        model_calls: calls models.
         tools: the skills.
         sessions: the conversations on disk.
         recall: finds memories; None to use none.
         scanner: looks for instructions in data.
-        budgets: reserves and charges the cost of calls.
-        record: records events in the audit log.
         limits: the limits of a turn.
-        observer: counts and traces; None to do neither.
     """
 
     def __init__(
         self,
         *,
         models: Models,
+        model_calls: ModelCalls,
         tools: Tools,
         sessions: Sessions,
         scanner: Scanner,
-        budgets: BudgetBook,
-        record: Recorder,
         limits: EngineLimits,
-        recall: Recall | None = None,
-        observer: Observer | None = None,
+        recall: Knowledge | None = None,
     ) -> None:
         self.sessions = sessions
-        self.observer: Observer = observer or NoObserver()
+        self.model_calls = model_calls
         self._models = models
         self._recall = recall
-        self._injection_check = InjectionCheck(scanner, record)
-        self._record = record
-        self._loop = limits.loop
+        self._injection_check = InjectionCheck(scanner, model_calls.recorder)
+        self.loop = limits.loop
         self._token_budget = TokenBudget(
             limits.history_tokens, limits.max_tokens, limits.loop.tool_result_tokens
         )
         self._recalled = limits.recalled
-        self._model_calls = ModelCalls(budgets, record, self.observer)
         self._tool_calls = ToolCalls(
-            tools, (), self._injection_check, self._token_budget, self.observer
+            tools, self._injection_check, self._token_budget, model_calls.observer
         )
-        self._compaction = Compaction(self._model_calls, self._token_budget)
-
-    @property
-    def model_calls(self) -> ModelCalls:
-        """Calls models, charges budgets, and records calls."""
-        return self._model_calls
+        self._compaction = Compaction(model_calls, self._token_budget)
 
     def add(self, builtin: Tools) -> None:
         """Offer more built-in tools, which need the engine."""
@@ -150,7 +135,7 @@ class Engine:
         Raises StorageError, after which it can be run again, too.
         """
         run = self._run(ask)
-        with self.observer.span(
+        with self.model_calls.observer.span(
             "invoke_agent",
             agent=ask.profile.agent,
             turn=ask.id,
@@ -171,7 +156,7 @@ class Engine:
     async def _stages(self, run: Run) -> Answered | Parked:
         await self._look_up_memories(run)
         messages, interrupts = run.ask.messages, run.ask.interrupts
-        if interrupts.more():
+        if interrupts is not None and interrupts.more():
             messages = [*messages, *await interrupts.take()]
         await self._add_messages(run, messages, recall=True)
         self._record_notes(run)
@@ -181,35 +166,35 @@ class Engine:
         self._tool_calls.offer(run)
         await self._compaction.look(run)
         while True:
-            if interrupts.more():
+            if interrupts is not None and interrupts.more():
                 await self._add_messages(run, await interrupts.take(), recall=False)
             completion = await self._think(run)
             if completion is None:
                 run.discard_retry()  # a message has arrived
                 continue
-            completion = _without_fences(completion, run.fence)
-            weighed = finishes.weigh(
+            completion = completions.without_fences(completion, run.fence)
+            verdict = completions.classify(
                 completion,
                 partial=run.partial,
                 retried=run.retried,
                 tools=not run.closing,
                 unread=run.unread,
             )
-            if weighed.again:
-                run.ask_again(weighed)
-            elif weighed.calls:
-                parked = await self._tool_calls.call(run, completion, weighed.calls)
+            if verdict.again:
+                run.ask_again(verdict)
+            elif verdict.calls:
+                parked = await self._tool_calls.call(run, completion, verdict.calls)
                 if parked is not None:
                     return parked
             else:
-                whole = weighed.answer == completion.paragraphs
+                whole = verdict.answer == completion.paragraphs
                 parts = journal.opaque_parts(completion) if whole else ()
-                return await self._persist(run, weighed, completion.usage, parts)
+                return await self._persist(run, verdict, completion.usage, parts)
 
     # 1: the session.
 
     def _run(self, ask: Ask) -> Run:
-        return Run(ask, self._models(ask.profile), self.sessions, self._loop)
+        return Run(ask, self._models(ask.profile), self.sessions, self.loop)
 
     async def _open(self, run: Run) -> None:
         await run.open(self._token_budget.read(run.model), may_archive=run.ask.may_archive)
@@ -274,7 +259,7 @@ class Engine:
         notes = {"user.md": profile.user, "memory.md": profile.memory}
         read = [name for name, text in notes.items() if text.strip()]
         if read:
-            self._record.record(
+            self.model_calls.recorder.record(
                 AuditEvent(
                     kind="memory",
                     outcome="done",
@@ -293,10 +278,9 @@ class Engine:
         while True:
             if run.guard.last:
                 run.closing = True
-            await self._compaction.fit(run)
-            asked = build_prompt(run, self._token_budget)
+            asked = build_prompt(run, await self._compaction.fit(run))
             try:
-                completion = await self._model_calls.ask(
+                completion = await self.model_calls.ask(
                     run.model, asked.request, asked.tokens, run.spender, run.ask.interrupts
                 )
             except ContextOverflowError as error:
@@ -320,7 +304,10 @@ class Engine:
                 if completion is not None and completion.refused:
                     omitted = tuple(sorted(completion.refused))
                     await run.journal.add([Note(content="", turn=run.ask.id, omitted=omitted)])
-                return completion and _without_markup(completion, asked.request, run)
+                if completion is not None:
+                    without = completions.without_markup(completion, asked.request)
+                    run.unread, completion = without is not completion, without
+                return completion
 
     # 5 and 6 are in `tool_calls`.
     # 7 and 8: the answer, on disk.
@@ -328,31 +315,26 @@ class Engine:
     async def _persist(
         self,
         run: Run,
-        weighed: Weighed,
+        verdict: Verdict,
         usage: Usage,
         parts: tuple[TextPart | OpaquePart, ...] = (),
     ) -> Answered:
         line = Said(
             role="assistant",
-            content=weighed.answer,
-            notice=weighed.notice,
+            content=verdict.answer,
+            notice=verdict.notice,
             turn=run.ask.id,
             final=True,
             taints=history.in_order(run.taints),
-            tokens_in=usage.tokens_in,
-            tokens_out=usage.tokens_out,
-            cost_usd=usage.cost_usd,
-            cache_read=usage.cache_read,
-            cache_write=usage.cache_write,
-            reasoning=usage.reasoning,
             parts=parts,
+            **journal.usage_fields(usage),
         )
         await run.journal.add([line], sync=True)
         return Answered.of(line)
 
     async def _excuse(self, run: Run, sentence: str) -> Answered:
         """End a turn with a sentence of the service as its answer. Raises StorageError."""
-        return await self._persist(run, Weighed(notice=sentence), Usage())
+        return await self._persist(run, Verdict(notice=sentence), Usage())
 
     async def broke(self, ask: Ask, sentence: str) -> Answered:
         """End a turn that cannot be run because of a fault of the service. Raises StorageError."""
@@ -396,29 +378,3 @@ def excuse_for(error: ModelError, turn: str) -> str:
         case _:
             _log.error("the model refuses", turn=turn, reason=reason)
             return sentences.REFUSED
-
-
-def _without_markup(completion: Completion, asked: ModelRequest, run: Run) -> Completion:
-    """Return a completion whose text has no markup of calls, which models write in many forms and
-    nobody can read. Quotations of what the model was shown are kept.
-    """
-
-    def is_quoted(text: str) -> bool:
-        return any(text in one.text for one in asked.messages if one.role in ("user", "tool"))
-
-    parts = map_text(completion.parts, lambda text: without_calls(text, is_quoted))
-    run.unread = parts != completion.parts
-    return msgspec.structs.replace(completion, parts=parts) if run.unread else completion
-
-
-def _without_fences(completion: Completion, fence: Fence) -> Completion:
-    """Return a completion without the word of the fences, which is secret."""
-    parts = tuple(
-        [
-            msgspec.structs.replace(part, arguments=fence.without_word(part.arguments))
-            if isinstance(part, ToolCall)
-            else part
-            for part in map_text(completion.parts, fence.out_of)
-        ]
-    )
-    return msgspec.structs.replace(completion, parts=parts)

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from component.agent.fences import Fence
+from component.agent.untrusted_text import Fence
 from component.conversations.lines import Called, Line, Note, Resulted, Said, Summary
 from component.memory.store import Recalled
 from component.models.contents import without

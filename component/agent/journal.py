@@ -1,48 +1,23 @@
 """One turn's view of its session's file."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from typing import Any, Final
+
+import msgspec
 
 from component.agent import history
 from component.agent.protocol import ToolResult, Waiting
 from component.agent.requests import TurnRequest
 from component.agent.sentences import GOES_ON, WAITS_FOR_PERSON
 from component.conversations.lines import Called, Line, Note, Resulted, Said, Summary
-from component.conversations.sessions import Forgotten, History
+from component.conversations.sessions import Sessions
 from component.memory.knowledge_lines import seconds_of
 from component.memory_directory.layout import SessionKey
 from component.models.messages import OpaquePart, TextPart, ToolCall
-from component.models.protocol import Completion
+from component.models.protocol import Completion, Usage
 from component.policy.taint import Taint
 
-
-class Sessions(Protocol):
-    """The conversations on disk, as the loop uses them (`component.conversations`).
-
-    Each raises StorageError.
-    """
-
-    async def open(
-        self, key: SessionKey, *, tokens: int | None = None, count: Callable[[str], int] = ...
-    ) -> History:
-        """Read the end of a conversation; it is archived first if it was idle for too long."""
-
-    async def read(
-        self, key: SessionKey, *, tokens: int | None = None, count: Callable[[str], int] = ...
-    ) -> History:
-        """Read the end of a conversation."""
-
-    async def append(self, key: SessionKey, lines: Sequence[Line], *, sync: bool) -> None:
-        """Add lines; with `sync` they are on the disk when this returns."""
-
-    async def turn(self, key: SessionKey, turn: str) -> Sequence[Line]:
-        """Read the lines of a turn, also from archives."""
-
-    async def archive(self, key: SessionKey) -> object | None:
-        """Archive a conversation, so that the next message starts a new one."""
-
-    async def forget(self, key: SessionKey) -> Forgotten:
-        """Delete a conversation and everything known about the person."""
+_NOTIFIED: Final = "The person was told, by a notification:"
 
 
 class Journal:
@@ -221,29 +196,27 @@ def called(turn: str, number: int, completion: Completion, calls: Sequence[ToolC
     The first line holds all text and the usage. Only an answer with opaque parts needs its parts in
     order; then each line holds those before its call, and the last one those after it, too.
     """
-    usage = completion.usage
     before = _parts_before_calls(completion, len(calls))
-    lines: list[Line] = []
-    for call, parts in zip(calls, before, strict=True):
-        first = not lines
-        lines.append(
-            Called(
-                turn=turn,
-                round=number,
-                id=call.id,
-                name=call.name,
-                arguments=call.arguments,
-                text=completion.paragraphs if first else "",
-                before=parts,
-                tokens_in=usage.tokens_in if first else 0,
-                tokens_out=usage.tokens_out if first else 0,
-                cost_usd=usage.cost_usd if first else 0.0,
-                cache_read=usage.cache_read if first else 0,
-                cache_write=usage.cache_write if first else 0,
-                reasoning=usage.reasoning if first else 0,
-            )
+    first = {"text": completion.paragraphs, **usage_fields(completion.usage)}
+    return [
+        Called(
+            turn=turn,
+            round=number,
+            id=call.id,
+            name=call.name,
+            arguments=call.arguments,
+            before=parts,
+            **(first if at == 0 else {}),
         )
-    return lines
+        for at, (call, parts) in enumerate(zip(calls, before, strict=True))
+    ]
+
+
+def usage_fields(usage: Usage) -> dict[str, Any]:
+    """Return the fields of a line that have the usage of a call of the model."""
+    fields = msgspec.structs.asdict(usage)
+    del fields["estimated"]
+    return fields
 
 
 def opaque_parts(completion: Completion) -> tuple[TextPart | OpaquePart, ...]:
@@ -304,3 +277,20 @@ def turn_of(line: Line) -> str | None:
 
 def _asks(line: Line) -> bool:
     return isinstance(line, Said) and line.role == "user"
+
+
+async def add_notification(
+    sessions: Sessions, key: SessionKey, notification: Said, about: str
+) -> None:
+    """Add a message that a person got outside of a turn to a conversation, once: without it, the
+    model would not know what the person answers to.
+
+    `about` says in one sentence what the message is, such as the result of a skill that a schedule
+    has run. Raises StorageError.
+    """
+    turn = notification.turn
+    assert turn is not None, "a notification has an id"
+    if not await sessions.turn(key, turn):
+        note = f"[This is not a message of the person. {about} {_NOTIFIED}]"
+        asked = Said(role="user", content=note, turn=turn)
+        await sessions.append(key, (asked, notification), sync=True)

@@ -14,10 +14,10 @@ import msgspec
 import structlog
 from msgspec import Meta
 
-from component.agent.fences import Fence
-from component.agent.model_call import ModelCalls, NoInterrupts
-from component.agent.profile import Away, Profile, Profiles
+from component.agent.model_calls import ModelCalls
+from component.agent.protocol import Away, Profile, Profiles
 from component.agent.requests import MessageStarter, TurnRequest
+from component.agent.untrusted_text import Fence
 from component.budget.protocol import BudgetExceededError, Spender
 from component.conversations.facts import Facts, KnownFact, Message, ProposedFact, Result
 from component.memory_directory.layout import SessionKey
@@ -71,7 +71,6 @@ class Learning:
         profiles: gives the profile of an agent for a person.
         models: gives the model of a profile.
         model_calls: calls models on somebody's account.
-        over: is called when a call has ended, with the name under which it was charged.
         idle_s: seconds without a message after which a conversation is read; 0 for never.
         clock: a monotonic clock, in seconds.
     """
@@ -83,7 +82,6 @@ class Learning:
         models: Callable[[Profile], Model],
         model_calls: ModelCalls,
         *,
-        over: Callable[[str], None],
         idle_s: float,
         clock: Callable[[], float] = monotonic,
     ) -> None:
@@ -91,7 +89,6 @@ class Learning:
         self._profiles = profiles
         self._models = models
         self._model_calls = model_calls
-        self._over = over
         self._idle_s = idle_s
         self._clock = clock
         self._due: dict[SessionKey, float] = {}  # the one that is due next is first
@@ -161,11 +158,9 @@ class Learning:
         name = f"facts-{self._calls}"
         spender = Spender((profile.agent, *profile.above), key.who, name)
         try:
-            completion = await self._model_calls.ask(
-                model, request, tokens, spender, NoInterrupts()
-            )
+            completion = await self._model_calls.ask(model, request, tokens, spender)
         finally:
-            self._over(name)
+            self._model_calls.ended(name)
         assert completion is not None, "there are no interrupts"
         return _answer(completion.text)
 

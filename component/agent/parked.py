@@ -6,19 +6,20 @@ the conversation when the task ends.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
-import msgspec
 import structlog
 
-from component.agent import turns
-from component.agent.directives import LONGEST_DELAY_S
-from component.agent.requests import Resumption
-from component.agent.turn import Turn
-from component.agent.turns import Wait
-from component.storage import Storage, StorageError, waiters
+from component.agent import rows
+from component.agent.completions import LONGEST_DELAY_S
+from component.agent.requests import Resumption, Turn
+from component.agent.rows import Wait
+from component.storage import StorageError, waiters
 from component.storage.database import Database
+
+if TYPE_CHECKING:
+    from component.agent.conversation import Shared
 
 _log = structlog.get_logger("component.agent")
 
@@ -27,35 +28,19 @@ FIRST_WAIT_S: Final = 1.0
 LONGEST_WAIT_S: Final = 60.0
 
 
-class Parking(msgspec.Struct, frozen=True, kw_only=True):
-    """The objects that the parked turns of all conversations share.
-
-    `storage` has the tables `turns` and `waiters`, `home` identifies this data directory among
-    those that share a database. `clock` returns milliseconds since 1970, UTC. `spawn` starts work
-    in the background. `awaited` maps each task that a turn waits for to the parked turns of its
-    conversation.
-    """
-
-    storage: Storage
-    home: str
-    clock: Callable[[], int]
-    spawn: Callable[..., None]
-    awaited: "dict[str, ParkedTurns]" = msgspec.field(default_factory=dict)
-
-
 class ParkedTurns:
     """The parked turns of one conversation.
 
     Args:
-        parking: the objects that all conversations share.
+        shared: the objects that all conversations share.
         resume: is called with a turn that has stopped waiting.
         changed: is called when the row of a turn no longer exists.
     """
 
     def __init__(
-        self, parking: Parking, resume: Callable[[Turn], None], changed: Callable[[], None]
+        self, shared: "Shared", resume: Callable[[Turn], None], changed: Callable[[], None]
     ) -> None:
-        self._parking = parking
+        self._shared = shared
         self._resume = resume
         self._changed = changed
         self._turns: dict[str, tuple[str, ...]] = {}
@@ -73,17 +58,17 @@ class ParkedTurns:
         """Park a turn until one of these tasks ends; False if one has already ended, and the turn
         continues immediately. Raises StorageError.
         """
-        parking, left = self._parking, None
+        shared, left = self._shared, None
 
         def op(database: Database) -> int:
-            turns.wait(database, (turn,), Wait(tasks=tasks))
-            return waiters.wait_for(database, turn, tasks, parking.home)
+            rows.wait(database, (turn,), Wait(tasks=tasks))
+            return waiters.wait_for(database, turn, tasks, shared.home)
 
         # Set before the row is written, so that the end of a task is not missed.
         self._writing, self._missed = tasks, False
-        parking.awaited.update(dict.fromkeys(tasks, self))
+        shared.awaited.update(dict.fromkeys(tasks, self))
         try:
-            left = await parking.storage.write(op)
+            left = await shared.storage.write(op)
         finally:
             self._writing = ()
             if left is None:
@@ -91,36 +76,36 @@ class ParkedTurns:
         self._turns[turn] = tasks
         waits = not self._missed and left == len(set(tasks))
         if not waits:
-            parking.spawn(self._wake, turn)
+            shared.spawn(self._wake, turn)
         return waits
 
     async def until(self, turn: str, until: int) -> None:
         """Park a turn until a time, in milliseconds since 1970. Raises StorageError."""
-        write = partial(turns.wait, turns=(turn,), wait=Wait(until=until))
-        await self._parking.storage.write(write)
+        write = partial(rows.wait, turns=(turn,), wait=Wait(until=until))
+        await self._shared.storage.write(write)
         self.add_until(turn, until)
 
     def add_until(self, turn: str, until: int) -> None:
         """Park a turn whose row already has the time."""
         self._turns[turn] = ()
-        self._parking.spawn(self._wake_at, turn, until)
+        self._shared.spawn(self._wake_at, turn, until)
 
     def task_ended(self, task: str) -> None:
         """Continue the turns that wait for a task."""
         if task in self._writing:
             self._missed = True
         for turn in [one for one, tasks in self._turns.items() if task in tasks]:
-            self._parking.spawn(self._wake, turn)
+            self._shared.spawn(self._wake, turn)
 
     async def take(self, turn: str) -> Turn | None:
         """Remove and return a parked turn; None if it is not parked. Raises StorageError."""
-        parking = self._parking
-        rows = await parking.storage.read(partial(turns.of_turn, home=parking.home, turn=turn))
+        shared = self._shared
+        found = await shared.storage.read(partial(rows.of_turn, home=shared.home, turn=turn))
         tasks = self._turns.pop(turn, None)
         if tasks is None:
             return None
         self._await_no_longer(tasks)
-        mine = next((row for row in rows if row.request.id == turn), None)
+        mine = next((row for row in found if row.request.id == turn), None)
         if mine is None:
             self._changed()
             return None
@@ -129,12 +114,12 @@ class ParkedTurns:
             mine.request,
             stored=True,
             resumption=Resumption("time" if is_due else "task"),
-            joined=[row.request for row in rows if row is not mine],
+            joined=[row.request for row in found if row is not mine],
         )
 
     async def _wake_at(self, turn: str, until: int) -> None:
         # If the clock was set back, the answer is still not later than the maximum delay.
-        left_s = (until - self._parking.clock()) / 1000
+        left_s = (until - self._shared.clock()) / 1000
         await anyio.sleep(min(max(0.0, left_s), LONGEST_DELAY_S))
         await self._wake(turn)
 
@@ -153,5 +138,5 @@ class ParkedTurns:
 
     def _await_no_longer(self, tasks: Sequence[str]) -> None:
         for task in tasks:
-            if self._parking.awaited.get(task) is self:
-                del self._parking.awaited[task]
+            if self._shared.awaited.get(task) is self:
+                del self._shared.awaited[task]

@@ -1,18 +1,24 @@
-"""The texts of the prompt other than the conversation.
-
-The instructions come first and are the same throughout a session, so that providers and local
-models can cache them. Texts that change, such as the time, come with each message.
-"""
+"""Builds the request to a model: instructions, conversation and tools within its context."""
 
 import hashlib
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from component.agent.fences import Fence
-from component.agent.profile import Profile
+import msgspec
+
+from component.agent import history
+from component.agent.history import Block
+from component.agent.protocol import Profile
 from component.agent.requests import TurnRequest
+from component.agent.untrusted_text import Fence
+from component.models.messages import ModelMessage, text_message
+from component.models.protocol import Model, ModelRequest, Tool
 from component.zones import is_offset, zone_named
 from xep.jid import JID
+
+if TYPE_CHECKING:
+    from component.agent.run import Run
 
 _IDENTITY: Final = "You are {title}, an assistant that people talk with in a chat (XMPP)."
 _PERSONALITY: Final = (
@@ -56,6 +62,12 @@ CONTINUE: Final = (
     " come to an end. Repeat nothing."
 )
 
+
+LEFT_OUT: Final = "[Earlier messages of this conversation are left out here: they do not fit.]"
+_LEAST_ANSWER: Final = 64
+_LEAST_RESULT: Final = 50
+_MUCH: Final = 2000
+"""Tokens of instructions and tools below which a model never refuses them alone as too long."""
 
 _CONTEXT: Final = (
     "The lines in square brackets before a message are from this service, and not from the person."
@@ -123,3 +135,164 @@ def spoken_time(now: datetime, zone: str) -> str:
     local = now.astimezone(where)
     offset = "" if is_offset(zone) else f", {timezone(local.utcoffset() or timedelta())}"
     return f"{local:%A}, {local:%Y-%m-%d %H:%M} for the person (time zone {zone}{offset}; {utc})"
+
+
+class TokenBudget(msgspec.Struct, frozen=True):
+    """The maximum number of tokens of earlier messages, of an answer, and of a tool's result."""
+
+    history_tokens: int
+    max_tokens: int
+    result_tokens: int
+
+    def read(self, model: Model) -> int:
+        """For reading a session: everything that the prompt could have of it."""
+        return max(2 * self.history_tokens, model.context_tokens)
+
+    def answer(self, model: Model) -> int:
+        """For an answer of this model; half of a small context is reserved for the question."""
+        return min(self.max_tokens, max(_LEAST_ANSWER, model.context_tokens // 2))
+
+    def earlier(self, model: Model) -> int:
+        """For messages of earlier turns."""
+        return min(self.history_tokens, (model.context_tokens - self.answer(model)) // 2)
+
+    def result(self, model: Model, calls: int = 1) -> int:
+        """For each result of so many calls, which together take half of the context."""
+        fitting = (model.context_tokens - self.answer(model)) // 2 // calls
+        return max(_LEAST_RESULT, min(self.result_tokens, fitting))
+
+
+class BuiltPrompt(msgspec.Struct, frozen=True):
+    """A request to a model, and its approximate number of tokens; `fixed` are those of the
+    instructions and the tools.
+    """
+
+    request: ModelRequest
+    tokens: int
+    fixed: int
+
+    @property
+    def is_mostly_fixed(self) -> bool:
+        """Whether a shorter conversation would not make it noticeably shorter."""
+        return self.fixed > _MUCH and (self.tokens - self.fixed) * 10 < self.tokens
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """The parts of a prompt, before the conversation is shortened to what is left for it.
+
+    `before` are the instructions, `after` the messages that are only for this call of the model,
+    `blocks` the conversation. `fixed` are the tokens of all other parts, `answer` those of the
+    answer, and `left` those that the conversation may have.
+    """
+
+    before: ModelMessage
+    blocks: list[Block]
+    after: Sequence[ModelMessage]
+    tools: tuple[Tool, ...]
+    answer: int
+    fixed: int
+    left: int
+
+
+def layout(run: "Run", budget: TokenBudget) -> Layout:
+    """Lay out the prompt for the next call of the model."""
+    model, toolbox = run.model, run.toolbox
+    answer = min(budget.answer(model), run.ask.profile.max_tokens or budget.max_tokens)
+    room = model.context_tokens - answer
+    tools = () if toolbox is None else toolbox.tools
+    tool_tokens = _tokens_of(tools)
+    if tool_tokens > room // 2:
+        tools = tuple([tool for tool in tools if not tool.optional])
+        tool_tokens = _tokens_of(tools)
+    before, after = text_message("system", run.instructions()), run.notes()
+    around = sum(history.tokens_of(one, model.tokens) for one in (before, *after))
+    left = max(0, room - around - tool_tokens)
+    return Layout(
+        before,
+        history.blocks(run.journal.shown(), run.view(budget.result(model)), run.journal.summary),
+        after,
+        tools,
+        answer,
+        around + tool_tokens,
+        left if run.most is None else min(left, run.most),
+    )
+
+
+def build_prompt(run: "Run", parts: Layout) -> BuiltPrompt:
+    """Make the request for the next call of the model.
+
+    It begins with the previous request, unless lines were summarised in the meantime.
+    """
+    shown = fitted(parts.blocks, parts.left, run.journal.left_out, run.model.tokens)
+    for block in shown:
+        run.taints |= block.taints
+    return BuiltPrompt(
+        ModelRequest(
+            messages=(
+                parts.before,
+                *(one for block in shown for one in block.messages),
+                *parts.after,
+            ),
+            tools=parts.tools,
+            tool_choice="none" if run.closing else "auto",
+            max_tokens=parts.answer,
+            temperature=run.ask.profile.temperature,
+        ),
+        parts.fixed + sum(block.tokens for block in shown),
+        parts.fixed,
+    )
+
+
+def fitted(
+    blocks: Sequence[Block], most: int, left_out: bool, count: history.Tokens
+) -> list[Block]:
+    """Return the blocks that fit into so many tokens, in their order.
+
+    Pinned blocks and the newest one are always kept. A summary at the beginning is kept if it fits,
+    then the newest blocks without a gap; the oldest are dropped. A mark replaces dropped blocks,
+    and stands at the beginning if lines are `left_out` there.
+    """
+    if not left_out and sum(block.tokens for block in blocks) <= most:
+        return list(blocks)
+    kept = {at for at, block in enumerate(blocks) if block.pinned or at == len(blocks) - 1}
+    left = most - sum(blocks[at].tokens for at in kept)
+    dropped = sum(block.tokens for at, block in enumerate(blocks) if at not in kept) > left
+    mark = _mark(count)
+    if dropped:
+        left -= mark.tokens
+        if 0 not in kept and _is_summary(blocks[0]) and blocks[0].tokens <= left:
+            kept.add(0)
+            left -= blocks[0].tokens
+    for at in range(len(blocks) - 1, -1, -1):
+        if at in kept:
+            continue
+        if blocks[at].tokens > left:
+            break
+        kept.add(at)
+        left -= blocks[at].tokens
+    shown: list[Block] = []
+    missing = left_out
+    for at, block in enumerate(blocks):
+        if at not in kept:
+            missing = True
+            continue
+        if missing and not (at == 0 and _is_summary(block)):
+            shown.append(mark)
+            missing = False
+        shown.append(block)
+    return shown
+
+
+def _mark(count: history.Tokens) -> Block:
+    message = text_message("system", LEFT_OUT)
+    return Block((message,), history.tokens_of(message, count))
+
+
+def _is_summary(block: Block) -> bool:
+    first = block.messages[0]
+    return first.role == "system" and first.text.startswith(history.EARLIER)
+
+
+def _tokens_of(tools: Sequence[Tool]) -> int:
+    # Schemas are mostly punctuation, so three characters per token is a cautious estimate.
+    return sum(len(t.name) + len(t.description) + len(t.parameters) for t in tools) // 3

@@ -1,18 +1,78 @@
-"""The interfaces of the loop to other packages."""
+"""What the loop gets from other packages: the profile of an agent, its tools, and its voice."""
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol, TypeAlias
 
 import msgspec
 
 from component.agent.requests import Reply, TurnRequest
-from component.memory.store import Recalled as Recalled  # noqa: PLC0414 - part of this contract
+from component.memory_directory.layout import SessionKey
 from component.messages.inbound import ReplyAddress
 from component.models.messages import FilePart, ImagePart, ToolCall
 from component.models.protocol import Tool
+from component.policy.flows import AgentLimits
+from component.policy.narrower import common
 from component.policy.taint import Taint
 from component.settings.llm import Tier
-from xep.jid import JID
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent as it is for one person, during a turn.
+
+    `agent` is its localpart, or `parent/id` of a sub-agent, `above` the ancestors of a sub-agent,
+    the nearest first; `title` is the name that it gives itself. `identity`, `personality` and
+    `instructions` are texts for the model, from the declaration, the workspace or a persona;
+    empty ones have a default. `context` is its knowledge of its field, `user` and `memory` are its
+    notes about the person, in files; `zone` is the name of the person's time zone.
+    `max_iterations` replaces the value of the settings,
+    `max_tokens` lowers their maximum for an answer. `model_of` is the agent whose own model it
+    uses instead of that of a tier. `spawn` says whether it may have sub-agents.
+    """
+
+    agent: str
+    title: str = ""
+    identity: str = ""
+    personality: str = ""
+    instructions: str = ""
+    context: str = ""
+    user: str = ""
+    memory: str = ""
+    zone: str = "UTC"
+    tier: Tier = "standard"
+    model_of: str = ""
+    temperature: float | None = None
+    capabilities: tuple[str, ...] = ("*",)
+    skills: tuple[str, ...] = ("*",)
+    max_iterations: int | None = None
+    max_tokens: int | None = None
+    spawn: bool = True
+    above: tuple[str, ...] = ()
+
+    def limited(self, limits: AgentLimits) -> "Profile":
+        """Return the profile with at most the rights of another agent, which has asked for its
+        work.
+        """
+        if limits == AgentLimits():
+            return self
+        return msgspec.structs.replace(
+            self,
+            capabilities=common(self.capabilities, limits.capabilities),
+            skills=common(self.skills, limits.skills),
+        )
+
+
+class Away(msgspec.Struct, frozen=True):
+    """The agent does not answer now: it is paused, killed or unknown. `sentence` says so.
+
+    `begun` is its profile for turns that have started before, if it may finish them.
+    """
+
+    sentence: str
+    begun: Profile | None = None
+
+
+Profiles: TypeAlias = Callable[[SessionKey], Awaitable[Profile | Away]]
+"""Returns the profile of an agent for a person. Raises StorageError."""
 
 
 class Voice(Protocol):
@@ -129,32 +189,4 @@ class Tools(Protocol):
         """Cancel a call that is no longer wanted, and its task, which is `task` if it is known.
 
         A call without a known task may still be running. Raises StorageError.
-        """
-
-
-class Recall(Protocol):
-    """Finds memories."""
-
-    async def recall(
-        self, agent: str, principal: JID, words: str, most: int, *, trace: str = ""
-    ) -> Sequence[Recalled]:
-        """Return the memories of one principal (and those shared with it) that match these words.
-
-        `trace` is the turn.
-        """
-
-    async def unchanged(
-        self, agent: str, principal: JID, shown: Collection[tuple[str, str]]
-    ) -> Mapping[tuple[str, str], Recalled]:
-        """Return the memories with these keys and digests (`Recalled.digest`) that are still stored
-        unchanged. Raises StorageError.
-        """
-
-
-class Scanner(Protocol):
-    """Looks for instructions to the model that are hidden in data."""
-
-    def scan(self, text: str) -> str | None:
-        """Return what is suspicious about a text, in a few words, or None. It is called in several
-        worker threads at the same time.
         """

@@ -3,29 +3,31 @@
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from time import time
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from component.agent import prompt
-from component.agent.fences import Fence
-from component.agent.finishes import Weighed
-from component.agent.guard import Guard
+from component.agent.completions import Guard, Verdict
 from component.agent.history import View, in_order
-from component.agent.journal import Journal, Sessions
-from component.agent.model_call import InterruptSource, NoInterrupts
-from component.agent.observer import Observer
-from component.agent.profile import Profile
-from component.agent.protocol import Caller, Recalled, Tools
+from component.agent.journal import Journal
+from component.agent.protocol import Caller, Profile
 from component.agent.requests import MessageStarter, Starter, TurnRequest
-from component.agent.toolbox import Toolbox
+from component.agent.untrusted_text import Fence
 from component.budget.protocol import Spender
 from component.conversations.lines import Said, ShownMemory, Summary
+from component.conversations.sessions import Sessions
+from component.memory.store import Recalled
 from component.memory_directory.layout import SessionKey
 from component.models.messages import ModelMessage, ToolCall, text_message
 from component.models.protocol import Model
 from component.policy.flows import TRUSTED
 from component.policy.taint import Taint
 from component.settings.agents import Loop
+
+if TYPE_CHECKING:
+    from component.agent.conversation import Conversation
+    from component.agent.tool_calls import Toolbox
 
 
 def _ignore(_sentence: str) -> None:
@@ -37,10 +39,10 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 
     `id` identifies the turn; it is the id of the first of its `messages`, which are answered
     together. `starter` is what starts it now, `resumed` says that it may have started before.
-    `interrupts` reports messages that arrive meanwhile, `notice` sends a short sentence to the
-    person. `may_archive` permits archiving a session that was idle for too long; `held` are the
-    parked turns of the session. `paid_by` is the turn whose budget pays, if not its own.
-    `operator` is the operator who started the parent turn, if one did. `said`
+    `interrupts` is the conversation, which reports messages that arrive meanwhile; `notice` sends a
+    short sentence to the person. `may_archive` permits archiving a session that was idle for too
+    long; `held` are the parked turns of the session. `paid_by` is the turn whose budget pays, if
+    not its own. `operator` is the operator who started the parent turn, if one did. `said`
     are the person's messages in the parent's conversation, and `written` what the person and the
     operator have written there.
     """
@@ -51,7 +53,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     messages: Sequence[TurnRequest]
     starter: Starter
     resumed: bool = False
-    interrupts: InterruptSource = NoInterrupts()
+    interrupts: "Conversation | None" = None
     notice: Callable[[str], None] = _ignore
     may_archive: bool = True
     held: Collection[str] = ()
@@ -100,8 +102,7 @@ class Run:
         self.pressure = 0
         self.most: int | None = None
         self.rounds = 0
-        self.toolbox: Toolbox
-        self._has_tools = False
+        self.toolbox: Toolbox | None = None
         self.memories: dict[tuple[str, str], Recalled] = {}
         self._again = ""
         self._notified = False
@@ -170,12 +171,6 @@ class Run:
             finding=finding,
         )
 
-    def open_toolbox(self, skills: Tools, builtin: Sequence[Tools], observer: Observer) -> None:
-        """Collect the tools that are offered, once in a turn."""
-        if not self._has_tools:
-            self.toolbox = Toolbox(skills, builtin, self.caller(), observer)
-            self._has_tools = True
-
     def caller(self) -> Caller:
         """Return the caller of the turn's tools, with the current taints."""
         profile = self.ask.profile
@@ -238,11 +233,11 @@ class Run:
             self._notified = True
             self.ask.notice(sentence)
 
-    def ask_again(self, weighed: Weighed) -> None:
+    def ask_again(self, verdict: Verdict) -> None:
         """Let the next call of the model correct the last answer."""
         self.retried = True
-        self.partial = weighed.partial
-        self._again = weighed.again
+        self.partial = verdict.partial
+        self._again = verdict.again
 
     def discard_retry(self) -> None:
         """Discard the request to correct the last answer."""

@@ -1,25 +1,14 @@
 """The fair scheduler: principals take turns, and only so many turns run at the same time."""
 
 from collections import Counter, deque
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from anyio.abc import TaskGroup
 
 from xep.jid import JID
 
-
-class Actor(Protocol):
-    """Runs its turns one at a time: `component.agent.conversation.Conversation`."""
-
-    @property
-    def principal(self) -> JID:
-        """The principal of the next turn."""
-
-    def begin(self) -> bool:
-        """Take the next turn; False if there is none that can begin. Never waits."""
-
-    async def work(self) -> None:
-        """Run the turn that `begin` has taken until it ends or is parked."""
+if TYPE_CHECKING:
+    from component.agent.conversation import Conversation
 
 
 class Scheduler:
@@ -41,25 +30,25 @@ class Scheduler:
         self.waiting: Counter[JID] = Counter()
         self._limit = limit
         self._group: TaskGroup | None = None
-        self._ready: dict[JID, deque[Actor]] = {}
+        self._ready: dict[JID, deque[Conversation]] = {}
         self._principals: deque[JID] = deque()
-        self._queued: set[Actor] = set()
+        self._queued: set[Conversation] = set()
 
     def open(self, group: TaskGroup | None) -> None:
         """Run turns as tasks of this group from now on; with None, no turn begins."""
         self._group = group
         self._begin()
 
-    def ready(self, actor: Actor) -> None:
-        """Queue an actor, unless it is already queued."""
-        if actor not in self._queued:
-            self._queued.add(actor)
-            principal = actor.principal
-            actors = self._ready.get(principal)
-            if actors is None:
-                actors = self._ready[principal] = deque()
+    def ready(self, conversation: "Conversation") -> None:
+        """Queue a conversation, unless it is already queued."""
+        if conversation not in self._queued:
+            self._queued.add(conversation)
+            principal = conversation.principal
+            conversations = self._ready.get(principal)
+            if conversations is None:
+                conversations = self._ready[principal] = deque()
                 self._principals.append(principal)
-            actors.append(actor)
+            conversations.append(conversation)
         self._begin()
 
     def added(self, principal: JID) -> None:
@@ -74,25 +63,25 @@ class Scheduler:
 
     def _begin(self) -> None:
         while self._group is not None and self.running < self._limit and self._principals:
-            actor = self._next()
-            if actor.begin():
+            conversation = self._next()
+            if conversation.begin():
                 self.running += 1
-                self._group.start_soon(self._run, actor)
+                self._group.start_soon(self._run, conversation)
 
-    def _next(self) -> Actor:
+    def _next(self) -> "Conversation":
         principal = self._principals.popleft()
-        actors = self._ready[principal]
-        actor = actors.popleft()
-        if actors:
+        conversations = self._ready[principal]
+        conversation = conversations.popleft()
+        if conversations:
             self._principals.append(principal)
         else:
             del self._ready[principal]
-        self._queued.remove(actor)
-        return actor
+        self._queued.remove(conversation)
+        return conversation
 
-    async def _run(self, actor: Actor) -> None:
+    async def _run(self, conversation: "Conversation") -> None:
         try:
-            await actor.work()
+            await conversation.work()
         finally:
             self.running -= 1
             self._begin()

@@ -1,12 +1,13 @@
 """Determines whether a person or another agent wrote a message, by querying the sender."""
 
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 import anyio
 from anyio.abc import TaskGroup
 
-from component.agent.requests import TurnRequest
+from component.agent.requests import Turn, TurnRequest
+from component.policy.persons import Persons
 from component.policy.taint import Taint
 from xep.jid import JID
 
@@ -19,36 +20,12 @@ takes less than a second, which is short compared with a model's answer. A clien
 """
 
 
-class Persons(Protocol):
-    """Distinguishes people from all others: `component.policy.persons.Persons`."""
-
-    def known(self, principal: JID, requester: JID) -> bool | None:
-        """Whether it is a person; None if the client or account has to be queried. Never waits."""
-
-    async def asked(self, principal: JID, requester: JID, target: JID) -> bool | None:
-        """Query the client or account; None if there was no answer."""
-
-    def passed_over(self, principal: JID, requester: JID) -> bool:
-        """Stop querying for some time; returns whether it counts as a person then. Never waits."""
-
-
-class Labelled(Protocol):
-    """Has requests that need labels: `component.agent.turn.Turn`."""
-
-    @property
-    def unlabelled(self) -> Sequence[TurnRequest]:
-        """The requests that have no label yet."""
-
-    def label(self, requester: JID, taint: Taint) -> None:
-        """Label the requests of one sender that have no label."""
-
-
 class _Query:
     """A query of a sender, and the turns that wait for it."""
 
     def __init__(self, request: TurnRequest) -> None:
         self.request = request
-        self.waiting: list[tuple[Labelled, Callable[[], None]]] = []
+        self.waiting: list[tuple[Turn, Callable[[], None]]] = []
         self.is_sent = False
 
 
@@ -87,7 +64,7 @@ class Senders:
         for query in list(self._queries.values()):
             self._begin(query)
 
-    def label(self, turn: Labelled, done: Callable[[], None]) -> None:
+    def label(self, turn: Turn, done: Callable[[], None]) -> None:
         """Label the requests of a turn; `done` is called later for each sender that is queried."""
         for one in turn.unlabelled:
             person = self._persons.known(one.principal, one.requester)
@@ -100,7 +77,7 @@ class Senders:
             query.waiting.append((turn, done))
             self._begin(query)
 
-    def label_now(self, turn: Labelled) -> None:
+    def label_now(self, turn: Turn) -> None:
         """Label a turn that will not run; a sender that has not answered counts as a person."""
         for one in turn.unlabelled:
             known = self._persons.known(one.principal, one.requester)

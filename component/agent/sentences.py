@@ -51,7 +51,6 @@ WAITS_FOR_PERSON: Final = (
     " be here."
 )
 GOES_ON: Final = "This takes long and continues as task {task}. The result will be here."
-UNAVAILABLE: Final = "The tool cannot be reached now."
 LATE: Final = (
     "The calls that you made earlier ({names}) have just ended; their results are above. Other"
     " messages came in between. It is now {now}. The request was {request}. Continue with it now."

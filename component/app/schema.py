@@ -6,11 +6,10 @@ from importlib.util import find_spec
 from itertools import chain
 from typing import Final
 
-from component.agent import tables as agent
+from component.agent import rows as agent
 from component.app import features
 from component.audit import tables as audit
 from component.budget import rows as budget
-from component.budget import tables as budget
 from component.kernel import started_work
 from component.pubsub import tables as pubsub
 from component.skill_directories import tables as skill_directories

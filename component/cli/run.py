@@ -37,7 +37,7 @@ def run(config: Path) -> None:
     import anyio  # noqa: PLC0415
 
     from component import logs  # noqa: PLC0415
-    from component.agent.scanner import ScannerError  # noqa: PLC0415
+    from component.agent.untrusted_text import ScannerError  # noqa: PLC0415
     from component.features.feature import FeatureError  # noqa: PLC0415
     from component.metrics.traces import TracesError  # noqa: PLC0415
     from component.models.protocol import ModelRefusedError  # noqa: PLC0415

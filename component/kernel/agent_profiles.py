@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
 
-from component.agent.profile import Away, Profile
+from component.agent.protocol import Away, Profile
 from component.agent.registry import Agents
 from component.kernel.memory import Memories
 from component.kernel.options import agent_titles, limited_in_usd, own_models

@@ -17,13 +17,10 @@ from component.agent.children import Children
 from component.agent.conversations import ConversationPorts, Conversations
 from component.agent.engine import Engine, EngineLimits
 from component.agent.learning import Learning
-from component.agent.model_call import ModelCalls
-from component.agent.observer import Observer
+from component.agent.model_calls import ModelCalls, Observer, SkillModel
 from component.agent.protocol import Tools, Voice
 from component.agent.registry import Agents
-from component.agent.scanner import load_scanner
-from component.agent.senders import Persons
-from component.agent.skill_model import SkillModel
+from component.agent.untrusted_text import load_scanner
 from component.audit.protocol import Recorder
 from component.budget.book import BudgetBook
 from component.budget.protocol import Spender, TurnBudget
@@ -38,6 +35,7 @@ from component.kernel.options import agent_entries, budget_limits
 from component.kernel.stream import StreamSubsystem
 from component.kernel.tasks import TaskSubsystem
 from component.models.protocol import Model
+from component.policy.persons import Persons
 from component.settings import Settings
 from component.settings.model import DEFAULT_AGENT
 from component.skills.model_answers import ModelQuestion
@@ -155,13 +153,13 @@ class AgentSubsystem:
             settings, memories, self.agents, ports.skill_names, ports.zone_of
         )
         self.budgets = _budgets(settings, storage, ports)
+        model_calls = ModelCalls(self.budgets, ports.recorder, ports.observer)
         engine = Engine(
             models=self.profiles.model_for,
+            model_calls=model_calls,
             tools=ports.tools,
             sessions=memories.sessions,
             scanner=load_scanner(settings.policy.scanner),
-            budgets=self.budgets,
-            record=ports.recorder,
             limits=EngineLimits(
                 loop=settings.loop,
                 history_tokens=settings.session.history_tokens,
@@ -169,28 +167,24 @@ class AgentSubsystem:
                 recalled=settings.memory.recall,
             ),
             recall=memories.knowledge,
-            observer=ports.observer,
         )
-        self._skill_model = SkillModel(self._model_of, engine.model_calls)
+        self._skill_model = SkillModel(self._model_of, model_calls)
         engine.add(Children(engine, settings.loop, ports.recorder))
         self._learning = Learning(
             Facts(memories.layout, memories.knowledge, ports.recorder),
             self.profiles.profile,
             self.profiles.model_for,
-            ModelCalls(self.budgets, ports.recorder, ports.observer),
-            over=self.budgets.ended,
+            model_calls,
             idle_s=settings.memory.learn_after_mins * 60,
         )
         self.conversations = Conversations(
             engine=engine,
             storage=storage,
             home=home,
-            loop=settings.loop,
             ports=ConversationPorts(
                 profiles=self.profiles.profile,
                 voice=ports.voice,
                 persons=ports.persons,
-                over=self.budgets.ended,
                 received=self._learning.received,
                 stream=ports.connected_since,
                 concluded=ports.task_ready,

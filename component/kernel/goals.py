@@ -19,7 +19,7 @@ from xep.jid import JID
 
 if TYPE_CHECKING:
     from component.agent.conversations import Conversations
-    from component.agent.turn import Outcome
+    from component.agent.requests import Outcome
 
 GOAL: Final = "agent.goal"
 """The name of the skill. It is hidden: only triggers start it."""

@@ -5,6 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from component.commands.definition import Commands
+from component.conversations.lines import Said
 from component.kernel.contacts import ContactSubsystem, PersonZones
 from component.kernel.disco import Disco
 from component.kernel.environment import Environment
@@ -131,16 +132,20 @@ class Kernel:
         """
         if self.agents is None:
             return
-        from component.agent.told import add_told  # noqa: PLC0415 - only where there is a model
+        # Imported here, because it is needed only where there is a model.
+        from component.agent.history import in_order  # noqa: PLC0415
+        from component.agent.journal import add_notification  # noqa: PLC0415
 
-        await add_told(
-            self.environment.memories.sessions,
-            SessionKey(self.stream.addresses.agent_at(notification.agent), notification.person),
-            notification.id,
-            about=about,
-            text=notification.text,
-            taints=taints,
+        said = Said(
+            role="assistant",
+            content=notification.text,
+            turn=notification.id,
+            final=True,
+            taints=in_order(tuple(taints)),
         )
+        agent = self.stream.addresses.agent_at(notification.agent)
+        sessions = self.environment.memories.sessions
+        await add_notification(sessions, SessionKey(agent, notification.person), said, about)
 
     def _make_agents(self) -> "AgentSubsystem | None":
         if self.settings.llm is None:

@@ -182,11 +182,11 @@ async def remove_sub_agents(memories: Memories, storage: Storage, home: str, now
     if not found:
         return
     # Imported only where there are sub-agents: a service without a model starts faster.
-    from component.agent import turns  # noqa: PLC0415
+    from component.agent import rows  # noqa: PLC0415
 
     # Read after they were found: a turn is stored before it creates sub-agents, so a turn that is
     # not stored now has ended, and its sub-agents are never used again.
-    unanswered = await storage.read(partial(turns.sessions, home=home))
+    unanswered = await storage.read(partial(rows.sessions, home=home))
     for folder in found:
         if not await to_thread.run_sync(
             directories.is_used_sub_agent, memories.layout, folder, unanswered

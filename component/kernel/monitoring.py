@@ -84,7 +84,7 @@ class Monitoring:
         self.refusals.refused(principal, why)
 
     def model_call(self, model: str, outcome: str, seconds: float, usage: Usage) -> None:
-        """Note a call of a model; see `component.agent.observer.Observer`."""
+        """Note a call of a model; see `component.agent.model_calls.Observer`."""
         self.counters.model_call(model, outcome, seconds, usage)
 
     def span(self, name: str, **attributes: str) -> AbstractContextManager[Span]:

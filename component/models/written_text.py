@@ -14,6 +14,7 @@ says for whom each is:
 `<|start|>assistant` stands before each message but the first; the recipient may follow it.
 """
 
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal, TypeAlias
@@ -21,6 +22,19 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 _FENCE: Final = "```"
+
+
+@functools.cache
+def _tables(marks: tuple[str, ...]) -> tuple[re.Pattern[str], frozenset[str], frozenset[str], int]:
+    """Return a pattern of the marks, the beginnings of them, their first characters, and the length
+    of the longest beginning. There are few sets of marks, and several objects for each answer.
+    """
+    alternatives = "|".join(map(re.escape, marks))
+    pattern = re.compile(f"`?({alternatives})|{_FENCE}", re.IGNORECASE | re.ASCII)
+    whole = (_FENCE, *marks, *(f"`{mark}" for mark in marks))
+    beginnings = frozenset(each[:end].lower() for each in whole for end in range(1, len(each)))
+    first = frozenset(each[0].lower() for each in whole)
+    return pattern, beginnings, first, max(map(len, beginnings))
 
 
 class Marks:
@@ -37,13 +51,8 @@ class Marks:
     """
 
     def __init__(self, marks: Iterable[str]) -> None:
-        marks = tuple(marks)
-        alternatives = "|".join(map(re.escape, marks))
-        self._pattern = re.compile(f"`?({alternatives})|{_FENCE}", re.IGNORECASE | re.ASCII)
-        whole = (_FENCE, *marks, *(f"`{mark}" for mark in marks))
-        self._beginnings = {each[:end].lower() for each in whole for end in range(1, len(each))}
-        self._first = {each[0].lower() for each in whole}
-        self._longest = max(map(len, self._beginnings))
+        tables = _tables(tuple(marks))
+        self._pattern, self._beginnings, self._first, self._longest = tables
         self._rest = ""
         self._fenced = False
         self._in_code = True

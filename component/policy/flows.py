@@ -149,6 +149,8 @@ def covers(granted: Sequence[str], needed: Iterable[str]) -> str | None:
 
     `network` grants everything that begins with `network:`; `*` and `?` are wildcards.
     """
+    if "*" in granted:
+        return None
     grants = _reached(granted)
     return next((one for one in needed if not grants.fullmatch(one)), None)
 

@@ -9,16 +9,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from component.agent.fences import Fence
-from component.agent.observer import NoObserver
-from component.agent.profile import Profile
 from component.agent.prompt import instructions
+from component.agent.protocol import Profile
+from component.agent.untrusted_text import Fence
 from component.app.settings import make_settings
 from component.budget.protocol import Payer, TurnBudget
 from component.commands.definition import Asking, NoParams
 from component.features.conversation_commands.feature import ConversationCommandsFeature
 from component.kernel.agents import AgentPorts, AgentSubsystem
 from component.kernel.memory import Memories, open_memories
+from component.kernel.monitoring import Monitoring
 from component.memory_directory.layout import SessionKey
 from component.personas.packages import PersonaText
 from component.settings import Server, Settings
@@ -274,7 +274,7 @@ async def running_agents(
             voice=nobody,
             persons=nobody,
             recorder=Book(),
-            observer=NoObserver(),
+            observer=Monitoring(),
             alert=nobody,
             connected_since=lambda: None,
             instance=lambda: "here",

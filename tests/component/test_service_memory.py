@@ -10,7 +10,7 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from component.agent import turns
+from component.agent import rows
 from component.app.service import Service
 from component.app.settings import make_settings
 from component.conversations.lines import Said
@@ -77,7 +77,7 @@ async def asked(storage: Storage, who: JID, agent: str = "assistant") -> str:
     """Store an unanswered message; return its id."""
     id_ = f"{agent} {who}"
     request = message(id_, "Count.", who, agent=agent, taint=None)
-    await storage.write(partial(turns.insert, home="here", request=request))
+    await storage.write(partial(rows.insert, home="here", request=request))
     return id_
 
 
@@ -109,7 +109,7 @@ async def test_one_whose_turn_is_not_over_stays_over_restarts(
             await remove_sub_agents(world.memories, storage, "here", EARLY)
             assert world.folder.exists()
             assert await world.indexed() == ["_sub/helper-3f9a21bc/ann@example.com"]
-    await storage.write(partial(turns.delete, turns=[turn]))
+    await storage.write(partial(rows.delete, turns=[turn]))
     async with kept(tmp_path) as world:
         await remove_sub_agents(world.memories, storage, "elsewhere", EARLY)
         assert not world.folder.exists()

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.agent.observer import NoObserver
 from component.agent.protocol import Caller
 from component.agent.requests import Reply
 from component.app.schema import SCHEMA
 from component.app.settings import make_settings
 from component.kernel.agents import AgentPorts, AgentSubsystem
 from component.kernel.memory import open_memories
+from component.kernel.monitoring import Monitoring
 from component.memory.knowledge import Memo
 from component.memory_directory.layout import SessionKey
 from component.messages.inbound import ReplyAddress
@@ -119,7 +119,7 @@ async def test_turns_stay_apart(deeds: list[tuple[str, str, JID]]) -> None:
                     voice=voice,
                     persons=Everybody(),
                     recorder=Book(),
-                    observer=NoObserver(),
+                    observer=Monitoring(),
                     alert=lambda _: None,
                     connected_since=lambda: None,
                     instance=lambda: "one",

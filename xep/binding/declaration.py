@@ -43,6 +43,13 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
 
     xml: ClassVar[Name]
+    xml_tag: ClassVar[str]
+    """`xml` in Clark notation."""
+
+    def __init_subclass__(cls) -> None:
+        """Write the name once, because each stanza is searched for it."""
+        if hasattr(cls, "xml"):
+            cls.xml_tag = cls.xml.tag
 
 
 class Attr(msgspec.Struct, frozen=True):

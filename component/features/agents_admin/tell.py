@@ -13,8 +13,7 @@ import msgspec
 
 from component.agent.conversations import Conversations, TooManyWaitingError
 from component.agent.registry import Agents
-from component.agent.requests import OperatorStarter, TurnRequest
-from component.agent.turn import Outcome, OutcomeKind
+from component.agent.requests import OperatorStarter, Outcome, OutcomeKind, TurnRequest
 from component.audit.protocol import AuditEvent, Recorder
 from component.budget.protocol import Payer
 from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline

@@ -17,13 +17,15 @@ import pytest
 import trio._core._run as trio_run
 from anyio.streams.memory import MemoryObjectSendStream
 
-from component.agent import conversation, delivery, parked, turns
+from component.agent import conversation, delivery, parked, rows
 from component.agent.conversations import ConversationPorts, Conversations
 from component.agent.engine import Engine, EngineLimits
+from component.agent.model_calls import ModelCalls
 from component.agent.requests import TurnRequest
 from component.app.schema import SCHEMA
 from component.conversations.lines import Line
 from component.conversations.tail import History
+from component.kernel.monitoring import Monitoring
 from component.memory_directory.layout import SessionKey
 from component.models.protocol import Completion, ModelRequest
 from component.storage.database import Database
@@ -152,7 +154,6 @@ class Paced(World):
         self.paced = PacedStorage(database, self.pace)
         self.talks = PacedSessions(self.pace)
         self.answers: list[tuple[str, tuple[str, ...]]] = []
-        self.over: list[str] = []
         self.shop.during = lambda _name: self.unwinding_slowly()
         self.crowd.says = self._says
         self._clock = accumulate(cycle(jumps or [10_000]), initial=10**9)
@@ -185,11 +186,10 @@ class Paced(World):
     async def built(self) -> AsyncIterator[Conversations]:
         self.engine = Engine(
             models=self.model_of,
+            model_calls=ModelCalls(self.purse, self.book, Monitoring()),
             tools=self.shop,
             sessions=self.talks,  # type: ignore[arg-type]  # all of it that is used here
             scanner=Suspicious(),
-            budgets=self.purse,
-            record=self.book,
             limits=EngineLimits(loop=self.loop),
         )
         self.storage = self.paced  # type: ignore[assignment]  # all of it that is used here
@@ -199,11 +199,9 @@ class Paced(World):
                 profiles=self.profiles,
                 voice=self.ear,
                 persons=self.crowd,
-                over=self.over.append,
             ),
             storage=self.paced,  # type: ignore[arg-type]  # all of it that is used here
             home="here",
-            loop=self.loop,
             clock=lambda: next(self._clock) * 1000,
             answers_within_s=self.answers_within_s,
         )
@@ -227,10 +225,10 @@ class Paced(World):
         """The rows that wait for nothing, and whose turn does not."""
         known = self.conversations._conversations.values()
         parked = {turn for one in known for turn in one.parked.ids}
-        rows = self.paced._database.read(partial(turns.of_home, home="here"))
+        found = self.paced._database.read(partial(rows.of_home, home="here"))
         return [
             row.request.id
-            for row in rows
+            for row in found
             if not {row.request.id, row.wait and row.wait.joined} & parked
         ]
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from component.agent import sentences
-from component.agent.profile import Profile
+from component.agent.protocol import Profile
 from component.conversations.lines import Line, Resulted, Said
 from component.models.protocol import (
     Completion,

@@ -8,11 +8,10 @@ from typing import Any
 import anyio
 import pytest
 
-from component.agent import turns
+from component.agent import rows
 from component.agent.children import NAME, Children
 from component.agent.conversations import Conversations
-from component.agent.profile import Profile
-from component.agent.protocol import ToolResult
+from component.agent.protocol import Profile, ToolResult
 from component.budget.protocol import Payer
 from component.conversations import directories
 from component.conversations.lines import Said
@@ -285,7 +284,7 @@ async def test_its_directory_is_kept_until_the_answer_of_its_parent_is_sent(tmp_
         layout = family.sessions.layout
         (folder,) = directories.unused_sub_agents(layout, float("inf"))
         assert folder.name.startswith("factfinderno1-")
-        unanswered = await family.storage.read(partial(turns.sessions, home="here"))
+        unanswered = await family.storage.read(partial(rows.sessions, home="here"))
         return directories.is_used_sub_agent(layout, folder, unanswered)
 
     async with family.life() as conversations:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.agent.directives import LONGEST_DELAY_S, Directed, directed
+from component.agent.completions import LONGEST_DELAY_S, Directed, directed
 
 
 @pytest.mark.parametrize(

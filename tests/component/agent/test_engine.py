@@ -6,8 +6,7 @@ import anyio
 import pytest
 
 from component.agent.engine import Answered
-from component.agent.profile import Profile
-from component.agent.protocol import ToolResult
+from component.agent.protocol import Profile, ToolResult
 from component.agent.run import Ask
 from component.agent.tool_calls import Parked
 from component.conversations.lines import Said

@@ -5,7 +5,7 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from component.agent.fences import Fence, neutral
+from component.agent.untrusted_text import Fence, neutral
 
 FENCE = Fence("f00dfeed")
 _PIECES = st.sampled_from(

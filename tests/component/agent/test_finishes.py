@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from component.agent import prompt, sentences
-from component.agent.finishes import weigh
+from component.agent.completions import classify
 from component.models.messages import AnswerPart, OpaquePart, TextPart, ToolCall
 from component.models.protocol import Completion, Finish
 
@@ -21,45 +21,45 @@ from component.models.protocol import Completion, Finish
 def test_reasoning_that_uses_up_the_length_is_reported(
     finish: Finish, retried: bool, again: str, notice: str
 ) -> None:
-    weighed = weigh(Completion.of(finish=finish), partial="", retried=retried, tools=True)
-    assert (weighed.again, weighed.notice) == (again, notice)
+    verdict = classify(Completion.of(finish=finish), partial="", retried=retried, tools=True)
+    assert (verdict.again, verdict.notice) == (again, notice)
 
 
 def test_reasoning_that_uses_up_the_length_is_reported_without_tools() -> None:
-    weighed = weigh(Completion.of(finish="length"), partial="", retried=False, tools=False)
-    assert weighed.notice == sentences.REASONED
+    verdict = classify(Completion.of(finish="length"), partial="", retried=False, tools=False)
+    assert verdict.notice == sentences.REASONED
 
 
 @pytest.mark.parametrize("finish", ["length", "tool_calls"])
 def test_nothing_is_called_while_the_arguments_of_a_call_may_be_missing(finish: Finish) -> None:
     whole, missing = ToolCall("1", "a", "{}"), ToolCall("2", "wipe", "")
     completion = Completion.of(tool_calls=(whole, missing), finish=finish)
-    weighed = weigh(completion, partial="", retried=False, tools=True)
-    assert (weighed.calls, weighed.again) == ((), prompt.CUT_CALLS)
-    weighed = weigh(completion, partial="", retried=True, tools=True)
-    assert (weighed.calls, weighed.notice) == ((), sentences.NO_ROOM)
+    verdict = classify(completion, partial="", retried=False, tools=True)
+    assert (verdict.calls, verdict.again) == ((), prompt.CUT_CALLS)
+    verdict = classify(completion, partial="", retried=True, tools=True)
+    assert (verdict.calls, verdict.notice) == ((), sentences.NO_ROOM)
 
 
 @pytest.mark.parametrize(
     "text", ["\u200b", "\ufeff \u200d\u2060", "\u2800", "\u3164\n", "\u0301", ""]
 )
 def test_an_answer_of_characters_that_nobody_sees_is_empty(text: str) -> None:
-    weighed = weigh(Completion.of(text), partial="", retried=False, tools=True)
-    assert (weighed.answer, weighed.again) == ("", prompt.EMPTY)
-    weighed = weigh(Completion.of(text), partial="", retried=True, tools=True)
-    assert (weighed.answer, weighed.notice) == ("", sentences.EMPTY)
+    verdict = classify(Completion.of(text), partial="", retried=False, tools=True)
+    assert (verdict.answer, verdict.again) == ("", prompt.EMPTY)
+    verdict = classify(Completion.of(text), partial="", retried=True, tools=True)
+    assert (verdict.answer, verdict.notice) == ("", sentences.EMPTY)
 
 
 @pytest.mark.parametrize("text", ["\u200bNoon.", "👍", "؟", "…", "\u2764\ufe0f"])
 def test_an_answer_with_a_character_that_can_be_seen_is_one(text: str) -> None:
-    assert weigh(Completion.of(text), partial="", retried=False, tools=True).answer == text
+    assert classify(Completion.of(text), partial="", retried=False, tools=True).answer == text
 
 
 def test_a_call_that_cannot_be_read_is_asked_for_again() -> None:
-    weighed = weigh(Completion.of(), partial="", retried=False, tools=True, unread=True)
-    assert weighed.again == prompt.UNREAD_CALL
-    weighed = weigh(Completion.of(), partial="", retried=True, tools=True, unread=True)
-    assert weighed.notice == sentences.EMPTY
+    verdict = classify(Completion.of(), partial="", retried=False, tools=True, unread=True)
+    assert verdict.again == prompt.UNREAD_CALL
+    verdict = classify(Completion.of(), partial="", retried=True, tools=True, unread=True)
+    assert verdict.notice == sentences.EMPTY
 
 
 FIVE = TextPart("The answer is 5.")
@@ -84,4 +84,4 @@ SAID = TextPart("Let me look.")
 )
 def test_commentary_and_answer_are_paragraphs(parts: tuple[AnswerPart, ...], answer: str) -> None:
     completion = Completion(parts=parts)
-    assert weigh(completion, partial="", retried=True, tools=False).answer == answer
+    assert classify(completion, partial="", retried=True, tools=False).answer == answer

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.agent.guard import Guard, canonical
+from component.agent.completions import Guard, canonical
 from component.models.messages import ToolCall
 
 SAME_CALL = 3

@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.agent import history
-from component.agent.fences import Fence
+from component.agent.compaction import as_text, cut
 from component.agent.history import Block, View, blocks, truncated
 from component.agent.journal import called, opaque_parts, resulted
-from component.agent.overflow import LEFT_OUT, cut, fitted, told
+from component.agent.prompt import LEFT_OUT, fitted
 from component.agent.protocol import ToolResult
+from component.agent.untrusted_text import Fence
 from component.conversations.lines import (
     Called,
     Header,
@@ -171,7 +172,7 @@ def test_calls_and_results_are_never_separated(
 def test_a_cut_is_before_a_persons_message_and_keeps_open_turns(
     lines: list[Line], keep: int, held: set[str]
 ) -> None:
-    tokens = [count(told([line])) for line in lines]
+    tokens = [count(as_text([line])) for line in lines]
     at = cut(lines, tokens, keep, held)
     assert 0 <= at < max(1, len(lines))
     if at:
@@ -185,7 +186,7 @@ def test_a_cut_is_before_a_persons_message_and_keeps_open_turns(
 def test_a_cut_within_a_turn_separates_no_call_from_its_result(
     lines: list[Line], keep: int
 ) -> None:
-    tokens = [count(told([line])) for line in lines]
+    tokens = [count(as_text([line])) for line in lines]
     at = cut(lines, tokens, keep, (), "a")
     if at:
         first, before = lines[at], lines[at - 1]

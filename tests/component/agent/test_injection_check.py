@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from component.agent.injection_check import InjectionCheck
 from component.agent.run import Ask, Run
+from component.agent.untrusted_text import InjectionCheck
 from component.memory_directory.layout import SessionKey
 from tests.component.agent.world import ROMEO, World, message
 

@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 from component.agent import sentences
 from component.agent.conversations import TooManyWaitingError
 from component.agent.protocol import ToolResult
-from component.agent.requests import TurnRequest
-from component.agent.turn import Outcome
+from component.agent.requests import Outcome, TurnRequest
 from component.memory_directory.layout import SessionKey
 from component.models.protocol import Completion, ModelRequest, ModelUnavailableError
 from component.storage.errors import StorageError
@@ -75,7 +74,7 @@ def check(world: Paced, taken: Sequence[str], stopped: bool) -> None:
     assert not [one for one, times in covered.items() if times > 1], world.answers
     if not stopped:
         assert set(covered) == set(taken)
-    over = Counter(world.over)
+    over = Counter(world.purse.over)
     assert not [one for one, times in over.items() if times > 1], "a turn was ended twice"
     said = [reply.id for reply in world.ear.said if reply.id.endswith(".answer")]
     assert said == [f"{turn}.answer" for turn, _ in world.answers]
@@ -83,7 +82,7 @@ def check(world: Paced, taken: Sequence[str], stopped: bool) -> None:
     scheduler = world.conversations._scheduler
     assert not any((scheduler._ready, scheduler._principals, scheduler._queued))
     assert not any((scheduler.running, scheduler.waiting))
-    assert not any((world.conversations._conversations, world.conversations._parking.awaited))
+    assert not any((world.conversations._conversations, world.conversations._shared.awaited))
 
 
 @BACKENDS

@@ -6,10 +6,10 @@ import anyio
 import msgspec
 import pytest
 
-from component.agent import turns
+from component.agent import rows
 from component.agent.protocol import ToolResult
 from component.agent.requests import MessageStarter, TurnRequest
-from component.agent.turns import Wait
+from component.agent.rows import Wait
 from component.conversations.lines import Note, Said
 from component.models.protocol import Completion, ModelRequest
 from component.storage.database import Database
@@ -274,8 +274,8 @@ async def test_a_joined_message_without_a_line_is_labelled_after_a_kill(
 
         def taken_in(db: Database) -> None:
             for each in (one, two):
-                turns.insert(db, "here", each)
-            turns.wait(db, ["m2"], Wait(joined="m1"))
+                rows.insert(db, "here", each)
+            rows.wait(db, ["m2"], Wait(joined="m1"))
 
         await world.storage.write(taken_in)
     async with world.life():

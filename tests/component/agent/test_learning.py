@@ -10,11 +10,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from component.agent.learning import Learning
-from component.agent.model_call import ModelCalls
-from component.agent.observer import NoObserver
-from component.agent.profile import Away
+from component.agent.model_calls import ModelCalls
+from component.agent.protocol import Away
 from component.budget.protocol import BudgetExceededError
 from component.conversations.facts import Facts
+from component.kernel.monitoring import Monitoring
 from component.memory_directory.layout import Layout, SessionKey
 from component.models.protocol import Completion, ModelError, ModelRequest
 from tests.component.agent.world import JULIET, ROMEO, World, command, message
@@ -30,18 +30,20 @@ class Lesson:
         self.world = world
         self.facts: list[dict[str, Any]] = []
         self.now = 0.0
-        self.ended: list[str] = []
         self.learning = Learning(
             facts,
             world.profiles,
             world.model_of,
-            ModelCalls(world.purse, world.book, NoObserver()),
-            over=self.ended.append,
+            ModelCalls(world.purse, world.book, Monitoring()),
             idle_s=900,
             clock=lambda: self.now,
         )
         world.brain.think = self.think
         self.user = world.sessions.layout.folder(KEY) / "user.md"
+
+    @property
+    def ended(self) -> list[str]:
+        return [one for one in self.world.purse.over if one.startswith("facts-")]
 
     def think(self, request: ModelRequest) -> Completion:
         if request.schema is None:

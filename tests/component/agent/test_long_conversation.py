@@ -13,10 +13,10 @@ from typing import Final
 import anyio
 import pytest
 
-from component.agent import overflow
+from component.agent import compaction, prompt
 from component.agent.conversations import Conversations
-from component.agent.protocol import Recalled
 from component.conversations.lines import Said
+from component.memory.store import Recalled
 from component.memory_directory.layout import SessionKey
 from component.models.protocol import Completion, ModelRequest
 from tests.component.agent.test_crash import all_killed, end_tasks
@@ -54,7 +54,7 @@ class Campaign:
         self.sent: list[tuple[int, str]] = []
 
     def think(self, request: ModelRequest) -> Completion:
-        if request.messages[0].text in (overflow.SUMMARISE, overflow.SUMMARISE_WORK):
+        if request.messages[0].text in (compaction.SUMMARISE, compaction.SUMMARISE_WORK):
             return says(f"Summary number {len(self.world.brain.asked)}.")
         if "have just ended" in request.messages[-1].text:
             return says("It has come.")
@@ -129,7 +129,7 @@ async def test_prompts_grow_at_their_end_and_no_part_is_sent_twice(
     earlier: ModelRequest | None = None
     summed_up = False
     for request in world.brain.asked:
-        if request.messages[0].text in (overflow.SUMMARISE, overflow.SUMMARISE_WORK):
+        if request.messages[0].text in (compaction.SUMMARISE, compaction.SUMMARISE_WORK):
             summaries += 1
             summed_up = True
             continue
@@ -150,4 +150,4 @@ async def test_prompts_grow_at_their_end_and_no_part_is_sent_twice(
     made = Counter((turn, call_id) for turn, call_id, _, _ in world.shop.made)
     assert set(made.values()) == {1}
     shown = [one.text for request in world.brain.asked for one in request.messages]
-    assert not any(overflow.LEFT_OUT in text for text in shown)
+    assert not any(prompt.LEFT_OUT in text for text in shown)

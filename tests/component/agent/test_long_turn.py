@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from component.agent import overflow, prompt
+from component.agent import compaction, prompt
 from component.agent.conversations import Conversations
 from component.conversations.lines import Said, Summary
 from component.memory_directory.layout import SessionKey
@@ -40,7 +40,7 @@ class Worker:
         self.rounds = rounds
 
     def think(self, request: ModelRequest) -> Completion:
-        if request.messages[0].text in (overflow.SUMMARISE, overflow.SUMMARISE_WORK):
+        if request.messages[0].text in (compaction.SUMMARISE, compaction.SUMMARISE_WORK):
             self.summaries.append(request)
             if not self.sums_up:
                 raise ModelRefusedError("no")
@@ -93,7 +93,7 @@ async def test_two_hundred_rounds_in_16k_tokens_keep_their_task(
     left = len([one for one in worker.requests[-1].messages if one.role == "tool"])
     assert f"[Calls of tools in this turn so far: look ({ROUNDS - left}).]" in summary.content
     assert ("shelves were looked at" in summary.content.casefold()) is sums_up
-    assert (overflow.NOT_SUMMARISED in summary.content) is not sums_up
+    assert (compaction.NOT_SUMMARISED in summary.content) is not sums_up
     assert summary.taints == ("person",)
     # It is rare: each time half of the context is free again.
     assert len(worker.summaries) <= ROUNDS // 10

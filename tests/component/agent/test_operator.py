@@ -5,11 +5,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from component.agent import overflow
+from component.agent import compaction
 from component.agent.conversations import Conversations, TooManyWaitingError
-from component.agent.profile import Away
-from component.agent.requests import TurnRequest
-from component.agent.turn import Outcome
+from component.agent.protocol import Away
+from component.agent.requests import Outcome, TurnRequest
 from component.budget.protocol import Payer
 from component.conversations.lines import Said
 from component.models.protocol import Completion, ModelRequest
@@ -73,7 +72,7 @@ def test_a_summary_distinguishes_the_operator_from_the_person() -> None:
         Said(role="user", content="Hello"),
         Said(role="user", content="Buy milk", operator="boss@a.example"),
     ]
-    assert overflow.told(lines).splitlines() == [
+    assert compaction.as_text(lines).splitlines() == [
         "Person: Hello",
         "Operator boss@a.example: Buy milk",
     ]

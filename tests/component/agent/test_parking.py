@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from component.agent import sentences
-from component.agent.profile import Away
-from component.agent.protocol import Reply, ToolResult, Waiting
+from component.agent.protocol import Away, Reply, ToolResult, Waiting
 from component.app.schema import SCHEMA
 from component.conversations.lines import Note, Resulted
 from component.memory_directory.layout import SessionKey

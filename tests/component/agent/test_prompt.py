@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from component.agent.profile import Profile
+from component.agent.journal import add_notification
 from component.agent.prompt import spoken_time
-from component.agent.protocol import Recalled
-from component.agent.told import add_told
+from component.agent.protocol import Profile
 from component.audit.protocol import AuditEvent
 from component.conversations.lines import Said
+from component.memory.store import Recalled
 from component.memory_directory.layout import SessionKey
 from component.models.protocol import Completion, ModelRequest
 from tests.component.agent.world import (
@@ -315,13 +315,17 @@ async def test_the_model_knows_what_the_person_was_told_by_a_notification(tmp_pa
     world = World(tmp_path)
     async with world.built():
         for _ in range(2):  # a result may be passed on again
-            await add_told(
+            await add_notification(
                 world.sessions,
                 SessionKey("assistant", ROMEO),
-                "n1",
-                about="A schedule has run the skill weather.",
-                text="Sunny in Verona.",
-                taints=("web",),
+                Said(
+                    role="assistant",
+                    content="Sunny in Verona.",
+                    turn="n1",
+                    final=True,
+                    taints=("web",),
+                ),
+                "A schedule has run the skill weather.",
             )
     await answered(world, "Will it stay so?", who=ROMEO)
     shown = [(one.role, one.text) for one in world.brain.asked[0].messages[1:]]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.agent.scanner import HiddenTextScanner, ScannerError, load_scanner
+from component.agent.untrusted_text import HiddenTextScanner, ScannerError, load_scanner
 
 
 def scan(text: str) -> str | None:

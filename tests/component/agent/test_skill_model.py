@@ -5,10 +5,9 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from component.agent.model_call import ModelCalls
-from component.agent.observer import NoObserver
-from component.agent.skill_model import SkillModel
+from component.agent.model_calls import ModelCalls, SkillModel
 from component.budget.protocol import Spender
+from component.kernel.monitoring import Monitoring
 from component.models.building import Fallback, only
 from component.models.protocol import (
     Completion,
@@ -46,7 +45,7 @@ class World:
         return self.brain
 
     async def ask(self, max_tokens: int = 50, only: str = "") -> str:
-        calls = ModelCalls(self.purse, self.book, NoObserver())
+        calls = ModelCalls(self.purse, self.book, Monitoring())
         spender = Spender(("assistant/helper-1", "assistant"), ROMEO, "turn-1")
         asked = question("How do they feel?", Mood, max_tokens, only)
         return await SkillModel(self.model, calls).ask(spender, asked)

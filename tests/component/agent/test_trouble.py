@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from component.agent import prompt, sentences
-from component.agent.profile import Away
-from component.agent.protocol import ToolResult
+from component.agent.protocol import Away, ToolResult
 from component.conversations.lines import Note, Said, Summary
 from component.memory_directory.layout import SessionKey
 from component.models.protocol import (

@@ -6,10 +6,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.agent import turns
-from component.agent.requests import MessageStarter, OperatorStarter, TurnRequest
-from component.agent.turn import Outcome
-from component.agent.turns import decoded, encoded
+from component.agent import rows
+from component.agent.requests import MessageStarter, OperatorStarter, Outcome, TurnRequest
+from component.agent.rows import decoded, encoded
 from component.budget.protocol import Payer
 from component.messages.inbound import Conversation, ReplyAddress
 from component.storage import waiters
@@ -125,25 +124,25 @@ def a_request(id_: str) -> TurnRequest:
 
 def test_a_turn_keeps_the_state_of_its_row_until_its_outcome_is_recorded() -> None:
     database = cast("Database", DirectDatabase(start=1000))
-    assert turns.standing(database, "home", "t") is None
-    assert turns.insert(database, "home", a_request("t"))
-    assert turns.standing(database, "home", "t") == "here"
-    assert turns.standing(database, "other", "t") == "elsewhere"
-    turns.wait(database, ["t"], turns.Wait(tasks=("task",)))
-    assert turns.standing(database, "home", "t") == "waiting"
-    turns.conclude(database, "t", Outcome("answered", "Yes."))
-    turns.delete(database, ["t"])
-    assert turns.standing(database, "home", "t") == Outcome("answered", "Yes.")
-    turns.forget_outcome(database, "t")
-    assert turns.standing(database, "home", "t") is None
+    assert rows.standing(database, "home", "t") is None
+    assert rows.insert(database, "home", a_request("t"))
+    assert rows.standing(database, "home", "t") == "here"
+    assert rows.standing(database, "other", "t") == "elsewhere"
+    rows.wait(database, ["t"], rows.Wait(tasks=("task",)))
+    assert rows.standing(database, "home", "t") == "waiting"
+    rows.conclude(database, "t", Outcome("answered", "Yes."))
+    rows.delete(database, ["t"])
+    assert rows.standing(database, "home", "t") == Outcome("answered", "Yes.")
+    rows.forget_outcome(database, "t")
+    assert rows.standing(database, "home", "t") is None
 
 
 def test_a_turn_that_is_deleted_waits_for_nothing() -> None:
     database = cast("Database", DirectDatabase(start=1000))
-    turns.insert(database, "home", a_request("t"))
+    rows.insert(database, "home", a_request("t"))
     waiters.wait_for(database, "t", ["task"], "home")
     assert waiters.ended_tasks(database, "home") == ["task"]
-    turns.delete(database, ["t"])
+    rows.delete(database, ["t"])
     assert waiters.ended_tasks(database, "home") == []
 
 
@@ -169,6 +168,6 @@ class Postgres(DirectDatabase):
 
 def test_an_outcome_is_recorded_while_no_task_can_begin_to_wait_for_the_turn() -> None:
     database = Postgres()
-    turns.insert(cast("Database", database), "home", a_request("t"))
-    turns.conclude(cast("Database", database), "t", Outcome("answered", "Yes."))
+    rows.insert(cast("Database", database), "home", a_request("t"))
+    rows.conclude(cast("Database", database), "t", Outcome("answered", "Yes."))
     assert database.written == [["t"]]

@@ -12,10 +12,11 @@ import msgspec
 
 from component.agent.conversations import ConversationPorts, Conversations
 from component.agent.engine import Engine, EngineLimits
-from component.agent.profile import Away, Profile
+from component.agent.model_calls import ModelCalls
 from component.agent.protocol import (
+    Away,
     Caller,
-    Recalled,
+    Profile,
     ToolResult,
     Waiting,
 )
@@ -24,6 +25,8 @@ from component.app.schema import SCHEMA
 from component.budget.protocol import Amount, BudgetExceededError, Payer, Reservation, Spender
 from component.conversations.lines import Line
 from component.conversations.sessions import Sessions
+from component.kernel.monitoring import Monitoring
+from component.memory.store import Recalled
 from component.memory_directory.files import open_root
 from component.memory_directory.layout import Layout, SessionKey
 from component.messages.inbound import Conversation, ReplyAddress
@@ -214,6 +217,7 @@ class Purse:
         self.left = 10**9
         self.open: dict[int, Reservation] = {}
         self.spent: list[Amount] = []
+        self.over: list[str] = []
         self.who: list[Spender] = []
 
     async def acquire(self, who: Spender, most: Amount) -> Reservation:
@@ -228,6 +232,9 @@ class Purse:
         del self.open[reservation.id]
         self.spent.append(spent)
         self.left -= spent.tokens
+
+    def ended(self, task: str) -> None:
+        self.over.append(task)
 
 
 class Suspicious:
@@ -366,12 +373,11 @@ class World:
             self.storage = storage
             self.engine = Engine(
                 models=self.model_of,
+                model_calls=ModelCalls(self.purse, self.book, Monitoring()),
                 tools=self.shop,
                 sessions=Mortal(self, self.sessions),  # type: ignore[arg-type]
                 recall=self.memories,
                 scanner=Suspicious(),
-                budgets=self.purse,
-                record=self.book,
                 limits=EngineLimits(
                     loop=self.loop, history_tokens=self.history_tokens, max_tokens=500
                 ),
@@ -387,7 +393,6 @@ class World:
                 ),
                 storage=Mortal(self, storage),  # type: ignore[arg-type]
                 home="here",
-                loop=self.loop,
                 answers_within_s=self.answers_within_s,
             )
             yield self.conversations

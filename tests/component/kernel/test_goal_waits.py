@@ -9,10 +9,9 @@ import anyio
 import msgspec
 import pytest
 
-from component.agent import turns
+from component.agent import rows
 from component.agent.protocol import ToolResult
-from component.agent.requests import TurnRequest, WorkStarter
-from component.agent.turn import Outcome
+from component.agent.requests import Outcome, TurnRequest, WorkStarter
 from component.kernel.goals import GOAL, Goal, goal_skill
 from component.messages.inbound import Conversation
 from component.storage import Storage, waiters
@@ -170,7 +169,7 @@ async def test_waiters_are_woken_once_and_only_by_their_turn(agents: Agents) -> 
     async with agents.built():
         storage = agents.storage
 
-        def rows(database: Any) -> Any:
+        def waiting_rows(database: Any) -> Any:
             return database.execute("SELECT id, waits FROM tasks ORDER BY id").fetchall()
 
         def put(database: Any) -> None:
@@ -178,7 +177,7 @@ async def test_waiters_are_woken_once_and_only_by_their_turn(agents: Agents) -> 
                 begun(database, task)
             for turn in ("t1", "t2"):
                 request = goal_request(turn)
-                turns.insert(database, "here", request)
+                rows.insert(database, "here", request)
 
         def wait(database: Any) -> None:
             for task, turn in (("one", "t1"), ("two", "t1"), ("three", "t2")):
@@ -187,25 +186,25 @@ async def test_waiters_are_woken_once_and_only_by_their_turn(agents: Agents) -> 
 
         await storage.write(put)
         await storage.write(wait)
-        assert [tuple(row) for row in await storage.read(rows)] == [
+        assert [tuple(row) for row in await storage.read(waiting_rows)] == [
             ("one", 1),
             ("three", 1),
             ("two", 1),
         ]
-        await storage.write(lambda db: turns.conclude(db, "t1", Outcome("silent")))
-        await storage.write(lambda db: turns.conclude(db, "t1", Outcome("silent")))
-        assert [tuple(row) for row in await storage.read(rows)] == [
+        await storage.write(lambda db: rows.conclude(db, "t1", Outcome("silent")))
+        await storage.write(lambda db: rows.conclude(db, "t1", Outcome("silent")))
+        assert [tuple(row) for row in await storage.read(waiting_rows)] == [
             ("one", 0),
             ("three", 1),
             ("two", 0),
         ]
-        await storage.write(lambda db: turns.delete(db, ["t1"]))
+        await storage.write(lambda db: rows.delete(db, ["t1"]))
         for turn in ("t1", "unknown"):
             count = await storage.write(
                 lambda db, turn=turn: waiters.wait_for_turn(db, "one", turn)
             )
             assert count == 0
-        await storage.write(lambda db: turns.forget_outcome(db, "t1"))
+        await storage.write(lambda db: rows.forget_outcome(db, "t1"))
         left = await storage.read(lambda db: db.execute("SELECT task FROM waiters").fetchall())
         assert [task for (task,) in left] == ["t2"]
 
@@ -229,7 +228,7 @@ async def test_two_goals_whose_turns_end_at_the_same_time(agents: Agents) -> Non
         def put(database: Any) -> None:
             for number in range(20):
                 begun(database, f"task-{number}")
-                turns.insert(database, "here", goal_request(f"turn-{number}"))
+                rows.insert(database, "here", goal_request(f"turn-{number}"))
 
         def wait(database: Any, number: int) -> None:
             waits = waiters.wait_for_turn(database, f"task-{number}", f"turn-{number}")
@@ -241,7 +240,7 @@ async def test_two_goals_whose_turns_end_at_the_same_time(agents: Agents) -> Non
                 group.start_soon(storage.write, lambda db, n=number: wait(db, n))
                 group.start_soon(
                     storage.write,
-                    lambda db, n=number: turns.conclude(db, f"turn-{n}", Outcome("silent")),
+                    lambda db, n=number: rows.conclude(db, f"turn-{n}", Outcome("silent")),
                 )
         left = await storage.read(
             lambda db: db.execute("SELECT count(*) FROM tasks WHERE waits > 0").fetchone()

@@ -7,9 +7,8 @@ import anyio
 import msgspec
 import pytest
 
-from component.agent.profile import Away, Profile
-from component.agent.requests import TurnRequest, WorkStarter
-from component.agent.turn import Outcome
+from component.agent.protocol import Away, Profile
+from component.agent.requests import Outcome, TurnRequest, WorkStarter
 from component.budget.protocol import Payer
 from component.conversations.lines import Said
 from component.kernel.goals import goal_of, turn_of

@@ -9,8 +9,7 @@ import anyio
 import msgspec
 import pytest
 
-from component.agent.requests import TurnRequest
-from component.agent.turn import Outcome
+from component.agent.requests import Outcome, TurnRequest
 from component.features.notifications import results as results_module
 from component.features.notifications.results import Results
 from component.kernel import started_work

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from component.agent.directives import directed
+from component.agent.completions import directed
 from component.models.hosted import HostedModel
 from component.models.messages import (
     ModelMessage,

@@ -26,7 +26,7 @@ from component.storage.clock import wall_clock
 from component.storage.database import Database
 from component.tasks import worker
 from component.tasks.request import Confirmation, Request, request_from
-from component.tasks.run import TaskWriter
+from component.tasks.run import Run
 from component.tasks.service import Clocks
 from tests.component.tasks.ledger import NOON
 from tests.component.tasks.world import AGENT, ANN, Ear, World, living
@@ -408,13 +408,13 @@ async def test_a_disk_that_is_full_at_completion(
     effects = Effects()
     effects.gate.set()
     ending: list[str] = []
-    end = TaskWriter.end
+    end = Run._commit_end
 
-    async def noted(writer: TaskWriter, *args: Any, **how: Any) -> None:
+    async def noted(run: Run, *args: Any) -> None:
         ending.append("now")
-        await end(writer, *args, **how)
+        await end(run, *args)
 
-    monkeypatch.setattr(TaskWriter, "end", noted)
+    monkeypatch.setattr(Run, "_commit_end", noted)
     async with caller(tmp_path, effects) as ann:
         storage, write = ann.world.storage, ann.world.storage.write
         stuck = anyio.Event()

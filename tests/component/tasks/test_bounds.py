@@ -12,6 +12,7 @@ from component.skills import Context, skill
 from component.tasks.changes import change
 from component.tasks.expiry import principals_over_limits, remove
 from component.tasks.protocol import Bounds
+from component.tasks.request import key_of
 from component.tasks.rows import ENDED, kept_of
 from tests.component.tasks.ledger import ALICE, BOB, NOON, Ledger, question
 from tests.component.tasks.world import ANN, Open, World, living
@@ -358,7 +359,7 @@ async def test_a_principal_with_too_many_records_is_refused_until_the_oldest_exp
         assert await world.execute(first) == answer
         await world.run("deed", by=BOB, request="r-3", params={"text": "bob"})
         await world.storage.write(
-            lambda db: db.execute("UPDATE replay SET expires = 1 WHERE key = ?", (first.key.text,))
+            lambda db: db.execute("UPDATE replay SET expires = 1 WHERE key = ?", (key_of(first).text,))
         )
         await world.run("deed", request="r-3", params={"text": "3"})
     assert RUNS == ["0", "1", "2", "bob", "3"]

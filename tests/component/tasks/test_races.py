@@ -9,6 +9,7 @@ from component.skills import Context, skill
 from component.storage.database import Database
 from component.tasks import replay
 from component.tasks.leases import Slot
+from component.tasks.request import key_of
 from component.tasks.rows import TERMINAL, Row
 from component.tasks.run import Run
 from tests.component.tasks.test_durable import cancel, conditions
@@ -66,20 +67,23 @@ async def test_a_record_that_another_instance_made_meanwhile_counts(open_storage
 
     answer = Result(skill="quick")
     async with living(open_storage, quick) as world:
-        call = world.call("quick", mode="async")
+        request = world.call("quick", mode="async")
 
         def record(database: Database) -> None:
             made = replay.record(
-                *(database, call.key),
-                principal="ann@a.example",
-                expires=database.steady + 60_000,
-                owner="another",
-                answer=answer,
+                *(database, key_of(request)),
+                replay.NewRecord(
+                    principal="ann@a.example",
+                    expires=database.steady + 60_000,
+                    owner="another",
+                    answer=answer,
+                ),
             )
             assert made is None
 
         await world.storage.write(record)
-        assert await world.service.execute(call) == answer
+        world.service._admission.any_records = False  # so it is not looked for before
+        assert await world.execute(request) == answer
         assert await world.scalar("SELECT count(*) FROM tasks") == 0
         assert await world.scalar("SELECT count(*) FROM events") == 0
         assert await world.scalar("SELECT owner FROM replay") == "another"

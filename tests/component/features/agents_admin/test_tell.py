@@ -9,8 +9,7 @@ import pytest
 
 from component.agent.conversations import TooManyWaitingError
 from component.agent.registry import AgentState
-from component.agent.requests import OperatorStarter, TurnRequest
-from component.agent.turn import Outcome
+from component.agent.requests import OperatorStarter, Outcome, TurnRequest
 from component.budget.protocol import Payer
 from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult, Commands
 from component.commands.words import read_words

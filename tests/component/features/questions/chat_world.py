@@ -16,15 +16,15 @@ from component.skills.params import prepare
 from component.storage import StorageError
 from component.task_messages.questions import Questions
 from component.tasks import question_rows, questions
-from component.tasks.changes import cancel_row, change
+from component.tasks.changes import cancel, change
 from component.tasks.confirmation import confirm_for
 from component.tasks.protocol import Naming, Question, UncertainError
-from component.tasks.questions import InWords, Judgement, answer, decide
-from component.tasks.request import CallerContext
+from component.tasks.questions import Answerer, InWords, Judgement, answer, decide
+from component.tasks.request import CallerContext, Confirmation
 from component.tasks.rows import moment
 from tests.component.handlers.sent import Sent
 from tests.component.router.wire import AGENT, Bench, element, iq
-from tests.component.tasks.ledger import DAY, NOON, Ledger, asked_for
+from tests.component.tasks.ledger import NOON, Ledger, asked_for
 from xep.binding import encode
 from xep.fluux_agent.confirm import Decision
 from xep.fluux_agent.task import InputAnswer, Task
@@ -83,17 +83,14 @@ class World:
         Its message is written, except to those from whom it is `withheld`.
         """
         context = CallerContext("assistant", operator=operator)
-        request = asked_for(thread=thread, caller_context=context)
+        needed = Confirmation((principal,), "high")
+        request = asked_for(principal, thread=thread, caller_context=context, confirmation=needed)
         row = self.ledger.add(task, request=request, principal=principal)
         put = confirm_for(
-            JID.parse(AGENT),
-            task,
-            principal,
-            report,
-            prepare(report, json=json.dumps(given)),
-            id=f"c-{task}",
+            *(request, report, prepare(report, json=json.dumps(given))),
+            task=task,
+            question=f"c-{task}",
             expires=moment(expires),
-            risk="high",
         )
         questions.ask_confirmation(self.ledger, row, put, asked)
         question_rows.written(self.ledger, put.id, withheld)
@@ -107,7 +104,7 @@ class World:
         change(self.ledger, row, "running", owner="i-1")
         raw = msgspec.Raw(json.dumps(schema or RIVER).encode())
         questions.ask_input(
-            self.ledger, row, "?1", "Which river?", raw, id=f"q-{task}", expires=NOON + 60_000
+            self.ledger, row, ("?1", f"q-{task}"), "Which river?", raw, NOON + 60_000
         )
         question_rows.written(self.ledger, f"q-{task}", ())
         if read:
@@ -116,7 +113,7 @@ class World:
 
     def withdraw(self, task: str) -> None:
         """Whoever wanted the work does not want it any more."""
-        cancel_row(self.ledger, self.ledger.row(task), retention_ms=DAY)
+        cancel(self.ledger, self.ledger.row(task))
 
     def state(self, task: str) -> str:
         return self.ledger.row(task).state
@@ -137,11 +134,7 @@ class World:
         self._work()
         self._judged(
             decide(
-                *(self.ledger, who, at, decision),
-                owner=None,
-                retention_ms=DAY,
-                lang=lang,
-                words=self._words(naming),
+                self.ledger, Answerer(who, at, lang, self._words(who, at, naming)), decision
             )
         )
 
@@ -151,10 +144,7 @@ class World:
         self._work()
         found = self._judged(
             answer(
-                *(self.ledger, who, at, given),
-                owner=None,
-                retention_ms=DAY,
-                words=self._words(naming),
+                self.ledger, Answerer(who, at, words=self._words(who, at, naming)), given, None
             )
         )
         assert found.task is not None
@@ -173,8 +163,8 @@ class World:
         self._work()
         return question_rows.was_asked(self.ledger, who, at, name)
 
-    def _words(self, naming: Naming | None) -> InWords | None:
-        return None if naming is None else InWords(naming)
+    def _words(self, who: JID, at: JID, naming: Naming | None) -> InWords | None:
+        return None if naming is None else InWords(who, at, naming)
 
     def _work(self) -> None:
         if self.broken:

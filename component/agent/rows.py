@@ -1,21 +1,60 @@
-"""The table `turns`: unanswered requests. A row is deleted when its answer is sent.
-
-These are functions of a `Database`, for `Storage.read` and `Storage.write`.
-"""
+"""The tables of agents and turns, and the statements on turns."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
-from component.agent.requests import MessageStarter, TurnRequest
-from component.agent.turn import Outcome
+from component.agent.requests import MessageStarter, Outcome, TurnRequest
 from component.memory_directory.layout import SessionKey
 from component.messages.inbound import Conversation, ReplyAddress
 from component.policy.taint import Taint
 from component.storage import waiters
 from component.storage.database import Database
+from component.storage.schema import Table
+from component.storage.tables import tells
 from xep.jid import JID
+
+TABLES: Final = (
+    Table(
+        name="agents",
+        columns="""
+            id TEXT PRIMARY KEY,
+            name TEXT {C} NOT NULL UNIQUE,
+            state TEXT NOT NULL CHECK (state IN ('created', 'active', 'idle', 'paused', 'killed')),
+            created BIGINT NOT NULL,
+            changed BIGINT NOT NULL
+        """,
+        postgres=(tells("agents", "UPDATE", "agents", "name", when="OLD.state <> NEW.state"),),
+        kept="about agents, not about people",
+    ),
+    Table(
+        name="turns",
+        columns="""
+            id TEXT PRIMARY KEY,
+            home TEXT NOT NULL,
+            session TEXT {C} NOT NULL,
+            message TEXT NOT NULL,
+            state TEXT NOT NULL CHECK (state IN ('queued', 'running', 'parked')),
+            waiting TEXT,
+            created BIGINT NOT NULL
+        """,
+        indexes={
+            "turns_home": "(home, created, id)",
+        },
+        kept="deleted when the conversation is stopped",
+    ),
+    Table(
+        name="turn_outcomes",
+        columns="""
+            turn TEXT {C} PRIMARY KEY,
+            kind TEXT NOT NULL,
+            text TEXT NOT NULL,
+            at BIGINT NOT NULL
+        """,
+        kept="deleted when the person has got the outcome",
+    ),
+)
 
 
 class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
