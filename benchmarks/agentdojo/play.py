@@ -30,12 +30,12 @@ from component.execution.admission import Admission
 from component.execution.executor import SkillExecutor
 from component.execution.joint_confirmation import SEVERAL_CALLS, JointConfirmations
 from component.execution.tools import ToolExecutor
+from component.link.messages.delivery import Delivery, nothing_to_send
+from component.link.messages.inbound import Conversation, ReplyAddress
 from component.memory.files import open_root
 from component.memory.lines import SessionKey
 from component.memory.paths import Layout
 from component.memory.sessions import Sessions
-from component.messages.delivery import Delivery, nothing_to_send
-from component.messages.inbound import Conversation, ReplyAddress
 from component.models.messages import ToolCall, ToolResultPart
 from component.models.protocol import Completion, ModelRequest, OnText
 from component.policy import Policy

@@ -6,8 +6,8 @@ from typing import Protocol
 import msgspec
 
 from component.agent.requests import Reply, TurnRequest
+from component.link.messages.inbound import ReplyAddress
 from component.memory.recalled import Recalled as Recalled  # noqa: PLC0414 - part of this contract
-from component.messages.inbound import ReplyAddress
 from component.models.messages import FilePart, ImagePart, ToolCall
 from component.models.protocol import Tool
 from component.policy.taint import Taint

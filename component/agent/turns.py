@@ -10,8 +10,8 @@ import msgspec
 
 from component.agent.requests import MessageStarter, TurnRequest
 from component.agent.turn import Outcome
+from component.link.messages.inbound import Conversation, ReplyAddress
 from component.memory.lines import SessionKey
-from component.messages.inbound import Conversation, ReplyAddress
 from component.policy.taint import Taint
 from component.storage import waiters
 from component.storage.database import Database

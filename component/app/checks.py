@@ -11,10 +11,6 @@ from component.app.features import make_features
 from component.app.schema import SCHEMA
 from component.app.skills import load_skills
 from component.audit.opening import check_writable
-from component.connection.connection import Connection
-from component.connection.failure import ConnectionFailed
-from component.connection.outbox import Outbox
-from component.connection.probe import Established, probe_once
 from component.features.memory_nodes.account_home import server_software
 from component.features.memory_nodes.checks import check_homes
 from component.features.memory_nodes.handlers import PrivilegeHandler
@@ -24,11 +20,15 @@ from component.kernel.check import Check
 from component.kernel.options import addresses, connection_options, make_policy, privileged_domains
 from component.kernel.profiles import contact_profiles
 from component.kernel.sandbox_check import check_sandbox
+from component.link.connection.connection import Connection
+from component.link.connection.failure import ConnectionFailed
+from component.link.connection.outbox import Outbox
+from component.link.connection.probe import Established, probe_once
+from component.link.router.faults import PlainErrors
+from component.link.router.router import Router, RouterOptions, StanzaEvent
+from component.link.router.table import IQRoute, Request
 from component.policy import PolicyError
 from component.private import close_to_others, exposed
-from component.router.faults import PlainErrors
-from component.router.router import Router, RouterOptions, StanzaEvent
-from component.router.table import IQRoute, Request
 from component.settings import Settings
 from component.skills import DuplicateSkillError, SkillLoadError
 from component.storage import DirectoryInUseError, Storage, StorageError

@@ -15,11 +15,11 @@ from component.app.features import make_features
 from component.app.schema import SCHEMA
 from component.app.subsystems import Subsystems
 from component.audit.protocol import AuditEvent
-from component.connection.connection import Connection
 from component.kernel import memory
 from component.kernel.catalog import Catalog
 from component.kernel.environment import Environment, open_environment
 from component.kernel.options import SOFTWARE
+from component.link.connection.connection import Connection
 from component.memory.knowledge import Knowledge
 from component.settings import Settings
 from component.skills.sources import SkillSources

@@ -21,7 +21,7 @@ from component.kernel.disco import Nodes
 from component.kernel.kernel import Kernel
 from component.kernel.presence_events import OnAvailability, OnGranted
 from component.kernel.stream import Handler
-from component.messages.answers import Answers
+from component.link.messages.answers import Answers
 from component.metrics.gauge import Gauge
 from component.pubsub.computed import ComputedNode
 from component.settings import Settings

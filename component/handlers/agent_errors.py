@@ -4,7 +4,7 @@ Only requests of the protocol get them. A fault in any other request, such as a 
 answered with the plain errors of RFC 6120.
 """
 
-from component.router.faults import ErrorMapper, PlainErrors
+from component.link.router.faults import ErrorMapper, PlainErrors
 from xep.fluux_agent import NAMESPACE, errors
 from xep.stanza_error import StanzaError
 

@@ -8,8 +8,8 @@ import anyio
 from component.handlers.time_zones import TimeZones
 from component.kernel.environment import Environment
 from component.kernel.stream import StreamSubsystem
-from component.messages.inbound import ReplyAddress
-from component.messages.outbound import OutboundMessage, Text, conversation_with
+from component.link.messages.inbound import ReplyAddress
+from component.link.messages.outbound import OutboundMessage, Text, conversation_with
 from component.policy.persons import Persons
 from xep.disco import InfoQuery
 from xep.entity_time import Time, TimeQuery

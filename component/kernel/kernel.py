@@ -17,7 +17,7 @@ from component.kernel.pubsub_events import PubSubEvents
 from component.kernel.stream import StreamSubsystem
 from component.kernel.tasks import TaskSubsystem
 from component.kernel.work import WorkSubsystem
-from component.messages.answers import Answers
+from component.link.messages.answers import Answers
 from component.metrics.gauge import Gauge
 from component.proactive.person_zones import PersonZones
 from component.settings import Settings

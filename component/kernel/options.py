@@ -5,16 +5,16 @@ from importlib.metadata import version
 from typing import Final
 
 from component.budget import book as spending
-from component.connection.options import TLS, ConnectionOptions
 from component.kernel.disco import Facts
+from component.link.connection.options import TLS, ConnectionOptions
+from component.link.router.addresses import AccountAddresses, Addresses, ComponentAddresses
+from component.link.router.admission import Shares
+from component.link.router.router import RouterOptions
 from component.memory.knowledge import Knowledge
 from component.memory.skills import memory_skills
 from component.policy import Policy, Rule
 from component.policy.admins import read_admins
 from component.policy.flows import Flow, Flows
-from component.router.addresses import AccountAddresses, Addresses, ComponentAddresses
-from component.router.admission import Shares
-from component.router.router import RouterOptions
 from component.settings import Settings
 from component.settings.agents import AgentEntry, Budget
 from component.settings.llm import ModelChoice

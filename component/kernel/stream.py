@@ -12,17 +12,17 @@ from typing import Final, Literal, Protocol, TypeVar
 
 from anyio.lowlevel import checkpoint
 
-from component.connection.connection import Connection
-from component.connection.outbox import Outbox
 from component.handlers.agent_errors import AgentErrors
 from component.kernel.catalog import Catalog
 from component.kernel.monitoring import Monitoring
 from component.kernel.options import addresses, connection_options, router_options
-from component.messages.delivery import Delivery
-from component.messages.messenger import Messenger
+from component.link.connection.connection import Connection
+from component.link.connection.outbox import Outbox
+from component.link.messages.delivery import Delivery
+from component.link.messages.messenger import Messenger
+from component.link.router.router import Router, StanzaEvent
+from component.link.router.table import Host, Route
 from component.metrics.counters import Counters
-from component.router.router import Router, StanzaEvent
-from component.router.table import Host, Route
 from xep.binding import Payload
 from xep.binding.escaping import unescape_attribute
 from xep.jid import JID
@@ -198,7 +198,7 @@ class StreamSubsystem:
 
 
 class _Receiver:
-    """Passes what the connection reports to the router; a `component.connection.live.Receiver`."""
+    """Passes what the connection reports to the router."""
 
     def __init__(
         self, stream: StreamSubsystem, connected: Callable[[], None], counters: Counters

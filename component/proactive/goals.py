@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from component.budget.protocol import Payer
-from component.messages.inbound import Conversation
+from component.link.messages.inbound import Conversation
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint, worst
 from component.proactive.work import Trigger, Work, taints_of, title_of

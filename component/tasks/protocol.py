@@ -10,7 +10,7 @@ from typing import Literal, Protocol, TypeAlias
 import msgspec
 
 from component.budget.protocol import TurnBudget
-from component.messages.delivery import Delivery
+from component.link.messages.delivery import Delivery
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
 from component.skills.context import Context

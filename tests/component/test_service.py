@@ -13,8 +13,8 @@ from component.app.schema import SCHEMA
 from component.app.service import Service
 from component.app.settings import make_settings
 from component.app.skills import load_skills
-from component.connection.options import TLS
 from component.kernel.options import connection_options
+from component.link.connection.options import TLS
 from component.policy import PolicyError
 from component.settings import (
     Agent,

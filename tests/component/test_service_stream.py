@@ -4,9 +4,9 @@ import pytest
 
 from component.app.service import Service
 from component.app.settings import make_settings
-from component.connection.outbox import Outbox
 from component.kernel.monitoring import Monitoring
 from component.kernel.stream import StreamSubsystem, _Receiver
+from component.link.connection.outbox import Outbox
 from component.settings import Server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]

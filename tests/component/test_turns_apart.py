@@ -18,9 +18,9 @@ from component.app.schema import SCHEMA
 from component.app.settings import make_settings
 from component.kernel.agents import AgentPorts, AgentSubsystem
 from component.kernel.memory import open_memories
+from component.link.messages.inbound import ReplyAddress
 from component.memory.knowledge import Memo
 from component.memory.lines import SessionKey
-from component.messages.inbound import ReplyAddress
 from component.models.protocol import Tool
 from component.settings import Server
 from component.settings.agents import AgentEntry

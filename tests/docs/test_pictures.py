@@ -5,7 +5,7 @@ from collections import defaultdict
 from xml.etree import ElementTree
 
 from component.tasks.states import TERMINAL, TRANSITIONS
-from tests.component.messages.clients import shapes
+from tests.component.link.messages.clients import shapes
 from tests.servers.guides import DOCS
 
 LARGEST = 150_000  # bytes

@@ -9,7 +9,7 @@ import anyio
 from component.app.service import Service
 from component.app.settings import make_settings
 from component.settings import Server, Storage
-from tests.component.connection.acceptor import DOMAIN, SECRET, Acceptor, Link
+from tests.component.link.connection.acceptor import DOMAIN, SECRET, Acceptor, Link
 
 __all__ = ["DOMAIN", "attached"]
 

@@ -17,9 +17,9 @@ import anyio
 import pytest
 
 from component.kernel import stream
-from component.router.router import Router
+from component.link.router.router import Router
 from component.settings import Agent, Conformance, RequestLimits
-from tests.component.connection.acceptor import Link
+from tests.component.link.connection.acceptor import Link
 from tests.hostile.attached import DOMAIN, attached
 from tests.profiles import THOROUGH
 

@@ -5,12 +5,12 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from component.connection.connection import Connection
-from component.connection.options import ConnectionOptions
-from component.connection.outbox import Outbox
 from component.handlers.agent_errors import AgentErrors
-from component.router.addresses import ComponentAddresses
-from component.router.router import Router, RouterOptions
+from component.link.connection.connection import Connection
+from component.link.connection.options import ConnectionOptions
+from component.link.connection.outbox import Outbox
+from component.link.router.addresses import ComponentAddresses
+from component.link.router.router import Router, RouterOptions
 from tests.component.features.adhoc.command_bench import CommandBench
 from tests.servers.base import Server
 from xep.jid import JID

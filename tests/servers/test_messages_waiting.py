@@ -6,15 +6,15 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from component.connection.connection import Connection
-from component.connection.options import ConnectionOptions
-from component.connection.outbox import Outbox
 from component.handlers.agent_errors import AgentErrors
-from component.messages.inbound import ReplyAddress
-from component.messages.messenger import Messenger
-from component.messages.outbound import OutboundMessage, Text, conversation_with
-from component.router.addresses import ComponentAddresses
-from component.router.router import Router, RouterOptions
+from component.link.connection.connection import Connection
+from component.link.connection.options import ConnectionOptions
+from component.link.connection.outbox import Outbox
+from component.link.messages.inbound import ReplyAddress
+from component.link.messages.messenger import Messenger
+from component.link.messages.outbound import OutboundMessage, Text, conversation_with
+from component.link.router.addresses import ComponentAddresses
+from component.link.router.router import Router, RouterOptions
 from tests.servers.base import Server
 from tests.servers.dam import Dam
 from tests.servers.talk import login

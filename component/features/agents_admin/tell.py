@@ -18,8 +18,8 @@ from component.agent.turn import Outcome, OutcomeKind
 from component.audit.protocol import AuditEvent, Recorder
 from component.budget.protocol import Payer
 from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
-from component.messages.inbound import Conversation, ReplyAddress
-from component.router.addresses import Addresses
+from component.link.messages.inbound import Conversation, ReplyAddress
+from component.link.router.addresses import Addresses
 from xep.jid import JID, JIDError
 from xep.stanza_error import StanzaError
 

@@ -27,15 +27,15 @@ from component.commands.words import read_words
 from component.features.chat.hints import Hints
 from component.features.chat.notices import Notices
 from component.handlers.exchange_limit import Admitted, ExchangeLimit
-from component.messages.answers import Answers
-from component.messages.delivery import Delivery
-from component.messages.duplicates import Duplicates, key_of
-from component.messages.inbound import Attachment, InboundMessage
-from component.messages.messenger import Messenger
-from component.messages.outbound import OutboundMessage, Text
-from component.messages.parsing import parse_message
-from component.messages.references import References
-from component.router.table import Request, StanzaRoute
+from component.link.messages.answers import Answers
+from component.link.messages.delivery import Delivery
+from component.link.messages.duplicates import Duplicates, key_of
+from component.link.messages.inbound import Attachment, InboundMessage
+from component.link.messages.messenger import Messenger
+from component.link.messages.outbound import OutboundMessage, Text
+from component.link.messages.parsing import parse_message
+from component.link.messages.references import References
+from component.link.router.table import Request, StanzaRoute
 from component.skills.errors import printable
 from component.storage import StorageError
 from xep.binding import Payload

@@ -10,8 +10,8 @@ import structlog
 from cachebox import LRUCache
 
 from component.features.chat.rows import NoticeStore
-from component.messages.delivery import Delivery
-from component.messages.inbound import Account, InboundMessage
+from component.link.messages.delivery import Delivery
+from component.link.messages.inbound import Account, InboundMessage
 from component.policy.persons import Persons
 from component.storage import StorageError
 from xep.jid import JID

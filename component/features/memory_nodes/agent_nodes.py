@@ -9,12 +9,12 @@ from typing import Final
 import structlog
 
 from component.features.memory_nodes.nodes import ItemChangedError, NodeItem
+from component.link.router.addresses import Addresses
 from component.memory.store import Generation, KnowledgeError, Past, Watcher, Whose
 from component.pubsub.changes import Change
 from component.pubsub.config import NodeConfig
 from component.pubsub.service import ItemChangedError as StoredChangedError
 from component.pubsub.service import PubSubService, Stored
-from component.router.addresses import Addresses
 from component.settings.memory import Memory
 from component.storage.errors import StorageError
 from xep.binding import RawXML

@@ -3,7 +3,7 @@
 import structlog
 
 from component.features.memory_nodes.privileges import Privileges
-from component.router.table import Request, StanzaRoute
+from component.link.router.table import Request, StanzaRoute
 from xep.binding import ContentError
 from xep.privilege import Privilege
 

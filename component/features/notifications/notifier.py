@@ -20,10 +20,10 @@ from cachebox import LRUCache
 from component.features.notifications.plan import MESSAGE_PREFIX, Rules, plan
 from component.features.notifications.quiet_hours import zone_of
 from component.features.notifications.texts import message_text, notification_text
-from component.messages.delivery import Delivery
-from component.messages.inbound import Account, InboundMessage, ReplyAddress
-from component.messages.messenger import Messenger
-from component.messages.outbound import OutboundMessage, Text, conversation_with
+from component.link.messages.delivery import Delivery
+from component.link.messages.inbound import Account, InboundMessage, ReplyAddress
+from component.link.messages.messenger import Messenger
+from component.link.messages.outbound import OutboundMessage, Text, conversation_with
 from component.proactive.work import Trigger, Work, title_of
 from component.storage import Storage, StorageError
 from component.storage.notifications import (

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, tzinfo
 from string import Template
 from typing import Final
 
-from component.messages.styling import styled
+from component.link.messages.styling import styled
 from component.proactive.work import Trigger, Work, title_of
 from component.storage.notifications import Notification
 

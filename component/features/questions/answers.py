@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from component.features.questions.disambiguation import SHORTEST, uncertain, which
-from component.messages.inbound import THUMBS_DOWN, THUMBS_UP, Account, InboundMessage, Reacted
+from component.link.messages.inbound import THUMBS_DOWN, THUMBS_UP, Account, InboundMessage, Reacted
 from component.skills.errors import printable
 from component.storage import StorageError
 from component.task_messages.questions import Questions

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from component.features.questions.answers import in_person
-from component.messages.answers import Answers
-from component.messages.inbound import InboundMessage
+from component.link.messages.answers import Answers
+from component.link.messages.inbound import InboundMessage
 from component.storage import StorageError
 from component.task_messages.yes_no import said_in
 from xep.jid import JID
@@ -24,7 +24,7 @@ _log = structlog.get_logger("component.message")
 
 
 class Dialogues:
-    """Implements `component.messages.answers.Answers`.
+    """Implements `component.link.messages.answers.Answers`.
 
     Args:
         questions: processes answers to the questions of tasks.

@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from component.execution import SkillExecutor, SkillRequest
 from component.execution.admission import ANSWERS
 from component.handlers.storing import stored
-from component.router.table import IQRoute, ReplyPayload, Request
+from component.link.router.table import IQRoute, ReplyPayload, Request
 from component.tasks.service import TaskService
 from component.tasks.skill_call import call_of
 from xep import fluux_agent

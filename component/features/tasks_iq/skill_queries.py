@@ -8,7 +8,7 @@ import msgspec
 from cachebox import LRUCache
 
 from component.handlers.paging import page
-from component.router.table import IQRoute, Request
+from component.link.router.table import IQRoute, Request
 from component.skills.errors import SearchError
 from component.skills.registry import View
 from component.skills.skill import Skill

@@ -19,9 +19,9 @@ from component.features.webhooks.payload import is_readable, read_json
 from component.features.webhooks.rows import DeliveryStore
 from component.features.webhooks.signatures import Signed
 from component.features.webhooks.webhook import Webhook
+from component.link.router.rare_log import RareLog
 from component.proactive.starter import Starter
 from component.proactive.work import Trigger, Work
-from component.router.rare_log import RareLog
 from component.storage import StorageError
 from xep.stanza_error import StanzaError
 

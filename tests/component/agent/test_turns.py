@@ -11,7 +11,7 @@ from component.agent.requests import MessageStarter, OperatorStarter, TurnReques
 from component.agent.turn import Outcome
 from component.agent.turns import decoded, encoded
 from component.budget.protocol import Payer
-from component.messages.inbound import Conversation, ReplyAddress
+from component.link.messages.inbound import Conversation, ReplyAddress
 from component.storage import waiters
 from component.storage.database import Database
 from tests.component.proactive.direct import DirectDatabase

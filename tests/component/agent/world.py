@@ -22,11 +22,11 @@ from component.agent.protocol import (
 from component.agent.requests import MessageStarter, OperatorStarter, Reply, TurnRequest
 from component.app.schema import SCHEMA
 from component.budget.protocol import Amount, BudgetExceededError, Payer, Reservation, Spender
+from component.link.messages.inbound import Conversation, ReplyAddress
 from component.memory.files import open_root
 from component.memory.lines import Line, SessionKey
 from component.memory.paths import Layout
 from component.memory.sessions import Sessions
-from component.messages.inbound import Conversation, ReplyAddress
 from component.models.messages import ToolCall, text_of
 from component.models.protocol import Completion, ModelRequest, OnText, Tool, Usage
 from component.policy.taint import Taint

@@ -61,7 +61,7 @@ OWN = {
     "component.agent.engine",
     "component.features.agents_admin.commands",
     "component.features.agents_admin.tell",
-    "component.connection.client_link",
+    "component.link.connection.client_link",
     "component.memory.conformance_fixtures",
     "component.metrics.otel",
     "component.models.building",

@@ -24,7 +24,7 @@ from component.policy.flows import Flow
 from component.skills import Skill, skill
 from component.tasks.protocol import Confirmation
 from tests.component.execution.test_tools import AT, WHO, Desk, a_caller
-from tests.component.router.wire import until
+from tests.component.link.router.wire import until
 from xep.fluux_agent.confirm import Confirm
 
 pytestmark = pytest.mark.anyio

@@ -39,7 +39,7 @@ from component.tasks.protocol import Call, CallerContext
 from tests.component.agent.world import message
 from tests.component.audit.book import Book
 from tests.component.handlers.world import ALICE, World
-from tests.component.router.wire import AGENT, until
+from tests.component.link.router.wire import AGENT, until
 from xep.fluux_agent.confirm import Decision
 from xep.jid import JID
 

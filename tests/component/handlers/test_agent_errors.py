@@ -3,9 +3,9 @@
 import pytest
 
 from component.handlers.agent_errors import AgentErrors
-from component.router.faults import PlainErrors
+from component.link.router.faults import PlainErrors
 from tests.component.handlers.world import World
-from tests.component.router.wire import Bench, do, error_of, iq, request
+from tests.component.link.router.wire import Bench, do, error_of, iq, request
 from xep import disco
 from xep.disco import ItemsQuery
 from xep.fluux_agent import errors, skills
@@ -73,7 +73,7 @@ def test_others_get_the_plain_errors(payload: str) -> None:
 
 
 def test_a_fault_in_a_disco_query_is_plain() -> None:
-    from component.router.table import IQRoute
+    from component.link.router.table import IQRoute
 
     bench = Bench([IQRoute("get", ItemsQuery, lambda _: None)], faults=AgentErrors())
     broken = (

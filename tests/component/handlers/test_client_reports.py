@@ -7,15 +7,15 @@ import pytest
 
 from component.commands.definition import Commands
 from component.features.chat.handlers import MessageHandler
-from component.messages.inbound import ReplyAddress
-from component.messages.messenger import Messenger
-from component.messages.outbound import OutboundMessage, Text, conversation_with
+from component.link.messages.inbound import ReplyAddress
+from component.link.messages.messenger import Messenger
+from component.link.messages.outbound import OutboundMessage, Text, conversation_with
 from component.skills import skill
 from tests.component.features.adhoc.command_bench import CommandBench
 from tests.component.features.presence.test_presence import living, presence, sent
 from tests.component.features.questions.chat_world import PHONE, World
 from tests.component.handlers.world import result
-from tests.component.router.wire import AGENT, Bench, ListOutput, element
+from tests.component.link.router.wire import AGENT, Bench, ListOutput, element
 from xep.commands import NAMESPACE as COMMANDS
 from xep.commands import Command
 from xep.jid import JID

@@ -9,8 +9,8 @@ from trio.testing import MockClock
 from component.commands.definition import Commands
 from component.features.chat.handlers import MessageHandler
 from component.handlers.exchange_limit import PERIOD_S, QUIET_S, Admitted, ExchangeLimit, Stopped
-from component.messages.messenger import Messenger
-from tests.component.router.wire import AGENT, DOMAIN, Bench, ListOutput, element, parse
+from component.link.messages.messenger import Messenger
+from tests.component.link.router.wire import AGENT, DOMAIN, Bench, ListOutput, element, parse
 from xep.jid import JID
 
 WHO = JID.parse("peer@a.example")

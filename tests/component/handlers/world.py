@@ -35,14 +35,14 @@ from component.kernel.avatars import generated_avatar
 from component.kernel.disco import Disco, Facts
 from component.kernel.presence_events import PresenceEvents
 from component.kernel.profiles import ContactProfile, Profiles
-from component.messages.messenger import Messenger
+from component.link.messages.messenger import Messenger
+from component.link.router.table import Host
 from component.policy import Policy, Rule, When
 from component.policy.flows import Flow, Flows
 from component.policy.persons import Info, Persons
 from component.pubsub.interests import Interests
 from component.pubsub.notifier import Notifier
 from component.pubsub.service import PubSubService
-from component.router.table import Host
 from component.skills import Registry, Skill, View
 from component.skills.builtin import builtin_skills
 from component.skills.conformance_fixtures import conformance_skills
@@ -59,7 +59,7 @@ from component.tasks.protocol import Call, Confirmation, SkillAccess
 from component.tasks.service import TaskService
 from tests.component.audit.book import Book
 from tests.component.handlers.sent import Sent
-from tests.component.router.wire import AGENT, DOMAIN, Bench, ListOutput, iq, until
+from tests.component.link.router.wire import AGENT, DOMAIN, Bench, ListOutput, iq, until
 from xep.binding import Payload, decode, encode
 from xep.disco import Feature, InfoQuery
 from xep.fluux_agent.execute import Execute

@@ -13,7 +13,7 @@ from component.agent import turns
 from component.agent.protocol import ToolResult
 from component.agent.requests import TurnRequest, WorkStarter
 from component.agent.turn import Outcome
-from component.messages.inbound import Conversation
+from component.link.messages.inbound import Conversation
 from component.proactive.goals import GOAL, Goal, goal_skill
 from component.storage import Storage, waiters
 from component.tasks.protocol import CallerContext

@@ -11,8 +11,8 @@ from component.agent.profile import Away, Profile
 from component.agent.requests import TurnRequest, WorkStarter
 from component.agent.turn import Outcome
 from component.budget.protocol import Payer
+from component.link.messages.inbound import Conversation
 from component.memory.lines import Said
-from component.messages.inbound import Conversation
 from component.models.protocol import Completion, ModelRequest
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint

@@ -18,7 +18,7 @@ from anyio.from_thread import BlockingPortal
 
 from component.app.schema import SCHEMA
 from component.execution import Admission, SkillExecutor, SkillRequest
-from component.messages.delivery import Delivery, nothing_to_send
+from component.link.messages.delivery import Delivery, nothing_to_send
 from component.skills import Context, Registry, Skill, SkillError, skill
 from component.storage import Storage
 from component.storage.clock import HOLD_MS

@@ -20,13 +20,13 @@ import pytest
 from component.execution import Admission, SkillExecutor, SkillRequest
 from component.features.tasks_iq.handlers import ConfirmHandler, ExecuteHandler, TasksHandler
 from component.handlers.agent_errors import AgentErrors
-from component.messages.delivery import Delivery
-from component.router.router import Router, RouterOptions
+from component.link.messages.delivery import Delivery
+from component.link.router.router import Router, RouterOptions
 from component.skills import Context, Registry, Skill, skill
 from component.storage.database import Database, Rows, Value
 from component.tasks.protocol import Confirmation
 from component.tasks.skill_call import call_of
-from tests.component.router.wire import AGENT, DOMAIN, OURS, ListOutput, Wire, iq
+from tests.component.link.router.wire import AGENT, DOMAIN, OURS, ListOutput, Wire, iq
 from tests.component.tasks.world import Open, World, living
 from tests.waiting import eventually
 from xep.binding import Payload, encode

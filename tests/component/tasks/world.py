@@ -11,7 +11,7 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from component.messages.delivery import Delivery, nothing_to_send
+from component.link.messages.delivery import Delivery, nothing_to_send
 from component.skills import Skill, prepare
 from component.skills.threads import Threads
 from component.storage import Storage

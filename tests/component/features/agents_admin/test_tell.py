@@ -15,7 +15,7 @@ from component.budget.protocol import Payer
 from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult, Commands
 from component.commands.words import read_words
 from component.features.agents_admin.tell import TellCommands, TurnSheet
-from component.router.addresses import ComponentAddresses
+from component.link.router.addresses import ComponentAddresses
 from tests.component.audit.book import Book
 from xep.jid import JID
 from xep.stanza_error import StanzaError

@@ -10,12 +10,12 @@ from anyio.lowlevel import checkpoint
 from component.agent.requests import TurnRequest
 from component.commands.definition import Commands
 from component.features.chat.handlers import MessageHandler
-from component.messages.delivery import Delivery
-from component.messages.inbound import InboundMessage
+from component.link.messages.delivery import Delivery
+from component.link.messages.inbound import InboundMessage
 from component.storage import Storage
 from component.storage.database import Database
 from tests.component.handlers.sent import Sent
-from tests.component.router.wire import AGENT, Bench, element, until
+from tests.component.link.router.wire import AGENT, Bench, element, until
 from xep.jid import JID
 from xep.stanza import Message, Presence
 

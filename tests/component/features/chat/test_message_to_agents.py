@@ -11,7 +11,7 @@ from component.commands.definition import Asking, CommandResult, Commands, NoPar
 from component.features.chat.handlers import MessageHandler
 from component.storage import StorageError
 from tests.component.handlers.sent import Sent
-from tests.component.router.wire import AGENT, DOMAIN, Bench, until
+from tests.component.link.router.wire import AGENT, DOMAIN, Bench, until
 from xep.chat_markers import Displayed
 from xep.jid import JID
 from xep.receipts import Received

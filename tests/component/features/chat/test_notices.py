@@ -18,7 +18,7 @@ from component.policy.persons import Persons
 from component.storage import Storage, StorageError
 from tests.component.handlers.sent import Sent
 from tests.component.handlers.world import a_person
-from tests.component.router.wire import AGENT, DOMAIN, OURS, Bench, element
+from tests.component.link.router.wire import AGENT, DOMAIN, OURS, Bench, element
 from xep.disco import Feature, InfoQuery
 from xep.fluux_agent import NAMESPACE as FLUUX
 from xep.jid import JID

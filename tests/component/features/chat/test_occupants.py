@@ -6,9 +6,9 @@ import pytest
 
 from component.features.chat.handlers import MessageHandler
 from component.features.chat.occupants import OccupantHandler
-from component.messages.messenger import Messenger
-from component.router.table import IQRoute
-from tests.component.router.wire import AGENT, Bench, iq
+from component.link.messages.messenger import Messenger
+from component.link.router.table import IQRoute
+from tests.component.link.router.wire import AGENT, Bench, iq
 from xep.jid import JID
 from xep.muc import USER
 from xep.version import Version

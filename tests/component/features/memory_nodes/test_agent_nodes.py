@@ -10,6 +10,7 @@ import pytest
 
 from component.features.memory_nodes.agent_nodes import AgentNodes, node_of
 from component.features.memory_nodes.store import PepStore
+from component.link.router.addresses import ComponentAddresses
 from component.memory.file_store import PrivateFiles
 from component.memory.files import open_root
 from component.memory.index import Index
@@ -23,7 +24,6 @@ from component.memory.sync_state import SyncStates
 from component.pubsub.notifier import Notifier
 from component.pubsub.publishing import NewItem, Wanted
 from component.pubsub.service import PubSubService
-from component.router.addresses import ComponentAddresses
 from component.settings.memory import Memory
 from component.storage import Storage
 from component.storage.database import Database

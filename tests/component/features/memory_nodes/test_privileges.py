@@ -8,7 +8,7 @@ import pytest
 
 from component.features.memory_nodes.handlers import PrivilegeHandler
 from component.features.memory_nodes.privileges import PrivilegedCall, Privileges
-from component.router.table import Request
+from component.link.router.table import Request
 from xep import pubsub, pubsub_owner
 from xep.binding import Payload, RawXML, decode, encode
 from xep.fluux_agent.memory import NAMESPACE

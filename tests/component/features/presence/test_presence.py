@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from component.app.schema import SCHEMA
-from component.connection.outbox import Outbox
 from component.features.presence.handlers import SLICE, PresenceHandler
-from component.messages.delivery import Delivery, nothing_to_send
+from component.link.connection.outbox import Outbox
+from component.link.messages.delivery import Delivery, nothing_to_send
 from component.storage import Storage
 from component.storage.subscriptions import Subscription, SubscriptionState, SubscriptionStore
 from tests.component.handlers.world import ALICE, BOB, Contacts, World
-from tests.component.router.wire import AGENT, DOMAIN, REFUSED, element, parse
+from tests.component.link.router.wire import AGENT, DOMAIN, REFUSED, element, parse
 from xep.binding import decode
 from xep.caps import Caps
 from xep.jid import JID

@@ -22,7 +22,7 @@ from component.tasks.instances import cancel_row
 from component.tasks.protocol import CallerContext, Naming, Question, UncertainError
 from component.tasks.rows import change, moment
 from tests.component.handlers.sent import Sent
-from tests.component.router.wire import AGENT, Bench, element, iq
+from tests.component.link.router.wire import AGENT, Bench, element, iq
 from tests.component.tasks.ledger import DAY, NOON, Ledger, asked_for
 from xep.binding import encode
 from xep.fluux_agent.confirm import Decision

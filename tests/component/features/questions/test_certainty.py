@@ -8,7 +8,7 @@ from component.tasks.protocol import Naming, UncertainError
 from component.tasks.recent import Certainty, is_certain
 from component.tasks.retention import forget
 from tests.component.features.questions.chat_world import ALICE, PHONE, World
-from tests.component.router.wire import AGENT, element
+from tests.component.link.router.wire import AGENT, element
 from tests.component.tasks.ledger import DAY, NOON
 from xep.fluux_agent.confirm import Decision
 from xep.jid import JID

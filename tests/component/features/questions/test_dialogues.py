@@ -7,10 +7,10 @@ import pytest
 from component.commands.definition import Asking, CommandResult, Commands, NoParams, Outline
 from component.features.chat.handlers import MessageHandler
 from component.features.questions.dialogues import Dialogues
-from component.messages.inbound import InboundMessage
+from component.link.messages.inbound import InboundMessage
 from component.storage import StorageError
 from tests.component.handlers.sent import Sent
-from tests.component.router.wire import AGENT, DOMAIN, Bench
+from tests.component.link.router.wire import AGENT, DOMAIN, Bench
 from xep.jid import JID
 from xep.stanza import Message, Presence
 

@@ -13,7 +13,7 @@ from component.storage import StorageError
 from component.tasks import queries
 from component.tasks.rows import change
 from tests.component.handlers.world import result, xml
-from tests.component.router.wire import DOMAIN, Bench, error_of, iq
+from tests.component.link.router.wire import DOMAIN, Bench, error_of, iq
 from tests.component.tasks.ledger import NOON, Ledger, asked_for
 from xep.binding import Payload
 from xep.data_forms import Form
