@@ -230,7 +230,7 @@ def _settings(
     from component.features.watches.settings import WatchEntry, WatchLimits  # noqa: PLC0415
     from component.settings.agents import AgentEntry  # noqa: PLC0415
     from component.settings.memory import Session  # noqa: PLC0415
-    from component.settings.notifications import Notifications  # noqa: PLC0415
+    from component.settings.work import Notifications  # noqa: PLC0415
 
     watch = WatchEntry(
         name="news",

@@ -119,8 +119,8 @@ def _text(domain: str, host: str, port: int) -> str:
     from component.cli.agent_toml import agent_toml  # noqa: PLC0415
     from component.settings import Settings  # noqa: PLC0415
     from component.settings.describe import toml  # noqa: PLC0415
-    from component.settings.expand import escape  # noqa: PLC0415
     from component.settings.problems import dotted, sentences  # noqa: PLC0415
+    from component.settings.toml_file import escape  # noqa: PLC0415
 
     if not domain.partition(".")[2]:
         raise Fault(

@@ -109,7 +109,7 @@ class Kernel:
             # Imported only where a skill sends messages: the service starts faster without.
             from component.kernel.guarded_messages import GuardedMessages  # noqa: PLC0415
             from component.kernel.sending import Sending  # noqa: PLC0415
-            from component.settings.xmpp_send import XmppSend  # noqa: PLC0415
+            from component.settings.skills import XmppSend  # noqa: PLC0415
 
             settings = self.settings.xmpp_send or XmppSend(recipients=("*",))
             sending = Sending(self.environment, self.stream, self.contacts)

@@ -19,7 +19,7 @@ from component.memory.paths import Layout
 from component.memory.persona_text import TEXTS, PersonaText, check, imported, manifest
 from component.memory.personas import Personas
 from component.memory.texts import MAX_TEXT
-from component.settings import personas as settings
+from component.settings import agents as settings
 from component.skills.errors import printable
 from xep.jid import JID
 

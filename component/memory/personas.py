@@ -22,7 +22,7 @@ from component.memory.packages import ID, MANIFEST, Persona, PersonaError, parse
 from component.memory.paths import DEFAULT_AGENT, Layout
 from component.memory.texts import Look, Texts
 from component.policy.globs import pattern
-from component.settings import personas as settings
+from component.settings import agents as settings
 from xep.jid import JID
 
 log = structlog.get_logger("component.memory")

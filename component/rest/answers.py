@@ -12,7 +12,7 @@ from jmespath.exceptions import JMESPathError
 from component.rest.parts import text_of
 from component.sandbox.http_gate import HttpResponse
 from component.sandbox.http_requests import json_of
-from component.settings.placeholders import pieces_of
+from component.settings.rest import pieces_of
 from component.skills.errors import SkillError
 from component.skills.outputs import JSON, TEXT, File, Output, SkillResult
 

@@ -10,13 +10,13 @@ import msgspec
 
 from component.rest.parts import checked_path, header_value, query_of, segment, text_of
 from component.sandbox.http_gate import Headers, HttpRequest
-from component.settings.placeholders import pieces_of
+from component.settings.rest import pieces_of
 from component.skills.errors import InvalidParam
 from component.skills.spec import Annotations
 
 if TYPE_CHECKING:
-    from component.settings.effects import Effects
     from component.settings.rest import RestSkill
+    from component.settings.skills import Effects
 
 Pieces: TypeAlias = tuple[tuple[str, str], ...]
 JSON_BODY: Final[Headers] = (("Content-Type", "application/json"),)

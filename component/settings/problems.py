@@ -8,8 +8,8 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from component.settings.expand import Path
 from component.settings.model import ENV_DELIMITER, ENV_PREFIX
+from component.settings.toml_file import Path
 
 _SENTENCES: Mapping[str, str] = {
     "string_type": "must be a string, in quotes",

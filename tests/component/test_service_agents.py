@@ -22,10 +22,9 @@ from component.kernel.memory import Memories, open_memories
 from component.memory.lines import SessionKey
 from component.memory.persona_text import PersonaText
 from component.settings import Server, Settings
-from component.settings.agents import AgentEntry
+from component.settings.agents import AgentEntry, Personas
 from component.settings.llm import LLM, ModelChoice, Tier
 from component.settings.memory import Memory
-from component.settings.personas import Personas
 from component.skills.model_answers import ModelFailed, question
 from component.storage import Storage
 from component.tasks.protocol import CallerContext

@@ -17,7 +17,7 @@ from component.audit.verify import verify
 from component.features.metrics.settings import Metrics
 from component.kernel.monitoring import Monitoring
 from component.settings import Agent, Server, Settings, Skills, Storage
-from component.settings.audit import Audit
+from component.settings.service import Audit
 from component.storage import Storage as OpenStorage
 from demo_server import DemoServer
 from tests.component.metrics.test_metrics import ask, get

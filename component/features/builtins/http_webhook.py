@@ -15,7 +15,7 @@ import msgspec
 
 from component.sandbox.http_gate import Headers, HttpGate, HttpLimits, HttpRequest
 from component.sandbox.http_requests import access_to, network_capability, request, shortened
-from component.settings.standard_webhooks import standard_key
+from component.settings.kinds import standard_key
 from component.skills.context import Context
 from component.skills.outputs import TEXT, Output, SkillResult
 from component.skills.schema_inputs import schema_inputs

@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from component.features.notifications.quiet_hours import effective
-from component.settings.notifications import Notifications
+from component.settings.work import Notifications
 from component.storage.notifications import (
     PRIORITIES,
     Notification,

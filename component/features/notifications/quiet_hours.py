@@ -4,7 +4,7 @@ from datetime import UTC, datetime, time, timedelta, timezone, tzinfo
 
 import msgspec
 
-from component.settings.notifications import quiet_hours, time_zone
+from component.settings.work import quiet_hours, time_zone
 from component.storage.notifications import Preferences
 
 

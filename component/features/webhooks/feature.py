@@ -20,7 +20,7 @@ from component.kernel.check import Check
 from component.kernel.kernel import Kernel
 from component.proactive.configured import work_of
 from component.settings import Settings
-from component.settings.standard_webhooks import standard_key
+from component.settings.kinds import standard_key
 from component.skills import Registry
 
 _log = structlog.get_logger("component.features.webhooks")

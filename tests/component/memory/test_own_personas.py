@@ -18,9 +18,8 @@ from component.memory.personas import Personas
 from component.memory.texts import Texts
 from component.memory.upkeep import erase
 from component.memory.workspace import Character, Workspace
-from component.settings.agents import AgentEntry
-from component.settings.personas import PersonaRestriction
-from component.settings.personas import Personas as Configured
+from component.settings.agents import AgentEntry, PersonaRestriction
+from component.settings.agents import Personas as Configured
 from tests.component.audit.book import Book
 from tests.profiles import examples
 from xep.jid import JID

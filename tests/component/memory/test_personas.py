@@ -15,8 +15,8 @@ from component.memory.packages import PersonaError, parse
 from component.memory.paths import Layout
 from component.memory.personas import Personas
 from component.memory.texts import Texts
-from component.settings.personas import PersonaRestriction
-from component.settings.personas import Personas as Configured
+from component.settings.agents import PersonaRestriction
+from component.settings.agents import Personas as Configured
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio

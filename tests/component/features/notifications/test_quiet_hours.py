@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from component.features.notifications.plan import Rules, plan
 from component.features.notifications.quiet_hours import QuietHours, effective
-from component.settings.notifications import quiet_hours, time_zone
+from component.settings.work import quiet_hours, time_zone
 from component.storage.notifications import Notification, Preferences, Recipient
 from tests.profiles import examples
 from xep.jid import JID

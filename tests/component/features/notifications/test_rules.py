@@ -1,7 +1,7 @@
 """The settings of notifications as rules."""
 
 from component.features.notifications.plan import Rules, rules_of
-from component.settings.notifications import Notifications
+from component.settings.work import Notifications
 
 
 def test_the_times_of_the_settings_are_seconds_and_those_of_the_rules_milliseconds() -> None:

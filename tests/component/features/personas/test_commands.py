@@ -17,7 +17,7 @@ from component.memory.persona_drafts import LAPSE_S, Drafts
 from component.memory.persona_text import LONGEST_TEXT, PersonaText
 from component.memory.personas import Personas
 from component.memory.texts import Texts
-from component.settings.personas import Personas as Configured
+from component.settings.agents import Personas as Configured
 from component.skills.schema_properties import properties_of
 from tests.component.audit.book import Book
 from xep.jid import JID

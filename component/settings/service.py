@@ -1,11 +1,44 @@
-"""The sections about the audit log and traces."""
+"""The sections about the operation of the service: its log, data, traces and PubSub nodes."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from component.settings.kinds import Count, Section, http_address, refusal
+from component.settings.kinds import Count, Domain, Section, http_address, refusal
+
+
+class Log(Section):
+    """Log output on stderr."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Lowest level that is written."
+    )
+    format: Literal["auto", "human", "json"] = Field(
+        default="auto",
+        description="human for text, json for one JSON object per line; auto is human on a"
+        " terminal and json otherwise.",
+    )
+
+
+class Storage(Section):
+    """Storage of tasks and other data."""
+
+    path: Path = Field(
+        default=Path("./data"),
+        description="Data directory; created if it does not exist. A relative path is relative to"
+        " the directory in which the service is started.",
+    )
+    postgres: SecretStr = Field(
+        default=SecretStr(""),
+        examples=["${AGENT_DATABASE}"],
+        description="Connection string of a PostgreSQL database, such as "
+        "`postgresql://agent:password@db.example.com/agent`: tasks and subscriptions are stored "
+        "there instead of in path, and several processes may share it, each with a different "
+        "path. It needs the `postgres` extra. Empty means SQLite. It contains a password: keep it "
+        "out of this file.",
+    )
 
 
 class Audit(Section):
@@ -63,4 +96,27 @@ class Traces(Section):
     )
     sample: Annotated[float, Field(ge=0, le=1)] = Field(
         default=1.0, description="Fraction of the turns that is traced, from 0 to 1."
+    )
+
+
+class PubSub(Section):
+    """The PubSub nodes of the agents (docs/pubsub.md). Admins may create more of them."""
+
+    ask_presence: bool = Field(
+        default=False,
+        description="Whether an agent asks a contact that subscribes to it for its presence in "
+        "return. Then clients that announce an interest in a node (`+notify`) are notified "
+        "without a subscription to it. Off by default, because a client may ask its user about "
+        "the request.",
+    )
+
+
+class Uploads(Section):
+    """Where files of results are put that do not fit into a stanza."""
+
+    address: Domain | None = Field(
+        default=None,
+        examples=["upload.example.com"],
+        description="Address of the HTTP upload service (XEP-0363). Default: the one that the"
+        " server lists, if it has one.",
     )
