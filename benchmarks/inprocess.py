@@ -19,8 +19,8 @@ from pydantic import SecretStr
 
 from benchmarks.traffic import Traffic
 from benchmarks.wire_end import DOMAIN, SECRET
+from component.app.features import make_settings
 from component.app.service import Service
-from component.app.settings import make_settings
 from component.app.subsystems import Subsystems
 from component.kernel.environment import Environment
 from component.kernel.memory import Memories

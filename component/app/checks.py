@@ -7,9 +7,8 @@ import anyio
 from anyio import to_thread
 
 from component.app.agent_checks import check_agents, check_traces
-from component.app.features import make_features
+from component.app.features import load_skills, make_features
 from component.app.schema import SCHEMA
-from component.app.skills import load_skills
 from component.audit.opening import check_writable
 from component.features.memory_nodes.account_home import server_software
 from component.features.memory_nodes.checks import check_homes

@@ -1,15 +1,21 @@
 """The kernel and the opened features of one service."""
 
+import platform
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
 from itertools import chain
 from typing import TypeVar
 
-from component.app.commands import commands_of_service
+from component.commands.admin import AdminCommands, Vitals
 from component.commands.definition import AnyCommand
+from component.commands.everybody import everybody
 from component.commands.recording import recorded
 from component.features.feature import Feature
 from component.kernel.environment import Environment
 from component.kernel.kernel import Kernel
+from component.kernel.options import SOFTWARE
+from component.memory.store import missing_sentence
 from component.proactive.forgetting import forget
 from component.skills.sources import SkillSource
 from component.storage.shared import SharedChanges
@@ -71,7 +77,19 @@ class Subsystems:
         )
 
     def _commands(self) -> Iterator[AnyCommand]:
-        yield from commands_of_service(self.kernel, self._warnings)
+        """Yield the commands about the service itself, those that everybody has, and those of the
+        features.
+        """
+        kernel, tasks, started = self.kernel, self.kernel.tasks, datetime.now(UTC)
+        catalog, stopped = kernel.environment.catalog, kernel.environment.stopped
+        name = kernel.settings.agent.name
+        yield from everybody(name, kernel.commands.of, catalog.view, stopped)
+        yield from AdminCommands(
+            lambda: _vitals(kernel, started, self._warnings()),
+            tasks.task_admin,
+            tasks.switches,
+            tasks.pause_gate,
+        ).commands()
         for opened in self.opened:
             yield from opened.commands
 
@@ -145,3 +163,24 @@ class Subsystems:
 
 def _given(calls: Iterable[T | None]) -> Sequence[T]:
     return [call for call in calls if call is not None]
+
+
+def _vitals(kernel: Kernel, started: datetime, warnings: Sequence[str]) -> Vitals:
+    settings, agents = kernel.settings, kernel.agents
+    held = kernel.environment.memories.knowledge.mirror.held
+    return Vitals(
+        software=SOFTWARE,
+        version=version(SOFTWARE),
+        domain=settings.server.address,
+        storage="PostgreSQL" if settings.storage.postgres.get_secret_value() else "SQLite",
+        skills=len(kernel.environment.catalog.registry),
+        python=platform.python_version(),
+        backend=settings.backend,
+        started=started,
+        connected_since=kernel.stream.connected_since,
+        warnings=(
+            *(missing_sentence(whose, count) for whose, count in held.items()),
+            *warnings,
+            *(() if agents is None else agents.profiles.refused_tools.warnings()),
+        ),
+    )

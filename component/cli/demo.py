@@ -131,7 +131,6 @@ async def _show(
     import anyio  # noqa: PLC0415
 
     from component.app.service import Service  # noqa: PLC0415
-    from component.cli.demo_own_skills import names_of, with_skills  # noqa: PLC0415
     from component.cli.demo_screen import note, title  # noqa: PLC0415
     from demo_server.server import DemoServer  # noqa: PLC0415
 
@@ -172,10 +171,7 @@ async def _show(
 async def _play(server: "DemoServer", llm: "LLM | str | None") -> None:
     """Show everything that the demo has."""
     from component.cli import demo_scenes as scenes  # noqa: PLC0415
-    from component.cli.demo_memory import a_memory  # noqa: PLC0415
     from component.cli.demo_screen import note, title  # noqa: PLC0415
-    from component.cli.demo_talk import talk  # noqa: PLC0415
-    from component.cli.demo_watches import a_watch  # noqa: PLC0415
 
     async with _visitor(server, "juliet") as juliet:
         await scenes.short_requests(juliet, _HOST, _COMPONENT)
@@ -183,9 +179,9 @@ async def _play(server: "DemoServer", llm: "LLM | str | None") -> None:
         await scenes.a_confirmation(juliet, _COMPONENT)
         await scenes.a_form(juliet, _COMPONENT)
         async with _visitor(server, "nurse") as nurse:
-            await a_watch(juliet, nurse, _COMPONENT)
+            await scenes.a_watch(juliet, nurse, _COMPONENT)
         await scenes.a_schedule(juliet, _COMPONENT)
-        await a_memory(juliet, _COMPONENT, f"juliet@{_HOST}")
+        await scenes.a_memory(juliet, _COMPONENT, f"juliet@{_HOST}")
     async with _visitor(server, "mallory") as mallory:
         await scenes.a_stranger(mallory, _COMPONENT)
     if isinstance(llm, str):
@@ -194,7 +190,7 @@ async def _play(server: "DemoServer", llm: "LLM | str | None") -> None:
     elif llm is not None:
         title(f"Chat with the language model {llm.model or _SMALL}")
         async with _visitor(server, "juliet") as juliet:
-            await talk(juliet, _COMPONENT)
+            await scenes.talk(juliet, _COMPONENT)
 
 
 def _llm(url: str | None, name: str | None) -> "LLM | str":
@@ -226,7 +222,7 @@ def _settings(
     from pydantic import SecretStr  # noqa: PLC0415
 
     from component import settings  # noqa: PLC0415
-    from component.app.settings import make_settings  # noqa: PLC0415
+    from component.app.features import make_settings  # noqa: PLC0415
     from component.features.watches.settings import WatchEntry, WatchLimits  # noqa: PLC0415
     from component.settings.agents import AgentEntry  # noqa: PLC0415
     from component.settings.memory import Session  # noqa: PLC0415
@@ -318,3 +314,38 @@ def _invite(server: "DemoServer", *, talks: bool) -> None:
     for name, value in rows:
         click.echo(f"  {click.style(f'{name:<9}', bold=True)} {value}")
     click.echo("\nYou can also add the agent as a contact and see it online. Press Ctrl-C to exit.")
+
+
+def names_of(paths: Sequence[Path]) -> tuple[str, ...]:
+    """Return the names of the skills of Python files and directories. Raises Fault."""
+    from component.skill_directories.content import read_content  # noqa: PLC0415
+    from component.skills import SkillLoadError, load_module, skills_of  # noqa: PLC0415
+    from component.skills.manifest import ManifestError  # noqa: PLC0415
+
+    found: list[str] = []
+    try:
+        for path in paths:
+            if path.is_dir():
+                found.append(read_content(path.absolute()).manifest.skill.name)
+            else:
+                found += [skill.name for skill in skills_of(load_module(path))]
+    except (SkillLoadError, ManifestError) as error:
+        raise Fault(str(error)) from error
+    return tuple(found)
+
+
+def with_skills(settings: "Settings", paths: Sequence[Path], names: Sequence[str]) -> "Settings":
+    """Return the settings of a demonstration that offers these skills, too: those of Python files
+    are trusted, and those of directories confined.
+    """
+    skills = settings.skills.model_copy(
+        update={
+            "modules": (*settings.skills.modules, *(str(one) for one in paths if one.is_file())),
+            "directories": tuple(one for one in paths if one.is_dir()),
+            "auto_approve": "confined",
+        }
+    )
+    agents = tuple(
+        one.model_copy(update={"skills": (*one.skills, *names)}) for one in settings.agents
+    )
+    return settings.model_copy(update={"skills": skills, "agents": agents})

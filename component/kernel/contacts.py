@@ -30,6 +30,7 @@ class ContactSubsystem:
     Attributes:
         persons: distinguishes people from other agents and services.
         time_zones: the time zones of people that their clients have reported.
+        admits: whether the policy admits a bare address.
         may_write: whether an agent (first) may send a contact (second) an unrequested message.
     """
 
@@ -38,6 +39,7 @@ class ContactSubsystem:
         self._admins = environment.catalog.admins
         self.persons = Persons(self._info, stream.addresses.is_own)
         self.time_zones = TimeZones(self._time)
+        self.admits = environment.catalog.policy.admits
         self.may_write = environment.stopped.may_write
 
     def tell_admins(self, sentence: str) -> None:

@@ -9,10 +9,9 @@ import anyio
 import pytest
 from anyio import to_thread
 
+from component.app.features import load_skills, make_settings
 from component.app.schema import SCHEMA
 from component.app.service import Service
-from component.app.settings import make_settings
-from component.app.skills import load_skills
 from component.kernel.options import connection_options
 from component.link.connection.options import TLS
 from component.policy import PolicyError

@@ -13,7 +13,7 @@ from component.agent.fences import Fence
 from component.agent.observer import NoObserver
 from component.agent.profile import Profile
 from component.agent.prompt import instructions
-from component.app.settings import make_settings
+from component.app.features import make_settings
 from component.budget.protocol import Payer, TurnBudget
 from component.commands.definition import Asking, NoParams
 from component.features.conversation_commands.feature import ConversationCommandsFeature

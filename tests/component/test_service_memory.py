@@ -11,8 +11,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from component.agent import turns
+from component.app.features import make_settings
 from component.app.service import Service
-from component.app.settings import make_settings
 from component.kernel.memory import Memories, open_memories, remove_sub_agents, tidy
 from component.memory import embedding
 from component.memory.index_search import Search

@@ -7,9 +7,9 @@ import pytest
 from anyio import to_thread
 from structlog.testing import capture_logs
 
+from component.app.features import make_settings
 from component.app.schema import SCHEMA
 from component.app.service import Service
-from component.app.settings import make_settings
 from component.audit.files import files_in
 from component.audit.heads import heads_in
 from component.audit.lines import Line, read_line

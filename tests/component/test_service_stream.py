@@ -2,8 +2,8 @@
 
 import pytest
 
+from component.app.features import make_settings
 from component.app.service import Service
-from component.app.settings import make_settings
 from component.kernel.monitoring import Monitoring
 from component.kernel.stream import StreamSubsystem, _Receiver
 from component.link.connection.outbox import Outbox

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from component.agent.observer import NoObserver
 from component.agent.protocol import Caller
 from component.agent.requests import Reply
+from component.app.features import make_settings
 from component.app.schema import SCHEMA
-from component.app.settings import make_settings
 from component.kernel.agents import AgentPorts, AgentSubsystem
 from component.kernel.memory import open_memories
 from component.link.messages.inbound import ReplyAddress

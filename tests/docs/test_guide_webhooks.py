@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from component.app.settings import load
+from component.app.features import load
 from component.features.webhooks.feature import webhooks_of
 from component.settings import Settings
 from component.storage import Storage

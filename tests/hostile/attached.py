@@ -6,8 +6,8 @@ from pathlib import Path
 
 import anyio
 
+from component.app.features import make_settings
 from component.app.service import Service
-from component.app.settings import make_settings
 from component.settings import Server, Storage
 from tests.component.link.connection.acceptor import DOMAIN, SECRET, Acceptor, Link
 

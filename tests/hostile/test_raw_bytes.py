@@ -17,8 +17,8 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
+from component.app.features import make_settings
 from component.app.service import Service
-from component.app.settings import make_settings
 from component.settings import Agent, Server, Storage
 from tests.component.link.connection.acceptor import DOMAIN, SECRET, Acceptor, Link
 from tests.profiles import SEED, THOROUGH

@@ -9,7 +9,7 @@ import pytest
 from click.testing import Result
 
 from component.app.schema import SCHEMA
-from component.cli.exit_codes import ExitCode
+from component.cli.frame import ExitCode
 from component.features.notifications.commands import NotificationCommands
 from component.features.notifications.plan import Rules
 from component.storage import Storage

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from component.app.settings import load, make_settings, tables
+from component.app.features import load, make_settings, tables
 from component.settings import Server, Settings, SettingsError
 from component.settings.describe import toml
 from component.settings.problems import env_name
