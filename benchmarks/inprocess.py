@@ -26,6 +26,7 @@ from component.kernel.environment import Environment
 from component.kernel.memory import Memories
 from component.kernel.monitoring import Monitoring
 from component.kernel.options import agent_at
+from component.link.messages.outbox import OutputStream
 from component.settings import Agent, Server
 from component.settings.memory import Memory
 from component.skills import Skill
@@ -36,7 +37,7 @@ from xep.component_stream import AcceptorStream, ComponentStream
 _READ = 65536  # the maximum that the connection reads at once
 
 
-class InProcess:
+class InProcess(OutputStream):
     """All subsystems of the service, from the stream parser to the outbox, with the given skills.
 
     Nothing here waits, so it accepts only requests that are answered at once; access to the
@@ -73,9 +74,8 @@ class InProcess:
         change(subsystems)
         stream = subsystems.kernel.stream
         self._outbox = stream.outbox
-        self._outbox.start()
+        self._outbox.start(self)
         self._written: list[bytes] = []
-        stream.flush = self._flush
         self._router = stream.router
         self._stream = ComponentStream(DOMAIN, SECRET)
         _shake_hands(self._stream)
@@ -87,13 +87,14 @@ class InProcess:
             waiting = self._router.received(events)  # type: ignore[arg-type]
             while waiting:
                 waiting = self._router.received(())
-            self._flush()
+            self.flush()
         sent = b"".join(self._written)
         self._written.clear()
         return sent
 
-    def _flush(self) -> None:
-        self._outbox.flush(self)
+    def flush(self) -> None:
+        """Send what waits."""
+        self._outbox.flush(self.try_send)
 
     def try_send(self, data: bytes | memoryview) -> int:
         """Accept all output, like a kernel with room."""

@@ -15,7 +15,7 @@ from trio._core._run import _r as trio_random
 from xdist.scheduler import LoadScopeScheduling
 
 from component.app.schema import SCHEMA
-from component.link.connection.outbox import Outbox
+from component.link.messages.outbox import Outbox
 from component.storage import sqlite
 from component.storage.schema import Schema, make_sqlite
 from tests import hanging, rings, scheduling, schemas

@@ -45,7 +45,7 @@ MODULES: Final[dict[str, str]] = {
     "component/budget/book.py": "tests/component/budget",
     "component/features/builtins/folder.py": "tests/component/features/builtins",
     "component/features/task_commands/commands.py": "tests/component/features/task_commands",
-    "component/link/connection/outbox.py": "tests/component/link/connection",
+    "component/link/messages/outbox.py": "tests/component/link/connection",
     "component/control/server.py": "tests/component/control",
     "component/execution/admission.py": "tests/component/execution tests/component/tasks",
     "component/features/questions/answers.py": "tests/component/features/questions",

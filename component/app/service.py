@@ -113,7 +113,8 @@ class Service:
                     group.start_soon(_announce, subsystems)
 
             stream.on_features_changed(features_changed)
-            connection = stream.connect(connected)
+            stream.on_connected(connected)
+            connection = stream.connect()
             await group.start(environment.monitoring.run)
             own, outside = (
                 SkillSources(

@@ -7,7 +7,7 @@ who send it directly.
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
-from component.link.messages.availability import Show, shown_by
+from component.link.messages.signals import Show, shown_by
 from component.link.router.table import Request, StanzaRoute
 from xep.binding import ContentError
 from xep.caps import Caps

@@ -216,6 +216,25 @@ class Server(Section):
         return self.address.partition("@" if self.mode == "client" else ".")[2]
 
     @property
-    def secret(self) -> SecretStr:
+    def secret(self) -> str:
         """The component's secret, or the account's password."""
-        return self.component_secret if self.mode == "component" else self.password
+        found = self.component_secret if self.mode == "component" else self.password
+        return found.get_secret_value()
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether the stream is encrypted: from its first byte with `tls`, else by STARTTLS."""
+        return self.tls or self.mode == "client"
+
+    @property
+    def certificate_name(self) -> str:
+        """The name that the server's certificate must contain: the configured one, else the domain
+        for a client (RFC 6120 §13.7.2.1) and the host for a component.
+        """
+        default = self.host if self.mode == "component" else self.parent_domain
+        return self.tls_server_name or default
+
+    @property
+    def listener(self) -> str:
+        """A name for the server's listener, for people."""
+        return "component (XEP-0114) listener" if self.mode == "component" else "client listener"

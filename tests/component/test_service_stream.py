@@ -6,7 +6,7 @@ from component.app.features import make_settings
 from component.app.service import Service
 from component.kernel.monitoring import Monitoring
 from component.kernel.stream import StreamSubsystem, _Receiver
-from component.link.connection.outbox import Outbox
+from component.link.messages.outbox import Outbox
 from component.settings import Server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]

@@ -7,15 +7,45 @@ from typing import Final
 import anyio
 import structlog
 
-from component.link.connection.backoff import BackOff
 from component.link.connection.failure import ConnectionFailed
-from component.link.connection.link import link_for
 from component.link.connection.live import LiveStream, Receiver
-from component.link.connection.options import ConnectionOptions
-from component.link.connection.outbox import Outbox
 from component.link.connection.probe import Probes
-from component.link.connection.session import Opened
+from component.link.connection.stream import Opened, link_for
 from component.link.connection.transport import Transport, connect
+from component.link.messages.outbox import Outbox
+from component.settings.server import Server
+
+
+class BackOff:
+    """Exponential back-off with full jitter above a minimum.
+
+    Full jitter keeps many components that lost the same server from coming back in step; the
+    minimum keeps one from spinning. Pauses are drawn between ``min_s`` and a ceiling that starts
+    at twice ``min_s`` and doubles with every pause up to ``max_s``.
+
+    Args:
+        min_s: shortest pause, in seconds.
+        max_s: longest pause, in seconds.
+        draw: a number in [0, 1); the tests bring their own.
+    """
+
+    def __init__(
+        self, min_s: float, max_s: float, draw: Callable[[], float] = random.random
+    ) -> None:
+        self._min = min_s
+        self._max = max(min_s, max_s)
+        self._draw = draw
+        self._ceiling = min_s
+
+    def pause(self) -> float:
+        """Return the next pause, in seconds."""
+        self._ceiling = min(self._ceiling * 2, self._max)
+        return self._min + self._draw() * (self._ceiling - self._min)
+
+    def reset(self) -> None:
+        """Start with the shortest pauses again."""
+        self._ceiling = self._min
+
 
 _log = structlog.get_logger("component.connection")
 
@@ -24,6 +54,8 @@ _STANDBY_S: Final = 5.0
 """The longest pause while another process is connected, because we can connect as soon as
 it ends.
 """
+_SETTLED_S: Final = 30.0
+"""After a stream of this duration the pauses start from the shortest again."""
 _STOPPED: Final = "The service is stopping."
 
 
@@ -31,30 +63,31 @@ class Connection:
     """Keeps one component (XEP-0114) or one client (RFC 6120) connected.
 
     Args:
-        options: the server, the address to connect as, and timeouts.
+        server: the server, the address to connect as, and time-outs.
         outbox: the stanzas to send. They are kept across a reconnect, so an answer made during an
-        outage still reaches the requester. receiver: takes what arrives.
+        outage still reaches the requester.
+        receiver: takes what arrives.
         draw: a number in [0, 1) for each pause before connecting again.
     """
 
     def __init__(
         self,
-        options: ConnectionOptions,
+        server: Server,
         outbox: Outbox,
         receiver: Receiver,
         *,
         draw: Callable[[], float] = random.random,
     ) -> None:
-        self._options = options
+        self._server = server
         self._outbox = outbox
         self._receiver = receiver
-        shortest, longest = options.reconnect_min_s, options.reconnect_max_s
+        shortest, longest = server.reconnect_min_s, server.reconnect_max_s
         self._back_off = BackOff(shortest, longest, draw)
         self._standby = BackOff(shortest, min(longest, _STANDBY_S), draw)
-        self._link = link_for(options)
-        self._probes = Probes(options.address)
-        kind = "domain" if options.mode == "component" else "account"
-        self._log = _log.bind(**{kind: options.address})
+        self._link = link_for(server)
+        self._probes = Probes(server.address)
+        kind = "domain" if server.mode == "component" else "account"
+        self._log = _log.bind(**{kind: server.address})
         self._in_session = False  # what the receiver was told last
         self._live: LiveStream | None = None
         self._scope = anyio.CancelScope()
@@ -63,8 +96,6 @@ class Connection:
         self._reason = ""
         self._attempts = 0
         self._down_since: float | None = None
-        self._dropped = 0
-        outbox.on_full = self._full
 
     @property
     def established(self) -> bool:
@@ -97,13 +128,6 @@ class Connection:
         finally:
             over.set()
 
-    def flush(self) -> None:
-        """Send the contents of the outbox as far as the kernel accepts them now. Does nothing
-        without a stream or with an empty outbox.
-        """
-        if self._live is not None:
-            self._live.flush()
-
     async def close(self, timeout_s: float) -> None:
         """End `run`: send everything that waits, close the stream, wait for the server to close it.
 
@@ -132,7 +156,7 @@ class Connection:
     async def _serve_once(self) -> ConnectionFailed:
         """Run one connection until it ends; return why it ended."""
         try:
-            transport = await connect(self._options)
+            transport = await connect(self._server)
         except ConnectionFailed as error:
             return error
         reason: ConnectionFailed | None = None
@@ -157,7 +181,7 @@ class Connection:
             self._report_lost(opened)
         self._probes.address = opened.address
         live = LiveStream(
-            transport, opened, self._options, self._outbox, self._receiver, self._probes
+            transport, opened, self._server, self._outbox, self._receiver, self._probes
         )
         self._live = live
         self._in_session = True
@@ -167,7 +191,7 @@ class Connection:
         finally:
             self._live = None
             self._down_since = anyio.current_time()
-            if self._down_since - since >= self._options.settled_s:
+            if self._down_since - since >= _SETTLED_S:
                 self._back_off.reset()
                 self._standby.reset()
             if opened.session.closed:
@@ -204,12 +228,11 @@ class Connection:
         facts: dict[str, object] = {}
         if self._attempts and self._down_since is not None:
             facts = {"down_s": round(now - self._down_since, 3), "attempts": self._attempts}
-        if self._outbox.dropped > self._dropped:
-            facts["dropped_stanzas"] = self._outbox.dropped - self._dropped
+        if dropped := self._outbox.newly_dropped():
+            facts["dropped_stanzas"] = dropped
         if resumed:
             facts["resumed"] = True
-        self._log.info("connected", host=self._options.host, port=self._options.port, **facts)
-        self._dropped = self._outbox.dropped
+        self._log.info("connected", host=self._server.host, port=self._server.port, **facts)
         self._attempts = 0
         self._reason = ""
 
@@ -224,13 +247,3 @@ class Connection:
         else:
             self._reason = reason
             self._log.warning("not connected", reason=reason, **facts)
-
-    def _full(self) -> None:
-        """Handle a full outbox: the server does not read, or has been away for too long."""
-        if self._live is not None:
-            self._live.relieve()
-        if self._outbox.over_bound and self._outbox.dropped == self._dropped:
-            self._log.warning(
-                "too many bytes are waiting to be sent: the oldest stanzas are dropped",
-                waiting_bytes=self._outbox.waiting_bytes,
-            )

@@ -6,7 +6,7 @@ import socket
 import ssl
 from typing import Literal
 
-from component.link.connection.options import ConnectionOptions
+from component.settings.server import Server
 from xep.stream.errors import StreamError
 
 FailureCode = Literal[
@@ -45,12 +45,12 @@ class ConnectionFailed(Exception):  # noqa: N818 - what it says, not what it is
         self.code: FailureCode = code
 
 
-def unresolved(options: ConnectionOptions, error: Exception) -> ConnectionFailed:
+def unresolved(server: Server, error: Exception) -> ConnectionFailed:
     """Return the failure of a name that does not resolve."""
     why = error.strerror if isinstance(error, socket.gaierror) else str(error)
     return ConnectionFailed(
         "unresolved",
-        f"The name {options.host!r} does not resolve ({why}): correct the server's host, or add "
+        f"The name {server.host!r} does not resolve ({why}): correct the server's host, or add "
         "the name to DNS or /etc/hosts.",
     )
 
@@ -64,197 +64,191 @@ def not_offered(domain: str) -> ConnectionFailed:
     )
 
 
-def connect_failed(options: ConnectionOptions, error: OSError) -> ConnectionFailed:
+def connect_failed(server: Server, error: OSError) -> ConnectionFailed:
     """Return the failure if no address accepted a TCP connection; ``error`` is that of the last
     one.
     """
     if error.errno == errno.ECONNREFUSED:
         return ConnectionFailed(
             "refused",
-            f"{_peer(options)} refuses connections: start the XMPP server, and check that its "
-            f"{options.listener} is enabled on that address and port.",
+            f"{_peer(server)} refuses connections: start the XMPP server, and check that its "
+            f"{server.listener} is enabled on that address and port.",
         )
     if error.errno == errno.ETIMEDOUT:
-        return connect_timed_out(options)
+        return connect_timed_out(server)
     return ConnectionFailed(
         "unreachable",
-        f"{_peer(options)} cannot be reached ({_why(error)}): check the server's host and the "
+        f"{_peer(server)} cannot be reached ({_why(error)}): check the server's host and the "
         "network between.",
     )
 
 
-def connect_timed_out(options: ConnectionOptions) -> ConnectionFailed:
+def connect_timed_out(server: Server) -> ConnectionFailed:
     """Return the failure if nothing answered in time."""
     return ConnectionFailed(
         "timeout",
-        f"{_peer(options)} did not accept a connection within"
-        f" {options.connect_timeout_s:g} s: check the server's host and port, and that no firewall"
+        f"{_peer(server)} did not accept a connection within"
+        f" {server.connect_timeout_s:g} s: check the server's host and port, and that no firewall"
         " drops the packets.",
     )
 
 
-def tls_failed(options: ConnectionOptions, error: OSError) -> ConnectionFailed:
+def tls_failed(server: Server, error: OSError) -> ConnectionFailed:
     """Return the failure of TLS, including a certificate that is not accepted."""
-    tls = options.tls
-    name = (tls and tls.server_name) or (
-        options.host if options.mode == "component" else options.address.partition("@")[2]
-    )
     if isinstance(error, ssl.SSLCertVerificationError):
         sentence = (
-            f"The certificate of {_peer(options)} is not accepted ({error.verify_message}): "
+            f"The certificate of {_peer(server)} is not accepted ({error.verify_message}): "
             "set the CA file to the authority that signed it, and check that it was issued for "
-            f"{name!r} and has not expired."
+            f"{server.certificate_name!r} and has not expired."
         )
     elif isinstance(error, ssl.SSLError) and error.reason in _NOT_TLS:
         sentence = (
-            f"{_peer(options)} does not speak TLS: turn TLS off for this connection, or give the "
-            f"port of the server's {options.listener} with TLS."
+            f"{_peer(server)} does not speak TLS: turn TLS off for this connection, or give the "
+            f"port of the server's {server.listener} with TLS."
         )
     elif isinstance(error, FileNotFoundError | PermissionError):
-        sentence = f"The CA file {tls and tls.ca_file} cannot be read ({_why(error)})."
+        sentence = f"The CA file {server.tls_ca} cannot be read ({_why(error)})."
     else:
         sentence = (
-            f"TLS with {_peer(options)} failed ({_why(error)}): check that the port is the "
-            f"server's {options.listener} with TLS, of version 1.2 or later."
+            f"TLS with {_peer(server)} failed ({_why(error)}): check that the port is the "
+            f"server's {server.listener} with TLS, of version 1.2 or later."
         )
     return ConnectionFailed("tls", sentence)
 
 
-def lost(options: ConnectionOptions, error: OSError) -> ConnectionFailed:
+def lost(server: Server, error: OSError) -> ConnectionFailed:
     """Return the failure of a connection that broke while it was in use."""
     return ConnectionFailed(
         "lost",
-        f"The connection to {_peer(options)} broke ({_why(error)}): if that happens often, check "
+        f"The connection to {_peer(server)} broke ({_why(error)}): if that happens often, check "
         "the network between and the server's log.",
     )
 
 
-def closed(options: ConnectionOptions, *, established: bool) -> ConnectionFailed:
+def closed(server: Server, *, established: bool) -> ConnectionFailed:
     """Return the failure if the server closed the connection without a reason."""
     if established:
-        sentence = f"The server at {_peer(options)} closed the connection; its log may say why."
+        sentence = f"The server at {_peer(server)} closed the connection; its log may say why."
     else:
         sentence = (
-            f"{_peer(options)} closed the connection before the handshake was done: check that "
-            f"this is the port of the {options.listener}, "
-            f"{_with_tls(options)} TLS."
+            f"{_peer(server)} closed the connection before the handshake was done: check that "
+            f"this is the port of the {server.listener}, "
+            f"{_with_tls(server)} TLS."
         )
     return ConnectionFailed("closed", sentence)
 
 
-def handshake_timed_out(options: ConnectionOptions) -> ConnectionFailed:
+def handshake_timed_out(server: Server) -> ConnectionFailed:
     """Return the failure if the server accepts the connection but does not answer."""
     return ConnectionFailed(
         "handshake-timeout",
-        f"{_peer(options)} did not finish the handshake within {options.handshake_timeout_s:g} s: "
-        f"check that this is the port of the {options.listener}, "
-        f"{_with_tls(options)} TLS, and that the server is not overloaded.",
+        f"{_peer(server)} did not finish the handshake within {server.connect_timeout_s:g} s: "
+        f"check that this is the port of the {server.listener}, "
+        f"{_with_tls(server)} TLS, and that the server is not overloaded.",
     )
 
 
-def silent(options: ConnectionOptions) -> ConnectionFailed:
+def silent(server: Server) -> ConnectionFailed:
     """Return the failure of a half-open connection: nothing arrives, not even our own probe."""
     return ConnectionFailed(
         "silent",
-        f"Nothing came from {_peer(options)} for {options.read_timeout_s:g} s, nor within "
-        f"{options.probe_timeout_s:g} s after a probe: the connection is closed and opened again.",
+        f"Nothing came from {_peer(server)} for {server.read_timeout_s:g} s, nor within "
+        f"{server.probe_timeout_s:g} s after a probe: the connection is closed and opened again.",
     )
 
 
-def not_reading(options: ConnectionOptions, bound_bytes: int) -> ConnectionFailed:
+def not_reading(server: Server, bound_bytes: int) -> ConnectionFailed:
     """Return the failure if too much output is waiting."""
     return ConnectionFailed(
         "not-reading",
-        f"The server at {_peer(options)} is not reading: more than {bound_bytes} bytes are"
+        f"The server at {_peer(server)} is not reading: more than {bound_bytes} bytes are"
         " waiting to be sent. The connection is reset; check the server's load.",
     )
 
 
-def no_loop_back(options: ConnectionOptions) -> ConnectionFailed:
+def no_loop_back(server: Server) -> ConnectionFailed:
     """Return the failure if the handshake succeeded, but an IQ to oneself is not returned."""
     return ConnectionFailed(
         "silent",
-        f"The server at {_peer(options)} accepted {options.address} but did not return an IQ that"
-        f" was sent to this address within {options.probe_timeout_s:g} s: it does not route this"
-        f" {options.mode}'s "
+        f"The server at {_peer(server)} accepted {server.address} but did not return an IQ that"
+        f" was sent to this address within {server.probe_timeout_s:g} s: it does not route this"
+        f" {server.mode}'s "
         "stanzas; check its privilege and firewall modules.",
     )
 
 
-def refused_by_server(options: ConnectionOptions, error: StreamError) -> ConnectionFailed:
+def refused_by_server(server: Server, error: StreamError) -> ConnectionFailed:
     """Return the failure for a ``<stream:error/>``."""
-    domain = options.address
-    if options.mode == "client" and error.condition in _OF_CLIENTS:
-        return ConnectionFailed(*_of_client(options, error.condition))
+    domain = server.address
+    if server.mode == "client" and error.condition in _OF_CLIENTS:
+        return ConnectionFailed(*_of_client(server, error.condition))
     said = f" and says {error.text!r}" if error.text else ""
     match error.condition:
         case "host-unknown":
             code: FailureCode = "host-unknown"
             sentence = (
-                f"The server at {_peer(options)} has no component {domain}: add it to the "
+                f"The server at {_peer(server)} has no component {domain}: add it to the "
                 "server's configuration, or correct the component's domain."
             )
         case "not-authorized":
             code = "not-authorized"
             sentence = (
-                f"The server at {_peer(options)} refused the handshake for {domain}: the "
+                f"The server at {_peer(server)} refused the handshake for {domain}: the "
                 "component's secret differs from the server's, or, as ejabberd answers both "
-                f"alike, {domain} is not a host of the listener on port {options.port}."
+                f"alike, {domain} is not a host of the listener on port {server.port}."
             )
         case "conflict":
             code = "conflict"
             sentence = (
-                f"Another process is connected to {_peer(options)} as {domain}: this one"
+                f"Another process is connected to {_peer(server)} as {domain}: this one"
                 " waits and takes over when the other disconnects. If that is not intended, stop"
                 " the other process, or use a different domain for this one."
             )
         case "system-shutdown":
             code = "system-shutdown"
             sentence = (
-                f"The server at {_peer(options)} is shutting down{said}; the agent"
+                f"The server at {_peer(server)} is shutting down{said}; the agent"
                 " reconnects when it is back."
             )
         case condition:
             code = "stream-error"
-            sentence = f"The server at {_peer(options)} ended the stream with {condition}{said}."
+            sentence = f"The server at {_peer(server)} ended the stream with {condition}{said}."
     return ConnectionFailed(code, sentence)
 
 
 _OF_CLIENTS = ("conflict", "host-unknown", "not-authorized")
 
 
-def _of_client(options: ConnectionOptions, condition: str) -> tuple[FailureCode, str]:
+def _of_client(server: Server, condition: str) -> tuple[FailureCode, str]:
     if condition == "conflict":
         return "conflict", (
-            f"Another client has logged in as {options.address} with the same resource"
-            f"{f' ({options.resource})' if options.resource else ''}, and this one was "
+            f"Another client has logged in as {server.address} with the same resource"
+            f"{f' ({server.resource})' if server.resource else ''}, and this one was "
             "disconnected: stop the other one, or give each a resource of its own."
         )
     if condition == "host-unknown":
         return "host-unknown", (
-            f"The server at {_peer(options)} does not serve the domain of {options.address}: "
+            f"The server at {_peer(server)} does not serve the domain of {server.address}: "
             "correct the account's address, or the server's host."
         )
     return "not-authorized", (
-        f"The server at {_peer(options)} ended the stream of {options.address} before the login "
+        f"The server at {_peer(server)} ended the stream of {server.address} before the login "
         "was done; its log may say why."
     )
 
 
-def bad_xml(
-    options: ConnectionOptions, error: StreamError, *, established: bool
-) -> ConnectionFailed:
+def bad_xml(server: Server, error: StreamError, *, established: bool) -> ConnectionFailed:
     """What the server sent is no stream, or no longer."""
     if established:
         sentence = (
-            f"The server at {_peer(options)} sent invalid XML ({error}): the stream is"
+            f"The server at {_peer(server)} sent invalid XML ({error}): the stream is"
             " opened again; if this happens repeatedly, report it to the developers of the server."
         )
     else:
         sentence = (
-            f"{_peer(options)} did not answer with an XMPP {options.mode} stream ({error}): check"
+            f"{_peer(server)} did not answer with an XMPP {server.mode} stream ({error}): check"
             " that "
-            f"this is the port of the {options.listener}, {_with_tls(options)} TLS."
+            f"this is the port of the {server.listener}, {_with_tls(server)} TLS."
         )
     return ConnectionFailed("bad-xml", sentence)
 
@@ -267,15 +261,15 @@ _NOT_TLS = (
 )
 
 
-def _peer(options: ConnectionOptions) -> str:
-    host = f"[{options.host}]" if ":" in options.host else options.host
-    return f"{host}:{options.port}"
+def _peer(server: Server) -> str:
+    host = f"[{server.host}]" if ":" in server.host else server.host
+    return f"{host}:{server.port}"
 
 
-def _with_tls(options: ConnectionOptions) -> str:
-    if options.tls is None:
-        return "without"
-    return "with" if options.tls.direct else "without direct"
+def _with_tls(server: Server) -> str:
+    if server.tls:
+        return "with"
+    return "without direct" if server.uses_tls else "without"
 
 
 def _why(error: OSError) -> str:

@@ -3,19 +3,18 @@
 import contextlib
 from collections.abc import Sequence
 from time import perf_counter
-from typing import Final, Protocol, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 import anyio
 import anyio.lowlevel
 
 from component.link.connection import failure
 from component.link.connection.failure import ConnectionFailed
-from component.link.connection.handshake import ended_by
-from component.link.connection.options import ConnectionOptions
-from component.link.connection.outbox import Outbox
 from component.link.connection.probe import REPEATS, Probes
-from component.link.connection.session import Opened, StreamEvent
-from component.link.connection.transport import Transport
+from component.link.connection.stream import Opened, StreamEvent, ended_by
+from component.link.connection.transport import READ_BYTES, Transport
+from component.link.messages.outbox import Outbox, OutputStream
+from component.settings.server import Server
 from xep.stanza_stream import StanzaReceived, StreamFailed
 from xep.stream import StanzaSkipped
 
@@ -38,7 +37,7 @@ limited. Receivers limit the stanzas of each sender, so this is normally not rea
 """
 
 
-class Receiver(Protocol):
+class Receiver:
     """Receives the events of the connection. None of its methods may wait or raise."""
 
     def connected(self) -> None:
@@ -47,13 +46,14 @@ class Receiver(Protocol):
         It is not called again when the session is resumed on a new stream.
         """
 
-    def received(self, events: Sequence[StanzaEvent]) -> int | None:
+    def received(self, events: Sequence[StanzaEvent]) -> int:
         """Handle the events that one read of the socket completed, in order.
 
         It may leave some of them for later and return how many stanzas wait. Then it is called
         again soon, with events that have arrived by then, if any; when no stanza waits any more,
         the outbox is sent.
         """
+        raise NotImplementedError
 
     def disconnected(self, reason: str) -> None:
         """Note that the session is over; ``reason`` is a sentence. A new one follows, unless
@@ -61,12 +61,13 @@ class Receiver(Protocol):
         """
 
     def undelivered(self, stanzas: Sequence[bytes], *, certain: bool) -> None:
-        """The server did not acknowledge these stanzas, and the session that they were sent in
-        cannot be resumed. If it is ``certain``, none was taken; otherwise some may have been.
+        """Note that the server did not acknowledge these stanzas, and that the session that they
+        were sent in cannot be resumed. If it is ``certain``, none was taken; otherwise some may
+        have been.
         """
 
 
-class LiveStream:
+class LiveStream(OutputStream):
     """Reads, writes and monitors one established stream.
 
     `run` has three tasks: one reads and passes on the decoded events, one sends what the kernel did
@@ -85,7 +86,7 @@ class LiveStream:
         self,
         transport: Transport,
         opened: Opened,
-        options: ConnectionOptions,
+        server: Server,
         outbox: Outbox,
         receiver: Receiver,
         probes: Probes,
@@ -93,7 +94,7 @@ class LiveStream:
         self._transport = transport
         self._session = opened.session
         self._resumed = opened.resumed
-        self._options = options
+        self._server = server
         self._outbox = outbox
         self._receiver = receiver
         self._probes = probes
@@ -114,8 +115,7 @@ class LiveStream:
 
         Returns why it ended. An exception of the receiver is passed on.
         """
-        self._outbox.start()
-        self._outbox.on_put = self._put
+        self._outbox.start(self)
         try:
             async with anyio.create_task_group() as tasks:
                 self._scope = tasks.cancel_scope
@@ -130,11 +130,13 @@ class LiveStream:
                 await self._read()
                 tasks.cancel_scope.cancel()
         finally:
-            self._outbox.held = False  # the receiver may have failed in the meantime
-            self._outbox.on_put = _nothing
-            self._outbox.stop()
+            self._outbox.end()
         assert self._failure is not None
         return self._failure
+
+    def wake(self) -> None:
+        """Send what was put as soon as other tasks run."""
+        self._wake.set()
 
     def flush(self) -> None:
         """Send as much as the kernel accepts now; the rest follows automatically."""
@@ -147,7 +149,7 @@ class LiveStream:
         self.flush()
         if self._outbox.over_bound:
             self._outbox.stop()
-            self._end(failure.not_reading(self._options, 2 * self._outbox.limit_bytes))
+            self._end(failure.not_reading(self._server, 2 * self._outbox.limit_bytes))
 
     async def handled(self) -> bool:
         """Wait until the server has handled everything that was written so far; return False if the
@@ -174,7 +176,7 @@ class LiveStream:
             if self._failure is not None:
                 return False
             self._outbox.put(self._probes.make())
-            with anyio.move_on_after(self._options.probe_timeout_s / REPEATS):
+            with anyio.move_on_after(self._server.probe_timeout_s / REPEATS):
                 while self._failure is None and self._probes.returned < first:
                     await self._changed.wait()
             if self._probes.returned >= first:
@@ -191,7 +193,7 @@ class LiveStream:
     # -- reading ---------------------------------------------------------------------------------
 
     async def _read(self) -> None:
-        transport, session, size = self._transport, self._session, self._options.read_bytes
+        transport, session, size = self._transport, self._session, READ_BYTES
         ran = 0.0  # when other tasks last had the chance to run
         try:
             while self._failure is None:
@@ -207,7 +209,7 @@ class LiveStream:
                     self._probed_at = None
                     self._hand_over(session.receive(data))
                 else:
-                    self._end(failure.closed(self._options, established=True))
+                    self._end(failure.closed(self._server, established=True))
         except ConnectionFailed as error:
             self._end(error)
         finally:
@@ -220,7 +222,7 @@ class LiveStream:
         behind the stanzas of all others. So reading gets its share of the time.
         """
         events: list[StreamEvent] = []
-        size = min(self._options.read_bytes, _AHEAD_BYTES)
+        size = _AHEAD_BYTES
         closed = False
         over = perf_counter() + _SLICE_S
         while self._waiting < _MOST_WAITING:
@@ -234,7 +236,7 @@ class LiveStream:
                 break
         self._hand_over(events)
         if closed:
-            self._end(failure.closed(self._options, established=True))
+            self._end(failure.closed(self._server, established=True))
 
     def _hand_over(self, events: Sequence[StreamEvent]) -> None:
         # Only the end of the stream can follow the end of the stream, so checking the last event is
@@ -253,7 +255,7 @@ class LiveStream:
         if stanzas or self._waiting or self._session.pending:
             # Output that is put in the meantime is sent afterwards, without a task.
             self._outbox.held = True
-            self._waiting = self._receiver.received(stanzas) or 0
+            self._waiting = self._receiver.received(stanzas)
             self._outbox.held = False
             if not self._waiting:
                 self._flush(self._last_read)
@@ -276,7 +278,7 @@ class LiveStream:
         if reply and not self._outbox.waiting_bytes and not self._session.pending:
             with contextlib.suppress(ConnectionFailed):  # why the stream ended is already known
                 self._transport.try_send(reply)
-        self._end(ended_by(event, self._options, established=True))
+        self._end(ended_by(event, self._server, established=True))
 
     def _change(self) -> None:
         self._changed.set()
@@ -289,16 +291,13 @@ class LiveStream:
 
     # -- writing ---------------------------------------------------------------------------------
 
-    def _put(self) -> None:
-        self._wake.set()
-
     def _flush(self, now: float) -> None:
         session = self._session
         if not self._has_output:
             return
         try:
             session.push()
-            if not self._outbox.flush(session) or session.pending:
+            if not self._outbox.flush(session.try_send) or session.pending:
                 self._wake.set()
         except ConnectionFailed as error:
             self._outbox.stop()
@@ -338,36 +337,32 @@ class LiveStream:
     # -- monitoring ------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        options, outbox = self._options, self._outbox
+        server, outbox = self._server, self._outbox
         next_probe = 0.0
         while True:
             now = anyio.current_time()
-            if self._probed_at is None and now >= self._last_read + options.read_timeout_s:
+            if self._probed_at is None and now >= self._last_read + server.read_timeout_s:
                 self._probed_at = now
                 next_probe = 0.0
             if self._probed_at is None:
-                due = self._last_read + options.read_timeout_s
+                due = self._last_read + server.read_timeout_s
             else:
-                if now >= self._probed_at + options.probe_timeout_s:
-                    self._end(failure.silent(options))
+                if now >= self._probed_at + server.probe_timeout_s:
+                    self._end(failure.silent(server))
                     return
                 if now >= next_probe:
-                    next_probe = now + options.probe_timeout_s / REPEATS
+                    next_probe = now + server.probe_timeout_s / REPEATS
                     outbox.put(self._probes.make())
-                due = min(next_probe, self._probed_at + options.probe_timeout_s)
+                due = min(next_probe, self._probed_at + server.probe_timeout_s)
             # While output waits the connection is not idle but full.
-            if now >= self._last_sent + options.keepalive_s:
+            if now >= self._last_sent + server.keepalive_s:
                 self._last_sent = now
                 if not outbox.waiting_bytes:
                     outbox.put(_SPACE)
             # Input in the meantime can only make a probe due later.
-            due = min(due, now + options.read_timeout_s, self._last_sent + options.keepalive_s)
+            due = min(due, now + server.read_timeout_s, self._last_sent + server.keepalive_s)
             await anyio.sleep_until(due)
 
 
 def _is_stanza(event: StreamEvent) -> bool:
     return isinstance(event, _STANZAS)
-
-
-def _nothing() -> None:
-    pass

@@ -10,11 +10,9 @@ import msgspec
 
 from component.link.connection import failure
 from component.link.connection.failure import ConnectionFailed
-from component.link.connection.handshake import ended_by
-from component.link.connection.link import link_for
-from component.link.connection.options import ConnectionOptions
-from component.link.connection.session import Opened, Session, StreamEvent
+from component.link.connection.stream import Opened, Session, StreamEvent, ended_by, hear, link_for
 from component.link.connection.transport import Transport, connect
+from component.settings.server import Server
 from xep.ping import Ping
 from xep.stanza import IQ
 from xep.stanza_stream import StanzaReceived
@@ -90,21 +88,21 @@ class Established(msgspec.Struct, frozen=True, kw_only=True):
     round_trip_s: float
 
 
-async def probe_once(options: ConnectionOptions) -> Established:
+async def probe_once(server: Server) -> Established:
     """Connect once, send an IQ to ourselves, wait for it to return, and close.
 
     Raises:
         ConnectionFailed: any failure, as a sentence.
     """
     began = anyio.current_time()
-    transport = await connect(options)
+    transport = await connect(server)
     try:
         address, connected = transport.peer, anyio.current_time()
-        opened = await link_for(options).open(transport)
+        opened = await link_for(server).open(transport)
         accepted = anyio.current_time()
-        round_trip = await _round_trip(transport, opened, options)
+        round_trip = await _round_trip(transport, opened, server)
         with anyio.move_on_after(_CLOSING_S):
-            await _close(transport, opened.session, options)
+            await _close(transport, opened.session, server)
         return Established(
             address=address,
             tls=transport.tls_version,
@@ -116,18 +114,20 @@ async def probe_once(options: ConnectionOptions) -> Established:
         transport.close()
 
 
-async def _round_trip(transport: Transport, opened: Opened, options: ConnectionOptions) -> float:
+async def _round_trip(transport: Transport, opened: Opened, server: Server) -> float:
     probes, session = Probes(opened.address), opened.session
     # no probe was sent yet, but the stream may have ended
-    _came_back(opened.events, probes, options)
+    _came_back(opened.events, probes, server)
     for _ in range(REPEATS):
         sent = anyio.current_time()
-        with anyio.move_on_after(options.probe_timeout_s / REPEATS):
+        with anyio.move_on_after(server.probe_timeout_s / REPEATS):
             await _say(session, probes.make().encode())
-            while not _came_back(session.receive(await _hear(transport, options)), probes, options):
+            while not _came_back(
+                session.receive(await hear(transport, server, established=True)), probes, server
+            ):
                 session.push()
             return anyio.current_time() - sent
-    raise failure.no_loop_back(options)
+    raise failure.no_loop_back(server)
 
 
 async def _say(session: Session, data: bytes) -> None:
@@ -139,31 +139,24 @@ async def _say(session: Session, data: bytes) -> None:
             session.push()
 
 
-def _came_back(events: Iterable[StreamEvent], probes: Probes, options: ConnectionOptions) -> bool:
+def _came_back(events: Iterable[StreamEvent], probes: Probes, server: Server) -> bool:
     for event in events:
         if isinstance(event, StanzaReceived):
             if probes.is_one(event):
                 if event.stanza.type == "error":
-                    raise failure.no_loop_back(options)
+                    raise failure.no_loop_back(server)
                 return True
         elif not isinstance(event, StanzaSkipped):
-            raise ended_by(event, options, established=True)
+            raise ended_by(event, server, established=True)
     return False
 
 
-async def _hear(transport: Transport, options: ConnectionOptions) -> bytes:
-    data = await transport.receive(options.read_bytes)
-    if not data:
-        raise failure.closed(options, established=True)
-    return data
-
-
-async def _close(transport: Transport, session: Session, options: ConnectionOptions) -> None:
+async def _close(transport: Transport, session: Session, server: Server) -> None:
     """Close the stream and wait until the server has too; failures do not matter any more."""
     try:
         if not session.closed:
             await transport.send(session.close())
         while not session.closed:
-            session.receive(await _hear(transport, options))
+            session.receive(await hear(transport, server, established=True))
     except ConnectionFailed:
         pass

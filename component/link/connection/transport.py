@@ -5,25 +5,29 @@ that the kernel has not accepted stays with the caller: so the outbox knows whic
 """
 
 import contextlib
+import errno
+import os
 import socket
 import ssl
 import struct
-from typing import Final
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
+from typing import Any, Final, TypeAlias
 
 import anyio
 import anyio.lowlevel
-import msgspec
 import structlog
 
 from component.link.connection import failure
-from component.link.connection.options import TLS, ConnectionOptions
-from component.link.connection.racing import race
 from component.link.connection.srv import LookupFailedError, NotOfferedError, look_up
+from component.settings.server import Server
 
 _log = structlog.get_logger("component.connection")
 
 _RECORD: Final = 16384
 """The maximum content of one TLS record (RFC 8446 §5.1)."""
+READ_BYTES: Final = 65536
+"""The maximum number of bytes of one read."""
 _UNSENT_BYTES: Final = 65536
 """Bytes that the kernel buffers before they are sent; 4 MiB by default. Their order cannot be
 changed any more, so the outbox cannot share the stream fairly while there are many.
@@ -35,13 +39,13 @@ class Transport:
 
     Args:
         sock: connected, non-blocking; closed by `close`.
-        options: used to describe failures.
+        server: used to describe failures.
     """
 
-    def __init__(self, sock: socket.socket, options: ConnectionOptions) -> None:
+    def __init__(self, sock: socket.socket, server: Server) -> None:
         self._socket = sock
         self._tls = sock if isinstance(sock, ssl.SSLSocket) else None
-        self._options = options
+        self._server = server
         self._more = False  # the last read may have left some input
         self._record = 0  # size of the TLS record that OpenSSL has begun to send
         self._send_reads = False  # TLS has to read before it can send
@@ -68,7 +72,7 @@ class Transport:
             except ssl.SSLWantWriteError:
                 await self._ready(readable=False)
             except OSError as error:
-                raise failure.lost(self._options, error) from error
+                raise failure.lost(self._server, error) from error
             else:
                 break
         self._more = len(data) == max_bytes or (self._tls is not None and self._tls.pending() > 0)
@@ -86,7 +90,7 @@ class Transport:
             self._more = False
             return None
         except OSError as error:
-            raise failure.lost(self._options, error) from error
+            raise failure.lost(self._server, error) from error
         self._more = len(data) == max_bytes or (self._tls is not None and self._tls.pending() > 0)
         return data
 
@@ -105,7 +109,7 @@ class Transport:
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError as error:
-            raise failure.lost(self._options, error) from error
+            raise failure.lost(self._server, error) from error
 
     def _try_send_records(self, tls: ssl.SSLSocket, data: memoryview) -> int:
         sent = 0
@@ -142,14 +146,13 @@ class Transport:
         Raises:
             ConnectionFailed: ``tls``, or ``timeout`` after the connect time-out.
         """
-        options = self._options
-        assert options.tls is not None, "TLS needs a trust setting"
-        context = _tls_context(options, options.tls)
-        with anyio.move_on_after(options.connect_timeout_s):
-            self._socket = self._tls = await _start_tls(self._socket, context, options)
+        server = self._server
+        context = _tls_context(server)
+        with anyio.move_on_after(server.connect_timeout_s):
+            self._socket = self._tls = await _start_tls(self._socket, context, server)
             self._more = False
             return
-        raise failure.connect_timed_out(options)
+        raise failure.connect_timed_out(server)
 
     @property
     def certificate(self) -> bytes | None:
@@ -183,7 +186,7 @@ class Transport:
         try:
             host, port = self._socket.getpeername()[:2]
         except OSError:  # it is already closed
-            host, port = self._options.host, self._options.port
+            host, port = self._server.host, self._server.port
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     @property
@@ -213,33 +216,32 @@ class Transport:
         self._socket.close()
 
 
-async def connect(options: ConnectionOptions) -> Transport:
+async def connect(server: Server) -> Transport:
     """Resolve the host, connect to the address that answers first, and set up direct TLS if
     configured.
 
-    With `options.srv`, the servers that the domain names are tried in their order.
+    With `server.srv`, the servers that the domain names are tried in their order.
 
     Raises:
         ConnectionFailed: ``unresolved``, ``refused``, ``unreachable``, ``timeout`` or ``tls``; of
             several servers, the failure of the last one.
     """
-    with anyio.move_on_after(options.connect_timeout_s):
-        *others, last = await _targets(options)
+    with anyio.move_on_after(server.connect_timeout_s):
+        *others, last = await _targets(server)
         for target in others:
             try:
                 return await _connect(target)
             except failure.ConnectionFailed as error:
                 _log.info("the next server is tried", host=target.host, reason=str(error))
         return await _connect(last)
-    raise failure.connect_timed_out(options)
+    raise failure.connect_timed_out(server)
 
 
-async def _targets(options: ConnectionOptions) -> list[ConnectionOptions]:
+async def _targets(server: Server) -> list[Server]:
     """Describe each server to try, at least one."""
-    tls = options.tls
-    if not options.srv or tls is None:
-        return [options]
-    domain = options.address.partition("@")[2]
+    if not server.srv:
+        return [server]
+    domain = server.parent_domain
     try:
         found = await look_up(domain)
     except NotOfferedError as error:
@@ -247,75 +249,60 @@ async def _targets(options: ConnectionOptions) -> list[ConnectionOptions]:
     except LookupFailedError as error:
         # The address may resolve by other means, such as /etc/hosts.
         _log.warning("SRV records cannot be looked up", domain=domain, reason=str(error))
-        return [options]
+        return [server]
     return [
-        msgspec.structs.replace(
-            options,
-            host=target.host,
-            port=target.port,
-            tls=msgspec.structs.replace(tls, direct=target.direct_tls),
+        server.model_copy(
+            update={"host": target.host, "port": target.port, "tls": target.direct_tls}
         )
         for target in found
-    ] or [options]
+    ] or [server]
 
 
-async def _connect(options: ConnectionOptions) -> Transport:
-    tls = options.tls if options.tls is not None and options.tls.direct else None
-    context = None if tls is None else _tls_context(options, tls)
-    sock = await _open(options)
+async def _connect(server: Server) -> Transport:
+    context = _tls_context(server) if server.tls else None
+    sock = await _open(server)
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # Linux and macOS
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
         if context is not None:
-            sock = await _start_tls(sock, context, options)
+            sock = await _start_tls(sock, context, server)
     except BaseException:
         sock.close()
         raise
-    return Transport(sock, options)
+    return Transport(sock, server)
 
 
-async def _open(options: ConnectionOptions) -> socket.socket:
+async def _open(server: Server) -> socket.socket:
     try:
-        found = await anyio.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)
+        found = await anyio.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise failure.unresolved(options, error) from error
+        raise failure.unresolved(server, error) from error
     try:
         return await race(found)
     except OSError as error:
-        raise failure.connect_failed(options, error) from error
+        raise failure.connect_failed(server, error) from error
 
 
-def server_name(options: ConnectionOptions) -> str:
-    """Return the name that the server's certificate must contain: the configured one, else the
-    domain for a client (RFC 6120 §13.7.2.1) and the host for a component.
-    """
-    if options.tls is not None and options.tls.server_name is not None:
-        return options.tls.server_name
-    return options.host if options.mode == "component" else options.address.partition("@")[2]
-
-
-def _tls_context(options: ConnectionOptions, tls: TLS) -> ssl.SSLContext:
+def _tls_context(server: Server) -> ssl.SSLContext:
     try:
-        context = ssl.create_default_context(cafile=tls.ca_file)
+        context = ssl.create_default_context(cafile=server.tls_ca)
     except OSError as error:
-        raise failure.tls_failed(options, error) from error
+        raise failure.tls_failed(server, error) from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
-    if not tls.verify:
+    if not server.tls_verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
 
 
-async def _start_tls(
-    sock: socket.socket, context: ssl.SSLContext, options: ConnectionOptions
-) -> ssl.SSLSocket:
-    name = server_name(options)
+async def _start_tls(sock: socket.socket, context: ssl.SSLContext, server: Server) -> ssl.SSLSocket:
+    name = server.certificate_name
     try:
         secured = context.wrap_socket(sock, server_hostname=name, do_handshake_on_connect=False)
     except OSError as error:
-        raise failure.tls_failed(options, error) from error
+        raise failure.tls_failed(server, error) from error
     try:
         while True:
             try:
@@ -328,7 +315,87 @@ async def _start_tls(
                 return secured
     except OSError as error:
         secured.close()
-        raise failure.tls_failed(options, error) from error
+        raise failure.tls_failed(server, error) from error
     except BaseException:
         secured.close()
         raise
+
+
+AddressInfo: TypeAlias = tuple[Any, Any, int, str, Any]
+"""An entry of the result of `socket.getaddrinfo`."""
+
+DELAY_S: Final = 0.25
+"""Seconds between one attempt and the next, while none has failed (RFC 8305 §8)."""
+
+
+async def race(addresses: Iterable[AddressInfo], delay_s: float = DELAY_S) -> socket.socket:
+    """Connect to one of the addresses, as returned by `getaddrinfo`; a non-blocking socket.
+
+    Attempts begin one after another in the order of `in_turn`, each ``delay_s`` seconds after the
+    one before, or at once when that one fails. The first that succeeds cancels the others.
+
+    Raises:
+        OSError: no address took the connection; the error of the last attempt that failed.
+    """
+    won: list[socket.socket] = []
+    last: list[OSError] = [OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))]
+
+    async def attempt(info: AddressInfo, failed: anyio.Event) -> None:
+        try:
+            sock = await _connect_to(info)
+        except OSError as error:
+            last.append(error)
+            failed.set()
+            return
+        if won:
+            sock.close()  # both answered before the other one could be cancelled
+        else:
+            won.append(sock)
+            tasks.cancel_scope.cancel()
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            for info in in_turn(addresses):
+                failed = anyio.Event()
+                tasks.start_soon(attempt, info, failed)
+                with anyio.move_on_after(delay_s):
+                    await failed.wait()
+    except BaseException:
+        for sock in won:
+            sock.close()
+        raise
+    if not won:
+        raise last[-1]
+    return won[0]
+
+
+def in_turn(addresses: Iterable[AddressInfo]) -> Sequence[AddressInfo]:
+    """Return the addresses with alternating families, starting with that of the first (RFC 8305
+    §4).
+    """
+    families: dict[object, list[AddressInfo]] = {}
+    for info in addresses:
+        families.setdefault(info[0], []).append(info)
+    return [info for turn in zip_longest(*families.values()) for info in turn if info is not None]
+
+
+async def _connect_to(info: AddressInfo) -> socket.socket:
+    family, kind, protocol, _, address = info
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setblocking(False)
+        code = sock.connect_ex(address)
+        if code == errno.EINPROGRESS:
+            await anyio.wait_writable(sock)
+            code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        # An ephemeral port on which nobody listens can be assigned to this very socket, which then
+        # connects to itself.
+        if code == 0 and sock.getsockname()[:2] == address[:2]:
+            code = errno.ECONNREFUSED
+    except BaseException:
+        sock.close()
+        raise
+    if code:
+        sock.close()
+        raise OSError(code, os.strerror(code))
+    return sock

@@ -1,10 +1,13 @@
 """The delivery of a sent message or request."""
 
-from typing import Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal
 
 import anyio
 
 from xep.jid import JID
+
+if TYPE_CHECKING:
+    from component.link.messages.outbox import Entry
 
 DeliveryState = Literal["queued", "written", "dropped", "withdrawn", "received", "displayed"]
 DeliveryOutcome = Literal["written", "dropped", "withdrawn"]
@@ -13,13 +16,6 @@ Report = Literal["received", "displayed"]
 _RANK: Final[dict[DeliveryOutcome, int]] = {"written": 0, "withdrawn": 1, "dropped": 2}
 """The worst outcome of several stanzas counts."""
 _SENT: Final = frozenset(("written", "received", "displayed"))
-
-
-class Outgoing(Protocol):
-    """A stanza in an outbox."""
-
-    def withdraw(self) -> bool:
-        """Withdraw it; return False if it was partly sent, or is not waiting any more."""
 
 
 class Delivery:
@@ -48,7 +44,7 @@ class Delivery:
     def __init__(self, *, must_arrive: bool = False) -> None:
         self.must_arrive = must_arrive
         self.state: DeliveryState = "queued"
-        self._waiting: list[Outgoing] = []
+        self._waiting: list[Entry] = []
         self._outcome: DeliveryOutcome = "written"
         self._changed: anyio.Event | None = None
         self.withheld: frozenset[JID] = frozenset()
@@ -85,12 +81,12 @@ class Delivery:
 
     # For the outbox.
 
-    def add(self, stanza: Outgoing) -> None:
+    def add(self, stanza: "Entry") -> None:
         """Add a stanza that waits."""
         self._waiting.append(stanza)
         self.state = "queued"
 
-    def settle(self, stanza: Outgoing, outcome: DeliveryOutcome) -> None:
+    def settle(self, stanza: "Entry", outcome: DeliveryOutcome) -> None:
         """Record the outcome of a stanza."""
         self._waiting.remove(stanza)
         if _RANK[outcome] > _RANK[self._outcome]:

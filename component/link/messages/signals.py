@@ -1,8 +1,6 @@
-"""Messages that only report or show a state: they have no text for a person, and are not
-returned.
-"""
+"""Messages that only report or show a state, and the availability that a presence shows."""
 
-from typing import Final
+from typing import Final, Literal, TypeAlias, cast
 
 from xep import chat_markers, delay, receipts, stanza_ids
 from xep.chat_states import NAMESPACE as CHAT_STATES
@@ -47,3 +45,16 @@ _SAYS_NOTHING: Final = frozenset(
 def says_nothing(stanza: Incoming) -> bool:
     """Return whether a message only shows a chat state or reports that another one has arrived."""
     return _SAYS_NOTHING.issuperset(stanza.child_names)
+
+
+Show: TypeAlias = Literal["online", "chat", "away", "xa", "dnd", "offline"]
+"""`online` stands for a presence without `show`, `offline` for one that is unavailable."""
+_SHOWN: Final = frozenset(("chat", "away", "xa", "dnd"))
+
+
+def shown_by(stanza: Incoming) -> Show:
+    """Return the availability that a presence shows."""
+    if stanza.type == "unavailable":
+        return "offline"
+    show = (stanza.text_of("show") or "").strip()
+    return cast("Show", show) if show in _SHOWN else "online"

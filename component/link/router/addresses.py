@@ -5,40 +5,10 @@ they ask here. A component has a domain with all its localparts, a client has on
 """
 
 from collections.abc import Set as AbstractSet
-from typing import Protocol
+from typing import TypeAlias
 
 from component.link.router.table import Host
 from xep.jid import JID, JIDError
-
-
-class Addresses(Protocol):
-    """The addresses of this service.
-
-    Attributes:
-        default: the address that answers stanzas without a ``to``, and that sends requests that no
-            agent makes.
-    """
-
-    @property
-    def default(self) -> JID:
-        """See the attribute of the class."""
-
-    def find(self, text: str | None, *, iq: bool) -> tuple[JID, Host | None]:
-        """Return the address in the ``to`` of a stanza in the form that handlers use, and what it
-        is; None if no service or agent here has it. ``iq`` says whether the stanza is an IQ. Never
-        raises.
-        """
-
-    def is_own(self, address: JID) -> bool:
-        """Return whether only this service can have sent a stanza from the address: servers loop
-        back stanzas.
-        """
-
-    def agent_at(self, address: JID) -> str:
-        """Return the name of the agent that speaks at an address of this service."""
-
-    def address_of(self, agent: str) -> JID:
-        """Return the bare address at which an agent speaks."""
 
 
 class ComponentAddresses:
@@ -59,11 +29,12 @@ class ComponentAddresses:
 
     @property
     def default(self) -> JID:
-        """The domain."""
+        """The domain: it answers stanzas without a ``to``, and sends what no agent does."""
         return self._domain
 
     def find(self, text: str | None, *, iq: bool) -> tuple[JID, Host | None]:
-        """Return the address, and what it is.
+        """Return the address in the ``to`` of a stanza, and what it is; None if nothing here has
+        it. ``iq`` says whether the stanza is an IQ. Never raises.
 
         The address keeps its resource, though none exists here: a message to it is handled like one
         to the bare address (RFC 6121 §8.5.3.2.1) and answered from the address that it was sent to;
@@ -82,15 +53,17 @@ class ComponentAddresses:
         return to, "agent" if to.local in self._agents else None
 
     def is_own(self, address: JID) -> bool:
-        """Return whether it is an address of the domain."""
+        """Return whether it is an address of the domain. A stanza from one can only be our own:
+        servers loop back stanzas.
+        """
         return address.domain == self._domain.domain
 
     def agent_at(self, address: JID) -> str:
-        """Return the agent with that localpart; the default one at the domain."""
+        """Return the name of the agent that speaks at an address; the default one at the domain."""
         return address.local or self._default_agent
 
     def address_of(self, agent: str) -> JID:
-        """Return the agent's localpart at the domain."""
+        """Return the bare address at which an agent speaks."""
         return JID(agent, self._domain.domain)
 
 
@@ -136,3 +109,7 @@ class AccountAddresses:
     def address_of(self, agent: str) -> JID:
         """Return the account."""
         return self._account
+
+
+Addresses: TypeAlias = ComponentAddresses | AccountAddresses
+"""The addresses of this service."""

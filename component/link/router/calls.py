@@ -1,12 +1,12 @@
 """Outgoing IQs, each of which waits for the answer of its peer."""
 
 import secrets
-from collections.abc import Callable
 from typing import Literal, TypeVar
 
 import anyio
 
 from component.link.messages.delivery import Delivery
+from component.link.messages.outbox import Outbox
 from xep.binding import ContentError, Payload
 from xep.jid import JID, JIDError
 from xep.stanza import IQ, Incoming
@@ -33,43 +33,78 @@ class Calls:
 
     An answer counts only if it has the id and comes from the very address that was asked
     (RFC 6120 §8.1.2.1): nobody else can answer, whatever id they guess.
+
+    Args:
+        outbox: sends them.
+        default: the address that asks unless another one is given.
+        timeout_s: seconds to wait for an answer unless another time is given.
+        known_errors: the application conditions to decode from an error unless others are given.
     """
 
-    def __init__(self, put: Callable[[str, Delivery, str], None]) -> None:
-        self._put = put
+    def __init__(
+        self,
+        outbox: Outbox,
+        default: JID,
+        timeout_s: float,
+        known_errors: tuple[type[Payload], ...] = (),
+    ) -> None:
+        self._outbox = outbox
+        self._default = default
+        self._timeout_s = timeout_s
+        self._known_errors = known_errors
         self._waiting: dict[tuple[str, JID], _Call] = {}
 
     async def call(
         self,
         type_: Literal["get", "set"],
         to: JID,
-        from_: JID,
         payload: Payload,
-        timeout_s: float,
-        known_errors: tuple[type[Payload], ...] = (),
-    ) -> Incoming:
-        """Send an IQ and wait for its result. If it fails or is cancelled before the IQ was sent,
-        the IQ is withdrawn.
-
-        Args:
-            type_: get or set.
-            to: the address of the peer.
-            from_: the address of this service that asks.
-            payload: the request.
-            timeout_s: how long to wait, in seconds.
-            known_errors: application conditions to decode from an error.
+        expected: type[P],
+        *,
+        from_: JID | None = None,
+        timeout_s: float | None = None,
+        known_errors: tuple[type[Payload], ...] | None = None,
+    ) -> P:
+        """Send an IQ and return the payload of its result. If it fails or is cancelled before the
+        IQ was sent, the IQ is withdrawn.
 
         Raises:
-            StanzaError: the peer's own error; ``remote-server-timeout`` when no answer came in
-                time or the connection to the server was lost while waiting;
-                ``policy-violation`` when the answer cannot be read.
+            StanzaError: the peer's error; ``remote-server-timeout`` when no answer came in time or
+                the connection to the server was lost while waiting; ``policy-violation`` when the
+                answer cannot be read; ``undefined-condition`` when it is no ``expected``.
         """
+        iq = IQ(type=type_, id=_new_id(), to=to, from_=from_ or self._default, payload=payload)
+        answer = await self._answer(iq, to, timeout_s, known_errors)
+        return _expect(expected, answer)
+
+    async def call_optional(
+        self,
+        type_: Literal["get", "set"],
+        to: JID,
+        payload: Payload,
+        expected: type[P],
+        *,
+        from_: JID | None = None,
+        known_errors: tuple[type[Payload], ...] | None = None,
+    ) -> P | None:
+        """Send an IQ whose result may have no payload, like `call`; return None if it has none."""
+        iq = IQ(type=type_, id=_new_id(), to=to, from_=from_ or self._default, payload=payload)
+        answer = await self._answer(iq, to, None, known_errors)
+        return _expect(expected, answer) if answer.payload_names else None
+
+    async def _answer(
+        self,
+        iq: IQ,
+        to: JID,
+        timeout_s: float | None,
+        known_errors: tuple[type[Payload], ...] | None,
+    ) -> Incoming:
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
         call, delivery = _Call(), Delivery()
-        key = (secrets.token_urlsafe(9), to)
+        key = (iq.id, to)
         self._waiting[key] = call
         try:
-            iq = IQ(type=type_, id=key[0], to=to, from_=from_, payload=payload)
-            self._put(iq.encode(), delivery, str(to))
+            self._outbox.put(iq.encode(), delivery, str(to))
             with anyio.move_on_after(timeout_s):
                 await call.answered.wait()
         finally:
@@ -83,7 +118,7 @@ class Calls:
                 "remote-server-timeout", f"{to} did not answer within {timeout_s:g} seconds"
             )
         if call.answer.type == "error":
-            raise call.answer.error(known_errors)
+            raise call.answer.error(self._known_errors if known_errors is None else known_errors)
         return call.answer
 
     def answered(self, stanza: Incoming) -> bool:
@@ -126,7 +161,11 @@ class Calls:
         return None if call is None or call.answered.is_set() else call
 
 
-def expect(cls: type[P], answer: Incoming) -> P:
+def _new_id() -> str:
+    return secrets.token_urlsafe(9)
+
+
+def _expect(cls: type[P], answer: Incoming) -> P:
     """Return the payload of an answer.
 
     Raises:

@@ -1,13 +1,13 @@
 """Encodes replies to IQs and errors to messages, and puts them into the output."""
 
 from functools import lru_cache
-from typing import Protocol
 
 import structlog
 
 from component.link.messages.delivery import Delivery
+from component.link.messages.outbox import Outbox
 from component.link.messages.signals import says_nothing
-from component.link.router.faults import ErrorMapper
+from component.link.router.faults import RouterErrors
 from component.link.router.rare_log import RareLog
 from component.link.router.table import ReplyPayload
 from xep.binding import EncodingError, encode
@@ -15,27 +15,12 @@ from xep.binding.encoder import encoder_for
 from xep.binding.escaping import attribute_special, escape_attribute
 from xep.stanza import NAMESPACE, Incoming
 from xep.stanza_error import StanzaError
+from xep.stream import StanzaSkipped
 
 _log = structlog.get_logger("component.router")
 _LONGEST_KEPT = 512
 _NEVER_BOUNCED = frozenset(("error", "groupchat", "headline"))
 """Types of messages that are never bounced: a bounce could be bounced, or nobody waits for it."""
-
-
-class Output(Protocol):
-    """The output for replies: they wait here while the server reads slowly."""
-
-    @property
-    def congested(self) -> bool:
-        """Whether more is waiting than should."""
-
-    def refuses(self, principal: str, /) -> bool:
-        """Return whether so much is waiting for a bare address that no new work of it should be
-        accepted.
-        """
-
-    def put(self, xml: str, delivery: Delivery | None = None, to: str = "", /) -> None:
-        """Queue one whole stanza for an address; never waits. The delivery follows its state."""
 
 
 class Replies:
@@ -46,22 +31,24 @@ class Replies:
     gets no reply only if its id and addresses alone exceed the limit.
 
     Args:
-        output: takes the replies.
+        outbox: takes the replies.
         default: the address that answers stanzas without a ``to``.
         max_stanza_bytes: the largest stanza to send.
         faults: makes the errors of answers that cannot be sent.
 
     Attributes:
+        outbox: as given.
+        faults: as given.
         results: IQs answered with a result so far.
         errors: IQs answered with an error so far, by its condition.
     """
 
     def __init__(
-        self, output: Output, default: str, max_stanza_bytes: int, faults: ErrorMapper
+        self, outbox: Outbox, default: str, max_stanza_bytes: int, faults: RouterErrors
     ) -> None:
-        self._output = output
+        self.outbox = outbox
         self._default = default
-        self._faults = faults
+        self.faults = faults
         self._limit = max_stanza_bytes
         self.results = 0
         self.errors: dict[str, int] = {}
@@ -87,58 +74,43 @@ class Replies:
         reply = f"{head}>{content}</iq>" if content else head + "/>"
         if len(reply) <= self._surely_fits or self._fits(reply):
             self.results += 1
-            self._output.put(reply, None, stanza.sender or "")
+            self.outbox.put(reply, None, stanza.sender or "")
         else:
             self._too_big(stanza)
 
-    def error(self, stanza: Incoming, error: StanzaError) -> None:
+    def error(self, stanza: Incoming | StanzaSkipped, error: StanzaError) -> None:
         """Answer an IQ with an error."""
-        self.error_to(stanza.id, stanza.sender, stanza.to, error)
-
-    def error_to(
-        self, id_: str | None, sender: str | None, to: str | None, error: StanzaError
-    ) -> None:
-        """Answer an IQ with an error if only its id and addresses are known."""
+        sender = _sender_of(stanza)
         self.errors[error.condition] = self.errors.get(error.condition, 0) + 1
-        head = self._head("iq", "error", id_, sender, to)
+        head = self._head("iq", "error", stanza.id, sender, stanza.to)
         beside = "" if error.beside is None else encode(error.beside, NAMESPACE)
         reply = f"{head}>{beside}{self._encoded(error)}</iq>"
         if not self._fits(reply):
             reply = f"{head}>{StanzaError('policy-violation').encode()}</iq>"
         if self._fits(reply):
-            self._output.put(reply, None, sender or "")
+            self.outbox.put(reply, None, sender or "")
         else:
             self._rare_log.warning("left an IQ unanswered: its id is too long to be sent back")
 
-    def bounce(self, stanza: Incoming, error: StanzaError) -> None:
+    def bounce(self, stanza: Incoming | StanzaSkipped, error: StanzaError) -> None:
         """Tell the sender of a message that it was not handled (RFC 6121 §5.2.2).
 
         Other stanzas are ignored, and so are messages without content, such as receipts, and those
         whose bounce could be bounced.
         """
-        if stanza.kind == "message" and not says_nothing(stanza):
-            self.bounce_to(stanza.kind, stanza.type, stanza.id, stanza.sender, stanza.to, error)
-
-    def bounce_to(
-        self,
-        kind: str,
-        type_: str | None,
-        id_: str | None,
-        sender: str | None,
-        to: str | None,
-        error: StanzaError,
-    ) -> None:
-        """Do the same as `bounce` for a stanza of which only the head is known."""
-        if kind != "message" or type_ in _NEVER_BOUNCED:
+        if stanza.kind != "message" or stanza.type in _NEVER_BOUNCED:
             return
-        head = self._head("message", "error", id_, sender, to)
+        if isinstance(stanza, Incoming) and says_nothing(stanza):
+            return
+        sender = _sender_of(stanza)
+        head = self._head("message", "error", stanza.id, sender, stanza.to)
         bounced = f"{head}>{self._encoded(error)}</message>"
         if self._fits(bounced):
-            self._output.put(bounced, Delivery(must_arrive=True), sender or "")
+            self.outbox.put(bounced, Delivery(must_arrive=True), sender or "")
 
     def _too_big(self, stanza: Incoming) -> None:
         text = f"The request or its result is bigger than {self._limit} bytes."
-        self.error(stanza, self._faults.too_big(stanza.sole_child, self._limit, text))
+        self.error(stanza, self.faults.too_big(stanza.sole_child, self._limit, text))
 
     def _encoded(self, error: StanzaError) -> str:
         try:
@@ -148,7 +120,7 @@ class Replies:
 
     def _unsendable(self, payload: str | None, error: Exception) -> StanzaError:
         _log.error("a handler's answer cannot be sent", exc_info=error)
-        found = self._faults.internal(payload)
+        found = self.faults.internal(payload)
         if isinstance(error, EncodingError):
             found.text = f"The answer cannot be sent: {error}."
         return found
@@ -165,6 +137,10 @@ class Replies:
         short = len(from_) + len(to or "") <= _LONGEST_KEPT
         head = (_written_once if short else head_of)(name, type_, to, from_)
         return head if id_ is None else f"{head} id='{escape_attribute(id_)}'"
+
+
+def _sender_of(stanza: Incoming | StanzaSkipped) -> str | None:
+    return stanza.sender if isinstance(stanza, Incoming) else stanza.from_
 
 
 def head_of(name: str, type_: str, to: str | None, from_: str) -> str:

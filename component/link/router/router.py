@@ -5,26 +5,30 @@ at once is encoded at once, a handler that suspends gets a task. So the stream i
 however slow a handler is.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from time import perf_counter, thread_time
-from typing import Literal, NoReturn, TypeVar
+from typing import NoReturn
 
 import anyio
 import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
-from component.link.router.addresses import Addresses
-from component.link.router.admission import AdmissionGate, Shares
-from component.link.router.calls import Calls, expect
+from component.link.messages.outbox import Outbox
+from component.link.router.calls import Calls
 from component.link.router.fair_queue import FairQueue, StanzaEvent, are_small
-from component.link.router.faults import ErrorMapper, PayloadError
+from component.link.router.faults import PayloadError, RouterErrors
 from component.link.router.rare_log import RareLog
-from component.link.router.replies import Output, Replies
-from component.link.router.route_resolver import RequestHead, ResolvedRoute, RouteResolver
-from component.link.router.senders import Sender, Senders
+from component.link.router.replies import Replies
+from component.link.router.route_resolver import (
+    RequestHead,
+    ResolvedRoute,
+    RouteResolver,
+    Sender,
+    Senders,
+)
 from component.link.router.table import Host, Request, Route, StanzaRoute, Table
-from component.link.router.work import RunningHandlers, discard
+from component.link.router.work import AdmissionGate, RunningHandlers, Shares, discard
 from xep.binding import ContentError, Payload
 from xep.jid import JID
 from xep.stanza import Incoming
@@ -32,8 +36,6 @@ from xep.stanza_error import StanzaError
 from xep.stream import StanzaSkipped
 
 __all__ = ["Router", "RouterOptions", "StanzaEvent"]
-
-P = TypeVar("P", bound=Payload)
 
 _log = structlog.get_logger("component.router")
 _MESSAGE_TYPES = frozenset(("chat", "error", "groupchat", "headline", "normal"))
@@ -82,47 +84,48 @@ class Router:
 
     Every IQ get or set gets exactly one reply. Results and errors are never refused: they go to the
     call that waits for them. A principal over its share is refused at once, without effect on
-    others.
+    others. Principals share the time of the processor. The time for which this thread waited for a
+    processor is nobody's: it would delay whoever was being served.
+
+    Args:
+        options: the settings.
+        senders: who is admitted, and the addresses of this service.
+        faults: makes errors.
+        routes: what is served.
+        outbox: sends the replies.
+
+    Attributes:
+        options: as given.
+        table: the routes.
+        call: sends an IQ and returns the payload of its result; see `Calls.call`.
+        call_optional: the same for a result that may have no payload.
     """
 
     def __init__(
         self,
         options: RouterOptions,
-        addresses: Addresses,
-        faults: ErrorMapper,
+        senders: Senders,
+        faults: RouterErrors,
         routes: Iterable[Route],
-        admits: Callable[[JID], bool],
-        output: Output,
-        flush: Callable[[], None],
-        clock: Callable[[], float] = perf_counter,
-        processor_clock: Callable[[], float] = thread_time,
-        refused: Callable[[str], None] = lambda _: None,
+        outbox: Outbox,
     ) -> None:
-        """Serve `addresses`, and make errors with `faults`. `refused` is called with the principal
-        of each stanza that the policy does not admit.
-
-        Principals share the time of `processor_clock`. The time for which this thread waited for a
-        processor is nobody's: it would delay whoever was being served.
-        """
         self.table = Table(routes)
         self.options = options
-        self._addresses = addresses
+        self._addresses = addresses = senders.addresses
         self._faults = faults
-        self._output = output
-        self._replies = Replies(output, str(addresses.default), options.max_stanza_bytes, faults)
-        self._flush = flush
-        self._clock = clock
-        self._processor_clock = processor_clock
-        self._refused = refused
-        self._senders = Senders(admits, addresses)
-        self._routes = RouteResolver(self._senders, addresses, self.table)
+        self._outbox = outbox
+        self._replies = Replies(outbox, str(addresses.default), options.max_stanza_bytes, faults)
+        self._refused = senders.refused
+        self._senders = senders
+        self._routes = RouteResolver(senders, self.table)
         self._admission = AdmissionGate(options.shares, options.admins)
-        self._calls = Calls(output.put)
-        self._work = RunningHandlers(
-            self._admission, self._replies, flush, options.request_timeout_s, faults
-        )
+        self._calls = Calls(outbox, addresses.default, options.call_timeout_s, faults.known)
+        self.call, self.call_optional = self._calls.call, self._calls.call_optional
+        self._work = RunningHandlers(self._admission, self._replies, options.request_timeout_s)
         self._queue = FairQueue()
-        self._rare_log = RareLog(_log, clock)
+        self._clock = perf_counter
+        self._processor_clock = thread_time
+        self._rare_log = RareLog(_log)
 
     # -- start and stop --------------------------------------------------------------------------
 
@@ -164,64 +167,6 @@ class Router:
         """The number of stanzas that wait for their turn."""
         return self._queue.waiting
 
-    # -- outgoing --------------------------------------------------------------------------------
-
-    async def call(
-        self,
-        type_: Literal["get", "set"],
-        to: JID,
-        payload: Payload,
-        expected: type[P],
-        *,
-        from_: JID | None = None,
-        timeout_s: float | None = None,
-        known_errors: tuple[type[Payload], ...] | None = None,
-    ) -> P:
-        """Send an IQ and return the payload of its result.
-
-        ``known_errors`` are the application conditions to decode from an error; those of the error
-        mapper unless given.
-
-        Raises:
-            StanzaError: the peer's error, ``remote-server-timeout`` when none answered,
-                ``policy-violation`` when the answer cannot be read here, or
-                ``undefined-condition`` when it is no ``expected``.
-        """
-        answer = await self._call(type_, to, payload, from_, timeout_s, known_errors)
-        return expect(expected, answer)
-
-    async def call_optional(
-        self,
-        type_: Literal["get", "set"],
-        to: JID,
-        payload: Payload,
-        expected: type[P],
-        *,
-        from_: JID | None = None,
-        known_errors: tuple[type[Payload], ...] | None = None,
-    ) -> P | None:
-        """Send an IQ whose result may have no payload, like `call`; return None if it has none."""
-        answer = await self._call(type_, to, payload, from_, None, known_errors)
-        return expect(expected, answer) if answer.payload_names else None
-
-    async def _call(
-        self,
-        type_: Literal["get", "set"],
-        to: JID,
-        payload: Payload,
-        from_: JID | None,
-        timeout_s: float | None,
-        known_errors: tuple[type[Payload], ...] | None,
-    ) -> Incoming:
-        return await self._calls.call(
-            type_,
-            to,
-            from_ or self._addresses.default,
-            payload,
-            self.options.call_timeout_s if timeout_s is None else timeout_s,
-            self._faults.known if known_errors is None else known_errors,
-        )
-
     # -- incoming --------------------------------------------------------------------------------
 
     def received(self, events: Sequence[StanzaEvent]) -> int:
@@ -251,7 +196,7 @@ class Router:
             event = take()
             if queue.principals < principals and not are_small((event,)):
                 # answers must not wait for the following stanzas, which may take long
-                self._flush()
+                self._outbox.send_now()
                 principals = queue.principals
             handle(event)
             began, now = now, clock()
@@ -261,11 +206,11 @@ class Router:
             left -= 1
             if not left:
                 if 0 < queue.principals < principals:
-                    self._flush()
+                    self._outbox.send_now()
                 principals = queue.principals
                 left = min(principals, _LONGEST_ROUND) if principals > 1 else _SLICE
         if 0 < queue.principals < principals:
-            self._flush()
+            self._outbox.send_now()
         return queue.waiting
 
     def _handle_in_order(self, events: Sequence[StanzaEvent]) -> Sequence[StanzaEvent]:
@@ -325,7 +270,7 @@ class Router:
                 if not route.sender.admitted:
                     self._refused(route.sender.principal_text)
                 _refuse(stanza, route)
-            if self._work.draining or self._output.congested or route.place_first:
+            if self._work.draining or self._outbox.congested or route.place_first:
                 self._check_busy(stanza, route.sender)
             try:
                 payload = stanza.sole_decoded(route.decode)
@@ -359,7 +304,7 @@ class Router:
         """Return why no more work of this sender is accepted now; None if it is."""
         if self._work.draining:
             text = "the service is stopping; try again later"
-        elif self._output.refuses(sender.principal_text):
+        elif self._outbox.refuses(sender.principal_text):
             text = "the server reads our answers too slowly; try again later"
         else:
             refusal = self._admission.refusal(sender.principal_text)
@@ -431,8 +376,7 @@ class Router:
         sender = self._senders.of(event.from_ or "")
         if event.kind != "iq":
             if event.kind is not None and sender.admitted:
-                head = (event.kind, event.type, event.id, event.from_, event.to)
-                self._replies.bounce_to(*head, self._unread(event))
+                self._replies.bounce(event, self._unread(event))
             return
         if event.type not in ("get", "set"):
             self._calls.skipped(event.id, event.from_)
@@ -444,7 +388,7 @@ class Router:
             error = StanzaError("service-unavailable")
         else:
             error = self._unread(event)
-        self._replies.error_to(event.id, event.from_, event.to, error)
+        self._replies.error(event, error)
 
     def _unread(self, event: StanzaSkipped) -> StanzaError:
         """Return the error for the sender of a skipped stanza."""

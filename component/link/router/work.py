@@ -1,21 +1,20 @@
-"""Handlers that suspend: each runs in its own task.
+"""Handlers that suspend: each runs in its own task, within the share of its principal.
 
 A request gets its one reply even if its handler fails, takes too long or is cancelled; a message is
 then bounced to its sender.
 """
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Collection
 from typing import Any
 
 import anyio
+import msgspec
 import structlog
 from anyio.abc import TaskGroup, TaskStatus
 
-from component.link.router.admission import AdmissionGate
-from component.link.router.faults import ErrorMapper
 from component.link.router.replies import Replies
-from component.link.router.senders import Sender
+from component.link.router.route_resolver import Sender
 from component.link.router.table import ReplyPayload
 from xep.stanza import Incoming
 from xep.stanza_error import StanzaError
@@ -30,6 +29,79 @@ _STOPPED = (
     "The service stopped before it had handled your message. It may have had an effect: check that"
     " before you send it again."
 )
+_FULL = "the service has reached its maximum number of requests; try again later"
+
+
+class Shares(msgspec.Struct, frozen=True):
+    """How many requests may be in progress at once.
+
+    Attributes:
+        per_principal: the maximum of one principal.
+        total: the maximum of all together.
+        reserved: the part of `total` that only admins can use.
+    """
+
+    per_principal: int = 64
+    total: int = 1024
+    reserved: int = 0
+
+
+class AdmissionGate:
+    """Counts the requests in progress. A request that is answered at once is never counted.
+
+    A principal may have as many as are still free, and its share at most (dynamic thresholds: the
+    fewer are free, the fewer one principal may have). So the principals with most requests are
+    refused first, and a principal with none is admitted even if others use all they can get.
+
+    Args:
+        shares: the limits.
+        admins: bare addresses that may use the reserved part too.
+
+    Attributes:
+        total: the number of requests in progress.
+    """
+
+    def __init__(self, shares: Shares, admins: Collection[str] = ()) -> None:
+        self._shares = shares
+        self._admins = frozenset(admins)
+        self._under_way: dict[str, int] = {}
+        self.total = 0
+
+    def refusal(self, principal: str) -> str | None:
+        """Return why another request of ``principal`` is refused now; None if it is admitted."""
+        shares = self._shares
+        own = self._under_way.get(principal, 0)
+        if own >= shares.per_principal:
+            return (
+                f"you have {shares.per_principal} requests in progress, the maximum for one"
+                " address; wait for an answer to one of them"
+            )
+        free = shares.total - self.total
+        if principal in self._admins:
+            return None if free > 0 else _FULL
+        free -= shares.reserved
+        if own < free:
+            return None
+        if own:
+            return (
+                f"the service is busy, and {own} of the requests in progress are yours; wait for an"
+                " answer to one of them"
+            )
+        return _FULL
+
+    def enter(self, principal: str) -> None:
+        """Count a request that starts."""
+        self.total += 1
+        self._under_way[principal] = self._under_way.get(principal, 0) + 1
+
+    def leave(self, principal: str) -> None:
+        """Count a request that has been answered."""
+        self.total -= 1
+        left = self._under_way[principal] - 1
+        if left:
+            self._under_way[principal] = left
+        else:
+            del self._under_way[principal]
 
 
 class RunningHandlers:
@@ -38,26 +110,15 @@ class RunningHandlers:
     Args:
         admission: counts them.
         replies: sends their answers.
-        flush: sends what was put into the output.
         timeout_s: seconds after which a handler that still runs is cancelled.
-        faults: makes the errors of handlers that failed.
 
     Attributes:
         draining: whether new requests are rejected.
     """
 
-    def __init__(
-        self,
-        admission: AdmissionGate,
-        replies: Replies,
-        flush: Callable[[], None],
-        timeout_s: float,
-        faults: ErrorMapper,
-    ) -> None:
-        self._faults = faults
+    def __init__(self, admission: AdmissionGate, replies: Replies, timeout_s: float) -> None:
         self._admission = admission
         self._replies = replies
-        self._flush = flush
         self._timeout_s = timeout_s
         self.draining = False
         self._tasks: TaskGroup | None = None
@@ -102,7 +163,7 @@ class RunningHandlers:
     def failed(self, stanza: Incoming, error: BaseException) -> StanzaError:
         """Log a failure of a handler, and return the error for the sender."""
         _log.error("a handler failed", kind=stanza.kind, sender=stanza.sender, exc_info=error)
-        return self._faults.internal(stanza.sole_child if stanza.kind == "iq" else "")
+        return self._replies.faults.internal(stanza.sole_child if stanza.kind == "iq" else "")
 
     def _spawn(
         self, finish: Any, stanza: Incoming, sender: Sender, working: Awaitable[Any]
@@ -157,7 +218,7 @@ class RunningHandlers:
         if self._admission.total == 0:
             self._idle.set()
             self._idle = anyio.Event()
-        self._flush()
+        self._replies.outbox.send_now()
 
 
 def discard(working: Awaitable[Any]) -> None:

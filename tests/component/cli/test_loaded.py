@@ -60,7 +60,7 @@ OWN = {
     "component.agent.conversations",
     "component.agent.engine",
     "component.features.agents_admin.commands",
-    "component.link.connection.client_link",
+    "component.link.connection.client",
     "component.memory.conformance_fixtures",
     "component.metrics.otel",
     "component.models.building",

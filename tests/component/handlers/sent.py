@@ -2,8 +2,7 @@
 
 from component.link.messages.delivery import Delivery, nothing_to_send
 from component.link.messages.inbound import InboundMessage
-from component.link.messages.outbound import OutboundMessage
-from component.link.messages.rendering import render
+from component.link.messages.outbound import OutboundMessage, render
 from xep.jid import JID
 from xep.stanza import Message, Presence
 

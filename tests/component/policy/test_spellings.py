@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.link.router.addresses import ComponentAddresses
-from component.link.router.senders import Senders
+from component.link.router.route_resolver import Senders
 from component.policy import Policy
 from xep.jid import JID
 

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.link.messages.outbound import OutboundMessage
-from component.link.messages.rendering import render
+from component.link.messages.outbound import OutboundMessage, render
 from component.skills import skill
 from component.skills.params import prepare
 from component.task_messages.questions import Questions

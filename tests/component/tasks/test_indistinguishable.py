@@ -21,6 +21,7 @@ from component.execution import Admission, SkillExecutor, SkillRequest
 from component.features.tasks_iq.handlers import ConfirmHandler, ExecuteHandler, TasksHandler
 from component.handlers.agent_errors import AgentErrors
 from component.link.messages.delivery import Delivery
+from component.link.router.route_resolver import Senders
 from component.link.router.router import Router, RouterOptions
 from component.skills import Context, Registry, Skill, skill
 from component.storage.database import Database, Rows, Value
@@ -111,15 +112,10 @@ class Stack:
         )
         self.output = Output()
         self.wire = Wire()
-        self.router = Router(
-            RouterOptions(),
-            OURS,
-            AgentErrors(),
-            [route for one in handlers for route in one.routes()],
-            lambda principal: True,
-            self.output,
-            self.output.flush,
-        )
+        routes = [route for one in handlers for route in one.routes()]
+        output: Any = self.output
+        senders = Senders(lambda principal: True, OURS)
+        self.router = Router(RouterOptions(), senders, AgentErrors(), routes, output)
         self.tasks: dict[str, str] = {"never": NEVER}
         self.questions: dict[str, str] = {"never": NEVER}
         self.inputs: dict[str, str] = {"never": NEVER}

@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 
 from component.app.schema import SCHEMA
 from component.features.presence.handlers import SLICE, PresenceHandler
-from component.link.connection.outbox import Outbox
 from component.link.messages.delivery import Delivery, nothing_to_send
+from component.link.messages.outbox import Outbox
 from component.storage import Storage
 from component.storage.subscriptions import Subscription, SubscriptionState, SubscriptionStore
 from tests.component.handlers.world import ALICE, BOB, Contacts, World

@@ -5,8 +5,9 @@ from contextlib import asynccontextmanager, suppress
 
 import anyio
 from anyio.abc import SocketAttribute, SocketListener, SocketStream, TaskGroup
+from pydantic import SecretStr
 
-from component.link.connection.options import ConnectionOptions
+from component import settings
 from tests.component.link.connection.running import PATIENCE_S, Running
 from tests.xep.client_server import ACCOUNT, PASSWORD, Connection, Server
 
@@ -72,6 +73,26 @@ class Peer:
         self._changed = anyio.Event()
 
 
+class PlainServer(settings.Server):
+    """The settings of a client without TLS, which people cannot have."""
+
+    @property
+    def uses_tls(self) -> bool:
+        return False
+
+
+def client_settings(port: int, account: str = ACCOUNT) -> settings.Server:
+    return PlainServer(
+        mode="client",
+        host="127.0.0.1",
+        port=port,
+        jid=account,
+        password=SecretStr(PASSWORD),
+        reconnect_min_s=0.001,
+        reconnect_max_s=0.002,
+    )
+
+
 @asynccontextmanager
 async def attached(
     server: Server, cuts: Iterable[tuple[int, int]] = (), limit_bytes: int = 1 << 20
@@ -84,17 +105,7 @@ async def attached(
             anyio.create_task_group() as tasks,
         ):
             peer.port = listener.extra(SocketAttribute.local_port)
-            options = ConnectionOptions(
-                host="127.0.0.1",
-                port=peer.port,
-                address=ACCOUNT,
-                secret=PASSWORD,
-                mode="client",
-                resource="agent",
-                reconnect_min_s=0.001,
-                reconnect_max_s=0.002,
-            )
-            it = Running(options, limit_bytes)
+            it = Running(client_settings(peer.port), limit_bytes)
             tasks.start_soon(peer.accept, listener.listeners[0], tasks)
             tasks.start_soon(it.run)
             yield peer, it

@@ -5,11 +5,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+from pydantic import SecretStr
 
 from component.link.connection.connection import Connection
-from component.link.connection.live import StanzaEvent
-from component.link.connection.options import ConnectionOptions
-from component.link.connection.outbox import Outbox
+from component.link.connection.live import Receiver, StanzaEvent
+from component.link.messages.outbox import Outbox
+from component.settings.server import Server
 from tests.component.link.connection.acceptor import DOMAIN, SECRET, Acceptor
 from xep.stanza_stream import StanzaReceived
 
@@ -17,7 +18,7 @@ PATIENCE_S = 20.0
 """Only reached by a test that would hang."""
 
 
-class Recorder:
+class Recorder(Receiver):
     """A receiver that remembers."""
 
     def __init__(self) -> None:
@@ -28,7 +29,7 @@ class Recorder:
         self.batches: list[int] = []
         self.pauses = 0
         self.on_connected: Callable[[], None] = lambda: None
-        self.on_received: Callable[[Sequence[StanzaEvent]], int | None] = lambda _: None
+        self.on_received: Callable[[Sequence[StanzaEvent]], int | None] = lambda _: 0
         self._changed = anyio.Event()
 
     def connected(self) -> None:
@@ -36,12 +37,12 @@ class Recorder:
         self.on_connected()
         self._change()
 
-    def received(self, events: Sequence[StanzaEvent]) -> int | None:
+    def received(self, events: Sequence[StanzaEvent]) -> int:
         self.events += events
         self.batches.append(len(events))
         left = self.on_received(events)
         self._change()
-        return left
+        return left or 0
 
     def undelivered(self, stanzas: Sequence[bytes], *, certain: bool) -> None:
         self.lost.append((list(stanzas), certain))
@@ -68,25 +69,27 @@ class Recorder:
         self._changed = anyio.Event()
 
 
-def options_for(server: Acceptor, **changes: Any) -> ConnectionOptions:
-    values: dict[str, Any] = {
-        "host": server.host,
-        "port": server.port,
-        "address": DOMAIN,
-        "secret": SECRET,
-        "reconnect_min_s": 0.001,
-        "reconnect_max_s": 0.002,
-    }
-    return ConnectionOptions(**(values | changes))
+def settings_for(server: Acceptor, **changes: Any) -> Server:
+    """The settings of a component; limits may be lower than those that people can set."""
+    section = Server(
+        host=server.host,
+        port=server.port,
+        component_domain=DOMAIN,
+        component_secret=SecretStr(SECRET),
+        reconnect_min_s=0.001,
+        reconnect_max_s=0.002,
+        tls=any(name.startswith("tls") for name in changes),
+    )
+    return section.model_copy(update=changes)
 
 
 class Running:
     """A connection that runs, with everything around it."""
 
-    def __init__(self, options: ConnectionOptions, limit_bytes: int) -> None:
+    def __init__(self, section: Server, limit_bytes: int) -> None:
         self.recorder = Recorder()
         self.outbox = Outbox(limit_bytes)
-        self.connection = Connection(options, self.outbox, self.recorder, draw=self.recorder.draw)
+        self.connection = Connection(section, self.outbox, self.recorder, draw=self.recorder.draw)
         self.ended = anyio.Event()
         self.scope = anyio.CancelScope()
 
@@ -103,7 +106,7 @@ async def running(
     """Run a connection to ``server``; whatever still runs at the end is cancelled."""
     with anyio.fail_after(PATIENCE_S):
         async with anyio.create_task_group() as tasks:
-            it = Running(options_for(server, **changes), limit_bytes)
+            it = Running(settings_for(server, **changes), limit_bytes)
             tasks.start_soon(it.run)
             yield it
             tasks.cancel_scope.cancel()

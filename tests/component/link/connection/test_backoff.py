@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.link.connection.backoff import BackOff
+from component.link.connection.connection import BackOff
 
 seconds = st.floats(0.001, 1000)
 

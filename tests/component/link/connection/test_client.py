@@ -5,12 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from component.link.connection import client_link, client_login
+from component.link.connection import client
 from component.link.connection.failure import ConnectionFailed
-from component.link.connection.options import ConnectionOptions
 from component.link.connection.probe import probe_once
 from component.link.messages.delivery import Delivery
-from tests.component.link.connection.client_peer import attached
+from tests.component.link.connection.client_peer import attached, client_settings
 from tests.xep.client_server import ACCOUNT, PASSWORD, Connection, Server
 from xep.client_stream import ClientStream
 from xep.jid import JID
@@ -116,7 +115,7 @@ async def test_acknowledged_waits_for_the_server() -> None:
 async def test_a_server_that_acknowledges_nothing_stops_the_output(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(client_link, "_WINDOW_BYTES", 1000)
+    monkeypatch.setattr(client, "_WINDOW_BYTES", 1000)
     async with attached(Server(), limit_bytes=1 << 16) as (peer, it):
         await it.recorder.until(lambda: it.recorder.ups == 1)
         link = peer.links[0]
@@ -144,31 +143,23 @@ async def test_without_stream_management_what_the_kernel_took_is_gone() -> None:
 async def test_a_wrong_password_is_a_sentence() -> None:
     server = Server(password="another")
     async with attached(server) as (peer, _):
-        options = ConnectionOptions(
-            host="127.0.0.1", port=peer.port, address=ACCOUNT, secret=PASSWORD, mode="client"
-        )
         with pytest.raises(ConnectionFailed, match=f"refused the login of {ACCOUNT}") as caught:
-            await probe_once(options)
+            await probe_once(client_settings(peer.port))
         assert PASSWORD not in str(caught.value)
 
 
 async def test_client_mode_without_its_extra_names_the_package_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(client_login, "find_spec", lambda _name: None)
+    monkeypatch.setattr(client, "find_spec", lambda _name: None)
     async with attached(Server()) as (peer, _):
-        options = ConnectionOptions(
-            host="127.0.0.1", port=peer.port, address=ACCOUNT, secret=PASSWORD, mode="client"
-        )
         with pytest.raises(ConnectionFailed, match=r"xmpp-agent-component\[client\]"):
-            await probe_once(options)
+            await probe_once(client_settings(peer.port))
 
 
 def test_the_account_is_named_to_its_server_as_it_is_configured() -> None:
     address = "helper@xn--zrich-kva.test"
-    client_link.ClientLink(
-        ConnectionOptions(host="localhost", port=5222, address=address, secret="s")
-    )
+    client.ClientLink(client_settings(5222, address))
     stream = ClientStream(JID.parse(address), "s", secure=True)
     header = stream.open().decode()
     assert "to='xn--zrich-kva.test'" in header.replace('"', "'")

@@ -156,7 +156,7 @@ async def test_nothing_follows_our_close() -> None:
                 tasks.start_soon(it.connection.close, PATIENCE_S)
                 await link.expect(StreamClosed)
                 it.outbox.put(iq("too late"))
-                it.connection.flush()
+                it.outbox.send_now()
                 await link.finish()
             assert bytes(link.received).endswith(b"</stream:stream>")
 

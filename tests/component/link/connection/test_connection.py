@@ -4,7 +4,7 @@ from structlog.testing import capture_logs
 
 from component.link.connection.live import _MOST_WAITING
 from tests.component.link.connection.acceptor import DOMAIN, SECRET, Acceptor, Link
-from tests.component.link.connection.running import Running, iq, options_for, running
+from tests.component.link.connection.running import Running, iq, running, settings_for
 from xep.ping import Ping
 from xep.stanza_stream import StanzaReceived
 from xep.stream import StanzaSkipped, StreamClosed
@@ -116,7 +116,7 @@ async def test_the_receiver_may_flush_before_it_returns() -> None:
 
             def answer(events: object) -> None:
                 it.outbox.put(iq("early"))
-                it.connection.flush()
+                it.outbox.send_now()
                 assert it.outbox.waiting_bytes == 0
 
             it.recorder.on_received = answer
@@ -203,10 +203,11 @@ async def test_each_reason_is_logged_once_and_so_is_coming_back() -> None:
     ("settled_s", "retries"), [(0.0, [0.002] * 3), (1000.0, [0.002, 0.004, 0.008])]
 )
 async def test_only_a_stream_that_lasted_starts_the_pauses_again(
-    settled_s: float, retries: list[float]
+    settled_s: float, retries: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("component.link.connection.connection._SETTLED_S", settled_s)
     with Acceptor() as server, capture_logs() as logs:
-        async with running(server, settled_s=settled_s, reconnect_max_s=0.008) as it:
+        async with running(server, reconnect_max_s=0.008) as it:
             it.connection._back_off._draw = lambda: 1.0
             for _ in range(3):
                 (await server.component()).close()
@@ -456,4 +457,4 @@ async def test_a_fault_of_the_receiver_is_not_hidden() -> None:
 
 def test_the_secret_is_in_no_repr() -> None:
     with Acceptor() as server:
-        assert SECRET not in repr(options_for(server))
+        assert SECRET not in repr(settings_for(server))

@@ -9,11 +9,10 @@ from typing import Any
 import anyio
 import pytest
 
-from component.link.connection import racing
-from component.link.connection.racing import in_turn, race
-from component.link.connection.transport import connect
+from component.link.connection import transport as racing
+from component.link.connection.transport import connect, in_turn, race
 from tests.component.link.connection.acceptor import Acceptor
-from tests.component.link.connection.running import options_for
+from tests.component.link.connection.running import settings_for
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
@@ -122,6 +121,6 @@ async def test_a_name_with_a_dead_family_connects(
 
         monkeypatch.setattr(anyio, "getaddrinfo", resolve)
         with anyio.fail_after(PATIENCE_S):
-            transport = await connect(options_for(server, host="both.example"))
+            transport = await connect(settings_for(server, host="both.example"))
             assert transport.peer == f"{server.host}:{server.port}"
             transport.close()

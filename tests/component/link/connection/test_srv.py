@@ -14,10 +14,11 @@ import dns.rrset
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import SecretStr
 
 from component.link.connection import failure, srv
-from component.link.connection.options import TLS, ConnectionOptions
 from component.link.connection.transport import connect
+from component.settings.server import Server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
@@ -136,20 +137,19 @@ def test_each_server_is_tried_once_and_priorities_come_first(
 
 
 @pytest.fixture
-def options() -> ConnectionOptions:
-    return ConnectionOptions(
+def section() -> Server:
+    return Server(
+        mode="client",
         host="127.0.0.1",
         port=9,
-        address="helper@example.org",
-        secret="geheim",
-        mode="client",
+        jid="helper@example.org",
+        password=SecretStr("geheim"),
         srv=True,
-        tls=TLS(direct=False),
     )
 
 
 async def test_the_next_server_is_tried_when_one_refuses(
-    options: ConnectionOptions, monkeypatch: pytest.MonkeyPatch
+    section: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening, socket.socket() as refusing:
         refusing.bind(("127.0.0.1", 0))
@@ -157,35 +157,26 @@ async def test_the_next_server_is_tried_when_one_refuses(
         records = {_CLIENT: [f"{at} 0 {port} localhost." for at, port in enumerate(ports)]}
         with name_server(records) as resolver:
             monkeypatch.setattr(dns.asyncresolver, "default_resolver", resolver)
-            transport = await connect(options)
+            transport = await connect(section)
         assert transport.peer == f"127.0.0.1:{ports[1]}"
         transport.close()
 
 
 async def test_a_refusal_in_dns_is_a_sentence(
-    options: ConnectionOptions, monkeypatch: pytest.MonkeyPatch
+    section: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with name_server({_CLIENT: ["0 0 0 ."]}) as resolver:
         monkeypatch.setattr(dns.asyncresolver, "default_resolver", resolver)
         with pytest.raises(failure.ConnectionFailed, match=r"says in DNS that it has no server"):
-            await connect(options)
+            await connect(section)
 
 
 async def test_without_records_the_domain_is_the_server(
-    options: ConnectionOptions, monkeypatch: pytest.MonkeyPatch
+    section: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening, name_server({}) as resolver:
         monkeypatch.setattr(dns.asyncresolver, "default_resolver", resolver)
         port = listening.getsockname()[1]
-        own = ConnectionOptions(
-            host="127.0.0.1",
-            port=port,
-            address=options.address,
-            secret="",
-            mode="client",
-            srv=True,
-            tls=options.tls,
-        )
-        transport = await connect(own)
+        transport = await connect(section.model_copy(update={"port": port}))
         assert transport.peer == f"127.0.0.1:{port}"
         transport.close()

@@ -8,9 +8,9 @@ from structlog.testing import capture_logs
 
 from component.link.connection import connection
 from component.link.connection.connection import Connection
-from component.link.connection.outbox import Outbox
+from component.link.messages.outbox import Outbox
 from tests.component.link.connection.acceptor import Acceptor
-from tests.component.link.connection.running import PATIENCE_S, Recorder, options_for
+from tests.component.link.connection.running import PATIENCE_S, Recorder, settings_for
 from xep.stream import Condition
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
@@ -37,7 +37,7 @@ async def pauses(condition: Condition, monkeypatch: pytest.MonkeyPatch) -> list[
 
     monkeypatch.setattr(connection, "anyio", Clock())
     with Acceptor() as server, anyio.fail_after(PATIENCE_S):
-        options = options_for(server, reconnect_min_s=0.5, reconnect_max_s=60.0)
+        options = settings_for(server, reconnect_min_s=0.5, reconnect_max_s=60.0)
         it = Connection(options, Outbox(1000), Recorder(), draw=lambda: 1.0)
 
         async def refuse() -> None:

@@ -6,17 +6,17 @@ import socket
 import ssl
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import anyio
 import pytest
 import trustme
 
 from component.link.connection.failure import ConnectionFailed
-from component.link.connection.options import TLS
-from component.link.connection.outbox import Outbox
 from component.link.connection.transport import Transport, connect
+from component.link.messages.outbox import Outbox, OutputStream
 from tests.component.link.connection.acceptor import Acceptor, Link
-from tests.component.link.connection.running import PATIENCE_S, iq, options_for, running
+from tests.component.link.connection.running import PATIENCE_S, iq, running, settings_for
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
@@ -66,7 +66,7 @@ def closing(transport: Transport) -> Iterator[Transport]:
 
 
 async def both_ends(server: Acceptor, ca_file: str, version: str) -> tuple[Transport, Link]:
-    tls = None if version == "plain" else TLS(ca_file=ca_file)
+    tls = {} if version == "plain" else {"tls_ca": ca_file}
     links: list[Link] = []
 
     async def accept() -> None:
@@ -74,8 +74,8 @@ async def both_ends(server: Acceptor, ca_file: str, version: str) -> tuple[Trans
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(accept)
-        transport = await connect(options_for(server, tls=tls))
-    assert transport.tls_version == (None if tls is None else version)
+        transport = await connect(settings_for(server, **tls))
+    assert transport.tls_version == (version if tls else None)
     return transport, links[0]
 
 
@@ -121,10 +121,10 @@ async def test_a_full_kernel_takes_nothing_and_then_goes_on_where_it_was(
         transport, link = await both_ends(server, ca_file, version)
         with closing(transport):
             outbox = Outbox(1 << 30)
-            outbox.start()
+            outbox.start(OutputStream())
             number = refused = waiting = 0
             while refused < 100:  # the other end's kernel takes its time to take things over
-                if outbox.flush(transport):
+                if outbox.flush(transport.try_send):
                     outbox.put(f"<{number} {'x' * 10_000}>")
                     number += 1
                     refused = 0
@@ -133,7 +133,7 @@ async def test_a_full_kernel_takes_nothing_and_then_goes_on_where_it_was(
                 else:
                     waiting, refused = outbox.waiting_bytes, 0
                 await anyio.lowlevel.checkpoint()
-            assert not outbox.flush(transport)
+            assert not outbox.flush(transport.try_send)
             assert outbox.waiting_bytes == waiting
             # More is put behind what TLS may have begun to send.
             outbox.put(f"<{number} >")
@@ -146,7 +146,7 @@ async def test_a_full_kernel_takes_nothing_and_then_goes_on_where_it_was(
 
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(server_reads)
-                while not outbox.flush(transport):
+                while not outbox.flush(transport.try_send):
                     await transport.wait_sendable()
             assert link.received == sent
 
@@ -168,7 +168,7 @@ async def test_a_tls_record_that_was_begun_is_offered_again_in_its_own_size(
             return len(data)
 
     with Acceptor() as server, socket.socket() as sock:
-        transport, kernel = Transport(sock, options_for(server)), Full()
+        transport, kernel = Transport(sock, settings_for(server)), Full()
         monkeypatch.setattr(transport, "_tls", kernel)
         assert transport.try_send(b"x" * 100) == 0
         kernel.room = 100
@@ -257,16 +257,16 @@ async def test_receiving_lets_others_run_even_when_there_is_always_more(
 @pytest.mark.parametrize(
     ("tls", "served", "sentence"),
     [
-        (TLS(), "127.0.0.1", "unable to get local issuer certificate|self.signed certificate"),
-        (TLS(ca_file="<ca>"), "elsewhere.test", "IP address mismatch"),
-        (TLS(ca_file="<ca>", server_name="xmpp.test"), "elsewhere.test", "Hostname mismatch"),
+        ({}, "127.0.0.1", "unable to get local issuer certificate|self.signed certificate"),
+        ({"tls_ca": "<ca>"}, "elsewhere.test", "IP address mismatch"),
+        ({"tls_ca": "<ca>", "tls_server_name": "xmpp.test"}, "elsewhere.test", "Hostname mismatch"),
     ],
 )
 async def test_a_certificate_that_is_not_trusted_is_refused(
-    authority: trustme.CA, ca_file: str, tls: TLS, served: str, sentence: str
+    authority: trustme.CA, ca_file: str, tls: dict[str, Any], served: str, sentence: str
 ) -> None:
-    if tls.ca_file:
-        tls = TLS(ca_file=ca_file, server_name=tls.server_name)
+    if tls:
+        tls = tls | {"tls_ca": ca_file}
     with Acceptor(tls=serving(authority, served)) as server:
 
         async def accept() -> None:
@@ -276,7 +276,7 @@ async def test_a_certificate_that_is_not_trusted_is_refused(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(accept)
             with pytest.raises(ConnectionFailed, match=sentence) as caught:
-                await connect(options_for(server, tls=tls))
+                await connect(settings_for(server, tls=True, **tls))
         assert caught.value.code == "tls"
         assert "set the CA file" in str(caught.value)
 
@@ -284,18 +284,18 @@ async def test_a_certificate_that_is_not_trusted_is_refused(
 @pytest.mark.parametrize(
     ("tls", "served"),
     [
-        (TLS(ca_file="<ca>", server_name="xmpp.test"), "xmpp.test"),
-        (TLS(verify=False), "elsewhere.test"),
+        ({"tls_ca": "<ca>", "tls_server_name": "xmpp.test"}, "xmpp.test"),
+        ({"tls_verify": False}, "elsewhere.test"),
     ],
 )
 async def test_the_server_name_and_verification_are_what_the_options_say(
-    authority: trustme.CA, ca_file: str, tls: TLS, served: str
+    authority: trustme.CA, ca_file: str, tls: dict[str, Any], served: str
 ) -> None:
-    tls = TLS(ca_file=ca_file, server_name=tls.server_name, verify=tls.verify)
+    tls = tls | {"tls_ca": ca_file}
     with Acceptor(tls=serving(authority, served)) as server:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(server.accept)
-            (await connect(options_for(server, tls=tls))).close()
+            (await connect(settings_for(server, tls=True, **tls))).close()
 
 
 async def test_tls_towards_a_port_without_it() -> None:
@@ -309,7 +309,7 @@ async def test_tls_towards_a_port_without_it() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(speak)
             with pytest.raises(ConnectionFailed, match="does not speak TLS: turn TLS off"):
-                await connect(options_for(server, tls=TLS()))
+                await connect(settings_for(server, tls=True))
 
 
 async def test_a_ca_file_that_is_not_there() -> None:
@@ -317,7 +317,7 @@ async def test_a_ca_file_that_is_not_there() -> None:
         Acceptor() as server,
         pytest.raises(ConnectionFailed, match=r"CA file /nowhere/ca\.pem cannot be read"),
     ):
-        await connect(options_for(server, tls=TLS(ca_file="/nowhere/ca.pem")))
+        await connect(settings_for(server, tls_ca="/nowhere/ca.pem"))
 
 
 async def test_a_transport_can_be_closed_twice(
@@ -333,7 +333,7 @@ async def test_a_transport_can_be_closed_twice(
 
 async def test_a_component_lives_on_tls(authority: trustme.CA, ca_file: str) -> None:
     with Acceptor(tls=serving(authority, "127.0.0.1")) as server:
-        async with running(server, tls=TLS(ca_file=ca_file)) as it:
+        async with running(server, tls_ca=ca_file) as it:
             it.recorder.on_received = lambda _: it.outbox.put(iq("answer", 100_000))
             for round_ in range(1, 3):
                 link = await server.component()

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from component.link.messages.delivery import Delivery
 from component.link.messages.inbound import Account, InboundMessage, Reacted, Reference
-from component.link.messages.messenger import Messenger, TooBigError
+from component.link.messages.messenger import Messenger, SentMessages, TooBigError
 from component.link.messages.parsing import parse_message
-from component.link.messages.sent import SentMessages
 from tests.component.link.messages.clients import NOON
 from tests.component.link.messages.test_rendering import AGENT, JULIET, outbound
 from tests.component.link.router.wire import ListOutput, Wire, element, parse

@@ -8,8 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.link.messages.inbound import Reference, ReplyAddress
-from component.link.messages.outbound import OutboundMessage, Text, conversation_with
-from component.link.messages.rendering import render, split_text
+from component.link.messages.outbound import (
+    OutboundMessage,
+    Text,
+    conversation_with,
+    render,
+    split_text,
+)
 from xep.jid import JID
 from xep.receipts import Received
 from xep.stanza import Message

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from component.link.router.admission import AdmissionGate, Shares
 from component.link.router.table import IQRoute, ReplyPayload, Request, StanzaRoute
+from component.link.router.work import AdmissionGate, Shares
 from tests.component.link.router.wire import (
     AGENT,
     DOMAIN,

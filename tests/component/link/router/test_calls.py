@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.handlers.agent_errors import AgentErrors
-from component.link.connection.outbox import Outbox
+from component.link.messages.outbox import Outbox, OutputStream
+from component.link.router.route_resolver import Senders
 from component.link.router.router import Router
 from tests.component.link.router.wire import DOMAIN, OURS, Bench, Do, Done, do, element, iq, until
 from xep.fluux_agent.errors import NAMESPACE as ERRORS
@@ -322,16 +323,16 @@ async def test_a_call_that_failed_never_reaches_the_stream() -> None:
     """With the outbox itself: it is not among what the next stream carries."""
     outbox, carried = Outbox(1000), bytearray()
 
-    class Kernel:
-        def try_send(self, data: bytes | memoryview) -> int:
-            carried.extend(data)
-            return len(data)
+    def try_send(data: bytes | memoryview) -> int:
+        carried.extend(data)
+        return len(data)
 
     bench = Bench()
-    router = Router(bench.options, OURS, AgentErrors(), (), lambda _: True, outbox, lambda: None)
+    senders = Senders(lambda _: True, OURS)
+    router = Router(bench.options, senders, AgentErrors(), (), outbox)
     with pytest.raises(StanzaError):
         await router.call("get", JID.parse(PEER), Do(what="old"), Done, timeout_s=0)
     outbox.put("<new/>")
-    outbox.start()
-    assert outbox.flush(Kernel())
+    outbox.start(OutputStream())
+    assert outbox.flush(try_send)
     assert carried == b"<new/>"

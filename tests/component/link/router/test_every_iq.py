@@ -13,9 +13,8 @@ from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.link.router.admission import Shares
 from component.link.router.table import Request, StanzaRoute
-from component.link.router.work import _is_stopped, _raise_fatal
+from component.link.router.work import Shares, _is_stopped, _raise_fatal
 from tests.component.link.router.wire import (
     AGENT,
     DOMAIN,

@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.link.router.addresses import ComponentAddresses
-from component.link.router.route_resolver import RouteResolver
-from component.link.router.senders import Senders
+from component.link.router.route_resolver import RouteResolver, Senders
 from component.link.router.table import Table
 from tests.component.link.router.wire import Do, Wire, do, request
 from xep.jid import JID
@@ -15,7 +14,7 @@ from xep.stanza import Incoming
 def _resolver() -> RouteResolver:
     ours = ComponentAddresses(JID.parse("agent.example.org"), frozenset(("assistant",)))
     senders = Senders(lambda principal: principal.domain != "refused.example", ours)
-    return RouteResolver(senders, ours, Table([do(lambda _: None)]))
+    return RouteResolver(senders, Table([do(lambda _: None)]))
 
 
 def _stanza(**head: str) -> Incoming:

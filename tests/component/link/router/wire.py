@@ -13,10 +13,11 @@ from anyio.lowlevel import checkpoint
 from component.handlers.agent_errors import AgentErrors
 from component.link.messages.delivery import Delivery, DeliveryOutcome
 from component.link.router.addresses import Addresses, ComponentAddresses
-from component.link.router.admission import Shares
-from component.link.router.faults import ErrorMapper
+from component.link.router.faults import RouterErrors
+from component.link.router.route_resolver import Senders
 from component.link.router.router import Router, RouterOptions, StanzaEvent
 from component.link.router.table import IQRoute, Route
+from component.link.router.work import Shares
 from xep.binding import Attr, Name, Payload, Text
 from xep.component_stream import ComponentStream, HandshakeAccepted
 from xep.fluux_agent.errors import CONDITIONS
@@ -125,7 +126,7 @@ class ListOutput:
     async def ready(self) -> None:
         await self.room.wait()
 
-    def flush(self) -> None:
+    def send_now(self) -> None:
         self.flushed.append(len(self.sent))
 
 
@@ -169,7 +170,7 @@ class Bench:
         admits: Callable[[JID], bool] = lambda principal: principal.domain != REFUSED,
         limits: StreamLimits | None = None,
         shares: Shares | None = None,
-        faults: ErrorMapper | None = None,
+        faults: RouterErrors | None = None,
         ours: Addresses = OURS,
         **options: Any,
     ) -> None:
@@ -179,16 +180,9 @@ class Bench:
             shares=shares or Shares(),
             **options,
         )
-        self.router = Router(
-            *(
-                self.options,
-                ours,
-                ErrorsOfTheProtocol() if faults is None else faults,
-                routes,
-                admits,
-            ),
-            *(self.output, self.output.flush),
-        )
+        faults = ErrorsOfTheProtocol() if faults is None else faults
+        output: Any = self.output
+        self.router = Router(self.options, Senders(admits, ours), faults, routes, output)
 
     def receive(self, *stanzas: str) -> None:
         """Hand over all the stanzas as one read."""

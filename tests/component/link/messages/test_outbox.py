@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from component.link.connection.failure import ConnectionFailed
-from component.link.connection.outbox import Outbox
 from component.link.messages.delivery import Delivery
+from component.link.messages.outbox import Outbox, OutputStream
 
 
 class Kernel:
@@ -53,16 +53,16 @@ def stanza(number: int, size: int = 0) -> str:
 
 def test_a_stanza_cut_off_is_sent_whole_on_the_next_stream() -> None:
     outbox, kernel = Outbox(1000), Kernel()
-    outbox.start()
+    outbox.start(OutputStream())
     for number in range(3):
         outbox.put(stanza(number, 10))
     kernel.room = 30
-    assert not outbox.flush(kernel)
+    assert not outbox.flush(kernel.try_send)
     outbox.stop()
     kernel.streams.append(b"")
-    outbox.start()
+    outbox.start(OutputStream())
     kernel.room = 1000
-    assert outbox.flush(kernel)
+    assert outbox.flush(kernel.try_send)
     assert kernel.whole(0) == [0]
     assert kernel.whole(1) == [1, 2]
 
@@ -71,29 +71,29 @@ def test_nothing_is_sent_while_there_is_no_stream() -> None:
     outbox, kernel = Outbox(1000), Kernel()
     kernel.room = 1000
     outbox.put(stanza(0))
-    assert not outbox.flush(kernel)
+    assert not outbox.flush(kernel.try_send)
     assert kernel.calls == 0
 
 
 def test_small_stanzas_leave_together() -> None:
     outbox, kernel = Outbox(1 << 20), Kernel()
-    outbox.start()
+    outbox.start(OutputStream())
     for number in range(100):
         outbox.put(stanza(number, 200))
     kernel.room = 1 << 20
-    assert outbox.flush(kernel)
+    assert outbox.flush(kernel.try_send)
     assert kernel.calls == 1
 
 
 def test_congestion_begins_above_the_limit_and_ends_below_it() -> None:
     outbox, kernel = Outbox(100), Kernel()
-    outbox.start()
+    outbox.start(OutputStream())
     outbox.put("x" * 100)
     assert not outbox.congested
     outbox.put("x")
     congested = outbox.congested
     kernel.room = 1
-    outbox.flush(kernel)
+    outbox.flush(kernel.try_send)
     assert (congested, outbox.congested) == (True, False)
 
 
@@ -102,34 +102,34 @@ def test_the_oldest_go_when_too_much_waits() -> None:
     for number in range(6):
         outbox.put(stanza(number, 5))
     assert outbox.dropped == 2
-    outbox.start()
+    outbox.start(OutputStream())
     kernel.room = 1000
-    outbox.flush(kernel)
+    outbox.flush(kernel.try_send)
     assert kernel.whole(0) == [2, 3, 4, 5]
 
 
 def test_what_is_half_on_a_living_stream_is_not_dropped() -> None:
     outbox, kernel = Outbox(24), Kernel()
-    outbox.start()
+    outbox.start(OutputStream())
     outbox.put(stanza(0, 5))
     kernel.room = 4
-    outbox.flush(kernel)
+    outbox.flush(kernel.try_send)
     for number in range(1, 6):
         outbox.put(stanza(number, 5))
     kernel.room = 1000
-    outbox.flush(kernel)
+    outbox.flush(kernel.try_send)
     assert kernel.whole(0) == [0, 3, 4, 5]
 
 
 def test_a_last_chance_to_make_room_comes_before_anything_is_dropped() -> None:
     outbox, kernel = Outbox(24), Kernel()
-    outbox.start()
     kernel.room = 1000
 
-    def make_room() -> None:
-        outbox.flush(kernel)
+    class Stream(OutputStream):
+        def relieve(self) -> None:
+            outbox.flush(kernel.try_send)
 
-    outbox.on_full = make_room
+    outbox.start(Stream())
     for number in range(6):
         outbox.put(stanza(number, 5))
     assert outbox.dropped == 0
@@ -142,12 +142,12 @@ def test_a_transport_that_fails_loses_nothing() -> None:
             raise ConnectionFailed("lost", "gone")
 
     outbox, kernel = Outbox(1000), Kernel()
-    outbox.start()
+    outbox.start(OutputStream())
     outbox.put(stanza(0))
     with pytest.raises(ConnectionFailed):
-        outbox.flush(Broken())
+        outbox.flush(Broken().try_send)
     kernel.room = 1000
-    outbox.flush(kernel)
+    outbox.flush(kernel.try_send)
     assert kernel.whole(0) == [0]
 
 
@@ -162,39 +162,39 @@ def entries_of(outbox: Outbox) -> list[Any]:
 
 def test_a_small_answer_is_sent_before_the_large_ones_that_wait_for_others() -> None:
     outbox, kernel = Outbox(1 << 26), Kernel()
-    outbox.start()
+    outbox.start(OutputStream())
     for number in range(50):
         outbox.put(stanza(number, 200_000), to=f"greedy{number % 2}@a.example/desk")
     kernel.room = 10_000
-    outbox.flush(kernel)
+    outbox.flush(kernel.try_send)
     outbox.put(stanza(50, 100), to="other@a.example/desk")
     kernel.room = 200_000
-    outbox.flush(kernel)
+    outbox.flush(kernel.try_send)
     assert kernel.whole(0) == [0, 50]
 
 
 def test_recipients_share_the_stream_by_bytes() -> None:
     outbox, kernel = Outbox(1 << 26), Kernel()
-    outbox.start()
+    outbox.start(OutputStream())
     for number in range(100):
         outbox.put(stanza(number, 20_000), to="large@a.example")
     for number in range(100, 2_100):
         outbox.put(stanza(number, 1_000), to="small@a.example")
     kernel.room = 1_000_000
-    outbox.flush(kernel)
+    outbox.flush(kernel.try_send)
     sent = kernel.whole(0)
     assert 0.4 < sum(number < 100 for number in sent) * 20_000 / 1_000_000 < 0.6
 
 
 def test_stanzas_for_the_resources_of_one_recipient_keep_their_order() -> None:
     outbox, kernel = Outbox(1 << 26), Kernel()
-    outbox.start()
+    outbox.start(OutputStream())
     for number in range(20):
         outbox.put(stanza(number, 70_000 // (1 + number)), to=f"a@a.example/{number % 3}")
         kernel.room = 20_000
-        outbox.flush(kernel)
+        outbox.flush(kernel.try_send)
     kernel.room = 1 << 26
-    outbox.flush(kernel)
+    outbox.flush(kernel.try_send)
     assert kernel.whole(0) == list(range(20))
 
 
@@ -203,9 +203,9 @@ def test_what_is_dropped_is_that_of_the_recipient_with_the_most() -> None:
     outbox.put(stanza(0, 5), to="patient@a.example")
     for number in range(1, 6):
         outbox.put(stanza(number, 5), to="greedy@a.example")
-    outbox.start()
+    outbox.start(OutputStream())
     kernel.room = 1000
-    outbox.flush(kernel)
+    outbox.flush(kernel.try_send)
     assert sorted(kernel.whole(0)) == [0, 3, 4, 5]
 
 
@@ -225,8 +225,8 @@ def test_only_those_for_whom_much_waits_are_refused() -> None:
 def test_what_a_stream_with_tls_may_have_encrypted_cannot_be_withdrawn() -> None:
     outbox, kernel = Outbox(1000), Kernel()
     deliveries = filled(outbox, 3)
-    outbox.start()
-    outbox.flush(kernel)  # all three are offered, and none is accepted
+    outbox.start(OutputStream())
+    outbox.flush(kernel.try_send)  # all three are offered, and none is accepted
     assert not deliveries[1].withdraw()
     late = Delivery()
     outbox.put(stanza(3, 5), late)
@@ -254,10 +254,10 @@ def states(deliveries: list[Delivery]) -> str:
 def test_a_stanza_is_written_when_the_kernel_has_all_of_it() -> None:
     outbox, kernel = Outbox(1000), Kernel()
     deliveries = filled(outbox, 3)
-    outbox.start()
+    outbox.start(OutputStream())
     for room, expected in ((11, "qqq"), (1, "wqq"), (23, "wwq"), (1, "www")):
         kernel.room = room
-        outbox.flush(kernel)
+        outbox.flush(kernel.try_send)
         assert states(deliveries) == expected
 
 
@@ -282,9 +282,9 @@ def test_what_must_arrive_is_dropped_last_and_keeps_its_place() -> None:
     for number in range(2, 8):
         outbox.put(stanza(number, 5))
     assert (outbox.dropped, must.state) == (3, "queued")
-    outbox.start()
+    outbox.start(OutputStream())
     kernel.room = 1000
-    outbox.flush(kernel)
+    outbox.flush(kernel.try_send)
     assert kernel.whole(0) == [1, 4, 5, 6, 7]
     assert must.state == "written"
 
@@ -301,9 +301,9 @@ def test_what_is_withdrawn_does_not_leave() -> None:
     deliveries = filled(outbox, 4)
     assert deliveries[1].withdraw()
     assert not deliveries[1].withdraw()
-    outbox.start()
+    outbox.start(OutputStream())
     kernel.room = 1000
-    outbox.flush(kernel)
+    outbox.flush(kernel.try_send)
     assert [each.state for each in deliveries] == ["written", "withdrawn", "written", "written"]
     assert kernel.whole(0) == [0, 2, 3]
     assert not deliveries[0].withdraw()
@@ -312,16 +312,16 @@ def test_what_is_withdrawn_does_not_leave() -> None:
 def test_what_has_begun_to_leave_cannot_be_withdrawn_until_its_stream_is_gone() -> None:
     outbox, kernel = Outbox(1000), Kernel()
     (delivery,) = filled(outbox, 1)
-    outbox.start()
+    outbox.start(OutputStream())
     kernel.room = 4
-    outbox.flush(kernel)
+    outbox.flush(kernel.try_send)
     assert not delivery.withdraw()
     assert delivery.state == "queued"
     outbox.stop()
     assert delivery.withdraw()
-    outbox.start()
+    outbox.start(OutputStream())
     kernel.room = 1000
-    assert outbox.flush(kernel)
+    assert outbox.flush(kernel.try_send)
     assert (outbox.waiting_bytes, kernel.whole(0)) == (0, [])
 
 
@@ -340,9 +340,9 @@ def test_a_delivery_of_several_stanzas_is_as_good_as_the_worst_of_them() -> None
     for number in range(5):
         outbox.put(stanza(number, 5), delivery)
     assert (outbox.dropped, delivery.state) == (1, "queued")
-    outbox.start()
+    outbox.start(OutputStream())
     kernel.room = 1000
-    outbox.flush(kernel)
+    outbox.flush(kernel.try_send)
     assert delivery.state == "dropped"
 
 
@@ -361,13 +361,13 @@ async def test_who_waits_for_a_delivery_hears_what_became_of_it() -> None:
         await anyio.wait_all_tasks_blocked()
         assert heard == {0: False}
         deliveries[1].withdraw()
-        outbox.start()
+        outbox.start(OutputStream())
         kernel.room = 12
-        outbox.flush(kernel)
+        outbox.flush(kernel.try_send)
         await anyio.wait_all_tasks_blocked()
         assert heard == {0: False, 1: False, 2: True}
         kernel.room = 1000
-        outbox.flush(kernel)
+        outbox.flush(kernel.try_send)
     assert heard == {0: False, 1: False, 2: True, 3: True, 4: True}
 
 
@@ -383,11 +383,11 @@ async def test_there_is_room_when_there_is_a_stream_and_little_waits() -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(listen)
         await anyio.wait_all_tasks_blocked()
-        outbox.start()
+        outbox.start(OutputStream())
         await anyio.wait_all_tasks_blocked()
         assert not ready, "too much waits"
         kernel.room = 12
-        outbox.flush(kernel)
+        outbox.flush(kernel.try_send)
     assert ready
     await outbox.ready()
 
@@ -434,24 +434,24 @@ class OutboxMachine(RuleBasedStateMachine):
     @rule(room=st.one_of(st.integers(0, 80), st.integers(0, 200000)))
     def flush(self, room: int) -> None:
         self.kernel.room = room
-        self.outbox.flush(self.kernel)
+        self.outbox.flush(self.kernel.try_send)
 
     @rule(room=st.integers(0, 200), starts=st.booleans())
     def lose_the_stream(self, room: int, starts: bool) -> None:
         self.kernel.room = room
         self.kernel.breaks = True
         with contextlib.suppress(ConnectionFailed):
-            self.outbox.flush(self.kernel)
+            self.outbox.flush(self.kernel.try_send)
         self.kernel.breaks = False
         self.outbox.stop()
         self.kernel.streams.append(b"")
         if starts:
-            self.outbox.start()
+            self.outbox.start(OutputStream())
 
     @rule()
     def connect(self) -> None:
         if self.outbox.stopped:
-            self.outbox.start()
+            self.outbox.start(OutputStream())
 
     @rule(which=st.integers(0, 1 << 30))
     def withdraw(self, which: int) -> None:
@@ -517,9 +517,9 @@ class OutboxMachine(RuleBasedStateMachine):
         if not hasattr(self, "outbox"):
             return
         if self.outbox.stopped:
-            self.outbox.start()
+            self.outbox.start(OutputStream())
         self.kernel.room = 1 << 40
-        assert self.outbox.flush(self.kernel)
+        assert self.outbox.flush(self.kernel.try_send)
         assert (self.outbox.waiting_bytes, self.outbox._tracked) == (0, 0)
         gone = self.outbox.dropped + sum(each.withdrawn for each in self.items)
         assert len(self.whole()) == len(self.items) - gone

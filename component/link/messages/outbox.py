@@ -4,12 +4,15 @@ from collections import deque
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import count
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 import msgspec
+import structlog
 
 from component.link.messages.delivery import Delivery, DeliveryOutcome
+
+_log = structlog.get_logger("component.connection")
 
 _CHUNK: Final = 65536
 _PART: Final = 64
@@ -17,15 +20,17 @@ _PART: Final = 64
 _FEW: Final = 64
 
 
-class Sends(Protocol):
-    """The methods of a transport that an outbox uses."""
+class OutputStream:
+    """The stream that sends what waits in an outbox. This one sends nothing."""
 
-    def try_send(self, data: bytes | memoryview) -> int:
-        """Send as many bytes as the kernel accepts at once, and return their number."""
+    def wake(self) -> None:
+        """Note that something was put."""
 
+    def flush(self) -> None:
+        """Send as much as the kernel accepts now."""
 
-def _nothing() -> None:
-    pass
+    def relieve(self) -> None:
+        """Make room: twice the limit of the outbox is exceeded."""
 
 
 class _Line:
@@ -43,13 +48,13 @@ class _Line:
 
     def __init__(self, to: str) -> None:
         self.to = to
-        self.entries: deque[_Entry] = deque()
+        self.entries: deque[Entry] = deque()
         self.bytes = 0
         self.kept = 0
         self.spared_bytes = 0
 
 
-class _Entry(msgspec.Struct, eq=False):
+class Entry(msgspec.Struct, eq=False):
     """A stanza that waits.
 
     Attributes:
@@ -101,10 +106,7 @@ class Outbox:
         dropped: stanzas dropped so far because too much waited.
         congested: more waits than should.
         stopped: no stream accepts output now; stanzas wait for the next `start`.
-        on_put: called after each `put`; set by the connection.
-        held: the caller of `put` also sends, so `on_put` is not called.
-        on_full: called when twice ``limit_bytes`` is exceeded, before anything is dropped: the
-            last chance to make room.
+        held: the caller of `put` also sends, so the stream is not woken.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -115,9 +117,9 @@ class Outbox:
         self.congested = False
         self.taken = 0
         self.dropped = 0
-        self.on_put: Callable[[], None] = _nothing
-        self.on_full: Callable[[], None] = _nothing
-        self._arrived: deque[_Entry] = deque()  # in no line yet
+        self._stream = OutputStream()
+        self._reported = 0  # how many of the dropped stanzas were reported
+        self._arrived: deque[Entry] = deque()  # in no line yet
         self._lines: dict[str, _Line] = {}
         # Each entry is (virtual time, place, line): when the first stanza of the line would have
         # been sent if each line had its share of the stream, in bytes.
@@ -125,7 +127,7 @@ class Outbox:
         self._now = 0  # virtual: when the stanza that was sent last would have begun
         self._served: dict[str, int] = {}  # recipients without a line, if their time is later
         self._place = count().__next__
-        self._batch: deque[_Entry] = deque()  # what is sent next, in this order
+        self._batch: deque[Entry] = deque()  # what is sent next, in this order
         self._offset = 0  # bytes of the first entry of it that the current stream's kernel has
         self._tracked = 0  # entries that have a delivery
         self._count = 0  # entries, also those that were withdrawn
@@ -158,7 +160,7 @@ class Outbox:
         server itself have none.
         """
         data = xml.encode()
-        entry = _Entry(data, to, self, delivery)
+        entry = Entry(data, to, self, delivery)
         if delivery is not None:
             self._tracked += 1
             delivery.add(entry)
@@ -169,10 +171,11 @@ class Outbox:
         if waiting > self.limit_bytes:
             self._much()
         if not self.held:
-            self.on_put()
+            self._stream.wake()
 
-    def start(self) -> None:
+    def start(self, stream: OutputStream) -> None:
         """Note that a new stream is established: a partly sent stanza is sent again as a whole."""
+        self._stream = stream
         self._take_back()
         self.congested = self.waiting_bytes > self.limit_bytes
         self.stopped = False
@@ -190,17 +193,32 @@ class Outbox:
         """Stop output: stanzas put from now on wait for the next `start`."""
         self.stopped = True
 
-    def flush(self, transport: Sends) -> bool:
+    def end(self) -> None:
+        """Note that the stream has ended."""
+        self.stop()
+        self.held = False
+        self._stream = OutputStream()
+
+    def send_now(self) -> None:
+        """Send as far as the kernel accepts now. Does nothing without a stream."""
+        self._stream.flush()
+
+    def newly_dropped(self) -> int:
+        """Return how many stanzas were dropped since the last call."""
+        count_, self._reported = self.dropped - self._reported, self.dropped
+        return count_
+
+    def flush(self, try_send: Callable[[bytes | memoryview], int]) -> bool:
         """Send until nothing waits or the kernel accepts no more; return True if nothing waits.
 
-        Raises:
-            ConnectionFailed: raised by ``transport.try_send``; no stanza is lost.
+        ``try_send`` sends as many bytes as the kernel accepts at once, and returns their number.
+        What it raises is passed on, and no stanza is lost.
         """
         while self.waiting_bytes and not self.stopped:
             if not self._batch:
                 self._choose()
             chunk = self._chunk()
-            sent = transport.try_send(chunk)
+            sent = try_send(chunk)
             self._accepted(sent)
             if sent < len(chunk):
                 # TLS may have encrypted all of it, and will send exactly that.
@@ -209,7 +227,7 @@ class Outbox:
                 return False
         return not self.waiting_bytes
 
-    def withdraw(self, entry: _Entry) -> bool:
+    def withdraw(self, entry: Entry) -> bool:
         """Withdraw a stanza; return False if the stream may have begun to send it, or it is not
         waiting any more.
         """
@@ -230,7 +248,7 @@ class Outbox:
             self._purge()
         return True
 
-    def _settle(self, entry: _Entry, outcome: DeliveryOutcome) -> None:
+    def _settle(self, entry: Entry, outcome: DeliveryOutcome) -> None:
         if entry.is_spared:
             self._count_spared(entry, -1)
             entry.is_spared = False
@@ -238,7 +256,7 @@ class Outbox:
             self._tracked -= 1
             entry.delivery.settle(entry, outcome)
 
-    def _count_spared(self, entry: _Entry, sign: int) -> None:
+    def _count_spared(self, entry: Entry, sign: int) -> None:
         self._spared_bytes += sign * len(entry.data)
         if entry.line is not None:
             entry.line.spared_bytes += sign * len(entry.data)
@@ -320,7 +338,7 @@ class Outbox:
             self._join(entry)
         self._arrived.clear()
 
-    def _join(self, entry: _Entry, *, first: bool = False) -> None:
+    def _join(self, entry: Entry, *, first: bool = False) -> None:
         """Put an entry at the end of its line, or in front of it."""
         principal = entry.to.partition("/")[0]
         line = self._lines.get(principal)
@@ -340,7 +358,7 @@ class Outbox:
         if entry.is_spared:
             line.spared_bytes += len(entry.data)
 
-    def _next(self, line: _Line) -> _Entry:
+    def _next(self, line: _Line) -> Entry:
         """Take the first entry of the line that is next."""
         time = self._heap[0][0]
         entry = line.entries[0]
@@ -358,7 +376,7 @@ class Outbox:
             self._served = {to: end for to, end in self._served.items() if end > self._now}
         return entry
 
-    def _remove(self, entry: _Entry, line: _Line, place: int) -> None:
+    def _remove(self, entry: Entry, line: _Line, place: int) -> None:
         del line.entries[place]
         line.kept -= place < line.kept
         line.bytes -= len(entry.data)
@@ -390,7 +408,12 @@ class Outbox:
 
     def _much(self) -> None:
         if self.over_bound:
-            self.on_full()
+            self._stream.relieve()
+            if self.over_bound and self.dropped == self._reported:
+                _log.warning(
+                    "too many bytes are waiting to be sent: the oldest stanzas are dropped",
+                    waiting_bytes=self.waiting_bytes,
+                )
             self._drop()
         self._line_up()
         self.congested = self.waiting_bytes > self.limit_bytes
