@@ -109,7 +109,7 @@ async def held(desk: Desk, way: Dam) -> None:
     way.hold()
     while desk.outbox.waiting_bytes < SLACK:
         desk.fill()
-        desk.connection.flush()
+        desk.outbox.send_now()
         await anyio.lowlevel.checkpoint()
 
 
