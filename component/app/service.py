@@ -125,8 +125,8 @@ class Service:
                 )
                 for remote in (False, True)
             )
-            tasks.late_sources = lambda: (*own.late(), *outside.late())
-            tasks.held_sources = subsystems.held_sources
+            tasks.add_late_sources(own.late)
+            tasks.add_late_sources(outside.late)
             group.start_soon(outside.run)
             await group.start(own.run)
             await group.start(stream.router.run)

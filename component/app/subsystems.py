@@ -1,11 +1,10 @@
 """The kernel and the opened features of one service."""
 
 import platform
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import chain
-from typing import TypeVar
 
 from component.commands.admin import AdminCommands, Vitals
 from component.commands.definition import AnyCommand
@@ -19,10 +18,6 @@ from component.memory.store import missing_sentence
 from component.proactive.forgetting import forget
 from component.skills.sources import SkillSource
 from component.storage.shared import SharedChanges
-from component.tasks.protocol import Notice
-from component.tasks.retention import DeletedTask
-
-T = TypeVar("T")
 
 
 class Subsystems:
@@ -42,7 +37,7 @@ class Subsystems:
 
     def __init__(self, environment: Environment, features: Sequence[Feature]) -> None:
         self.kernel = kernel = Kernel(environment)
-        stream, pubsub = kernel.stream, kernel.pubsub
+        stream, pubsub, tasks = kernel.stream, kernel.pubsub, kernel.tasks
         self.opened = [feature.open(kernel) for feature in features]
         for node in chain.from_iterable(each.nodes for each in self.opened):
             pubsub.service.add_computed(node)
@@ -57,14 +52,15 @@ class Subsystems:
                 kernel.presence_events.on_available(opened.available)
             if opened.granted is not None:
                 kernel.presence_events.on_granted(opened.granted)
+            if opened.task_ended is not None:
+                tasks.on_tool_ended(opened.task_ended)
+            if opened.task_changed is not None:
+                tasks.on_task_changed(opened.task_changed)
+            if opened.task_deleted is not None:
+                tasks.on_task_deleted(opened.task_deleted)
+            tasks.add_held_sources(opened.held_sources)
             kernel.disco.nodes.extend(opened.disco_nodes)
             kernel.gauges.append(opened.gauges)
-        self._ended = _given(each.task_ended for each in self.opened)
-        self._changed = _given(each.task_changed for each in self.opened)
-        self._deleted = _given(each.task_deleted for each in self.opened)
-        kernel.tasks.tool_ended = self._task_ended
-        kernel.tasks.task_changed = self._task_changed
-        kernel.tasks.service.on_deleted = self._task_deleted
         kernel.answers.extend(chain.from_iterable(each.answers for each in self.opened))
         kernel.commands.add(recorded(self._commands(), environment.monitoring.recorder))
         stream.dispatch(
@@ -115,10 +111,6 @@ class Subsystems:
         )
         return (*waiting, *chain.from_iterable(each.warnings() for each in self.opened))
 
-    def held_sources(self) -> Sequence[str]:
-        """Return the names of the sources of which descriptions wait for an approval."""
-        return [name for opened in self.opened for name in opened.held_sources()]
-
     def sources(self, *, remote: bool) -> Sequence[SkillSource]:
         """Return the sources of skills, remote or not, as they may be offered."""
         found = [
@@ -129,22 +121,6 @@ class Subsystems:
         for opened in self.opened:
             found = [opened.pin(source) for source in found]
         return found
-
-    def _task_ended(self, task: str) -> None:
-        """Handle the end of a task that a model's call became, or that a trigger started."""
-        if self.kernel.agents is not None:
-            self.kernel.agents.tool_ended(task)
-        self.kernel.work.task_ended(task)
-        for call in self._ended:
-            call(task)
-
-    def _task_changed(self, notice: Notice) -> None:
-        for call in self._changed:
-            call(notice)
-
-    def _task_deleted(self, task: DeletedTask) -> None:
-        for call in self._deleted:
-            call(task)
 
     def shared_changes(self) -> SharedChanges:
         """Return the object that reloads what other instances have changed."""
@@ -159,10 +135,6 @@ class Subsystems:
         if self.kernel.agents is not None:
             changes.register("agents", self.kernel.agents.agents.reload)
         return changes
-
-
-def _given(calls: Iterable[T | None]) -> Sequence[T]:
-    return [call for call in calls if call is not None]
 
 
 def _vitals(kernel: Kernel, started: datetime, warnings: Sequence[str]) -> Vitals:

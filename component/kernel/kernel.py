@@ -91,7 +91,9 @@ class Kernel:
         self.agents = self._make_agents()
         if self.agents is not None:
             self.tasks.service.ask_model = self.agents.ask_model
+            self.tasks.on_tool_ended(self.agents.tool_ended)
         self.work = WorkSubsystem(environment, self.stream, self.tasks, self.agents)
+        self.tasks.on_tool_ended(self.work.task_ended)
 
     @property
     def settings(self) -> Settings:

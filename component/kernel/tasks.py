@@ -7,7 +7,8 @@ work. Other subsystems run skills through `executor`, answer questions through `
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 import structlog
 
@@ -29,8 +30,11 @@ from component.task_messages.questions import Questions
 from component.tasks.admin import TaskAdmin
 from component.tasks.approvers import Approvers
 from component.tasks.protocol import Call, Confirmation, Notice, SkillAccess
+from component.tasks.retention import DeletedTask
 from component.tasks.service import TaskService
 from xep.jid import JID
+
+T = TypeVar("T")
 
 _log = structlog.get_logger("component.app")
 
@@ -58,13 +62,6 @@ class TaskSubsystem:
         switches: what admins have switched on; in the database.
         executor: runs skills.
         internal: skills that only the service itself starts, and that nobody sees, by name.
-        tool_ended: is called with the id of each task that has ended and was started by a call of
-            a model or a trigger; the root connects it.
-        task_changed: called with each revision of a task; the root connects it.
-        late_sources: returns the names of sources of skills that are not ready; the root connects
-            it.
-        held_sources: returns the names of sources of which descriptions wait for an approval; the
-            root connects it.
     """
 
     def __init__(
@@ -80,10 +77,11 @@ class TaskSubsystem:
         self.internal: dict[str, Skill] = {SEVERAL_CALLS.name: SEVERAL_CALLS}
         self._retry_after_s = settings.limits.retry_after_s
         self.limits = task_limits(settings)
-        self.tool_ended: Callable[[str], None] = lambda _task: None
-        self.task_changed: Callable[[Notice], None] = lambda _notice: None
-        self.late_sources: Callable[[], Sequence[str]] = tuple
-        self.held_sources: Callable[[], Sequence[str]] = tuple
+        self._tool_ended: list[Callable[[str], None]] = []
+        self._task_changed: list[Callable[[Notice], None]] = []
+        self._task_deleted: list[Callable[[DeletedTask], None]] = []
+        self._late: list[Callable[[], Sequence[str]]] = []
+        self._held: list[Callable[[], Sequence[str]]] = []
         self.questions = Questions(self._find_skill, contacts.time_zones.of)
         self.news = TaskNews(
             stream.messenger,
@@ -91,8 +89,8 @@ class TaskSubsystem:
             contacts.may_write,
             self.questions,
             since=datetime.now(UTC),
-            tool_ended=self._tool_ended,
-            task_changed=self._task_changed,
+            tool_ended=partial(_call_all, self._tool_ended),
+            task_changed=partial(_call_all, self._task_changed),
         )
         self._capabilities = CapabilityCheck(monitoring.recorder)
         self.approvers = Approvers(
@@ -104,7 +102,7 @@ class TaskSubsystem:
                 find=self._find_skill,
                 may_use=self._may_use,
                 names=lambda: (*catalog.registry.names(), *self.internal),
-                late=lambda: (*self.late_sources(), *self.held_sources()),
+                late=self._unready_sources,
                 approvers=self._find_approvers,
                 check=self._check_capabilities,
                 provide=provide,
@@ -117,6 +115,7 @@ class TaskSubsystem:
             patience_s=_PATIENCE_S,
             recorder=monitoring.recorder,
         )
+        self.service.on_deleted = partial(_call_all, self._task_deleted)
         self.task_admin = TaskAdmin(
             environment.storage,
             self.limits.retention_ms,
@@ -143,6 +142,32 @@ class TaskSubsystem:
             capabilities=self._capabilities,
         )
 
+    def on_tool_ended(self, call: Callable[[str], None]) -> None:
+        """Call a function, which never waits, with the id of each task that has ended and was
+        started by a call of a model or a trigger.
+        """
+        self._tool_ended.append(call)
+
+    def on_task_changed(self, call: Callable[[Notice], None]) -> None:
+        """Call a function, which never waits, with each revision of a task."""
+        self._task_changed.append(call)
+
+    def on_task_deleted(self, call: Callable[[DeletedTask], None]) -> None:
+        """Call a function, which never waits, with each task that is no longer stored."""
+        self._task_deleted.append(call)
+
+    def add_late_sources(self, names: Callable[[], Sequence[str]]) -> None:
+        """Have a function return the names of sources of skills that are not ready."""
+        self._late.append(names)
+
+    def add_held_sources(self, names: Callable[[], Sequence[str]]) -> None:
+        """Have a function return the names of sources whose descriptions wait for an approval."""
+        self._held.append(names)
+
+    def late_sources(self) -> Sequence[str]:
+        """Return the names of sources of skills that are not ready."""
+        return [name for names in self._late for name in names()]
+
     async def reload_switches(self, _names: Collection[str] | None) -> None:
         """Read the switches again, which another instance may have changed. Raises StorageError."""
         before, self.pause_gate.paused = self.pause_gate.paused, await self.switches.is_on(PAUSED)
@@ -163,11 +188,8 @@ class TaskSubsystem:
             call.skill, str(call.principal), agent=context.agent, trace=context.trace, task=task
         )
 
-    def _tool_ended(self, task: str) -> None:
-        self.tool_ended(task)  # looked up at each call, because it is set after the agents are made
-
-    def _task_changed(self, notice: Notice) -> None:
-        self.task_changed(notice)  # looked up at each call, because the root sets it
+    def _unready_sources(self) -> Sequence[str]:
+        return [*self.late_sources(), *(name for names in self._held for name in names())]
 
     async def _find_approvers(self, call: Call) -> Confirmation | None:
         return await self.approvers.find(
@@ -177,3 +199,8 @@ class TaskSubsystem:
     def _requeued(self, task: str) -> None:
         self.news.released(task)  # no request of its own waits for an answer
         self.service.requeued()
+
+
+def _call_all(calls: Sequence[Callable[[T], None]], value: T) -> None:
+    for call in calls:
+        call(value)

@@ -85,7 +85,7 @@ class WorkSubsystem:
             make_flows(environment.settings),
             address_of,
         )
-        self.starter.late_sources = lambda: tasks.late_sources()  # noqa: PLW0108 - connected later
+        self.starter.late_sources = tasks.late_sources
         self.results = Results(
             environment.storage,
             tasks.service,

@@ -41,7 +41,7 @@ class NotificationFeature(Feature):
         kernel.work.results.listen(notifier)
         kernel.presence_events.listen(notifier)
         kernel.presence_events.on_online(notifier.online)
-        kernel.contacts.time_zones.learned = notifier.zone_learned
+        kernel.contacts.time_zones.on_learned(notifier.zone_learned)
         stream.messenger.listen(notifier.message_received)
         return Opened(
             commands=NotificationCommands(notifier.store, self._rules(), notifier.wake).commands(),
