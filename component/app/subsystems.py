@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import chain
+from operator import attrgetter
 
 from component.commands.admin import AdminCommands, Vitals
 from component.commands.definition import AnyCommand
@@ -61,7 +62,9 @@ class Subsystems:
             tasks.add_held_sources(opened.held_sources)
             kernel.disco.nodes.extend(opened.disco_nodes)
             kernel.gauges.append(opened.gauges)
-        kernel.answers.extend(chain.from_iterable(each.answers for each in self.opened))
+        for opened in self.opened:
+            kernel.message_stages.extend(opened.message_stages)
+        kernel.message_stages.sort(key=attrgetter("order"))
         kernel.commands.add(recorded(self._commands(), environment.monitoring.recorder))
         stream.dispatch(
             (

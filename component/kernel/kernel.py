@@ -17,7 +17,7 @@ from component.kernel.pubsub_events import PubSubEvents
 from component.kernel.stream import StreamSubsystem
 from component.kernel.tasks import TaskSubsystem
 from component.kernel.work import WorkSubsystem
-from component.link.messages.answers import Answers
+from component.link.messages.inbound import MessageStage
 from component.metrics.gauge import Gauge
 from component.proactive.person_zones import PersonZones
 from component.settings import Settings
@@ -50,7 +50,7 @@ class Kernel:
         agents: talks with people; None without a model.
         work: starts work without a request, and sends its results.
         commands: all commands; they are complete when all features are open.
-        answers: take the answers of people to questions; complete when all features are open.
+        message_stages: handle the messages of people; complete when all features are open.
         forgets: delete the rows of a person; features add theirs.
         gauges: return metrics that are read on request; features add theirs.
 
@@ -61,7 +61,7 @@ class Kernel:
         self.environment = environment
         self.forgets: Sequence[Forget] = ()
         self.gauges: list[Callable[[], Iterable[Gauge]]] = []
-        self.answers: list[Answers] = []
+        self.message_stages: list[MessageStage] = []
         self._messages: GuardedMessages | None = None
         self.stream = StreamSubsystem(environment.catalog, environment.monitoring)
         settings = environment.settings

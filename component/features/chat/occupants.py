@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 import anyio
 import structlog
 
-from component.features.chat.hints import Hints
+from component.features.chat.notices import Hints
 from component.link.messages.inbound import ReplyAddress
 from component.link.messages.messenger import Messenger
 from component.link.messages.outbound import OutboundMessage, Text, conversation_with

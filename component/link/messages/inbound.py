@@ -5,7 +5,9 @@ wrote it, and the stanza id of the room or archive that forwarded it (XEP-0359).
 which one they use.
 """
 
+from collections.abc import Awaitable, Callable
 from datetime import datetime
+from enum import IntEnum
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -158,3 +160,40 @@ class InboundMessage(msgspec.Struct, frozen=True, kw_only=True):
     def principal(self) -> JID:
         """The bare JID of the sender, whose rights apply."""
         return self.sender.bare
+
+
+class StageOrder(IntEnum):
+    """The order of the stages that handle messages. Repetitions were discarded before."""
+
+    LIMITS = 1
+    ENCRYPTED = 2
+    ANSWERS = 3
+    REVISIONS = 4
+    COMMANDS = 5
+    AGENT = 6
+
+
+class Handled(msgspec.Struct, frozen=True):
+    """A stage has handled a message; `reply` is the reply, if there is one. `is_read` says whether
+    the sender may be told that the message was received; if not, it may be sent again.
+    """
+
+    reply: str | None = None
+    is_read: bool = True
+
+
+class MessageStage(msgspec.Struct, frozen=True):
+    """One of the stages that a message passes until one handles it.
+
+    Attributes:
+        order: its place among the others.
+        handle: handles a message, or passes it on with None.
+        returned: called with the recipient of a message of ours that was returned as an error, the
+            address that had sent it, and its id.
+        features: the disco features that it announces.
+    """
+
+    order: StageOrder
+    handle: Callable[[InboundMessage], Awaitable[Handled | None]]
+    returned: Callable[[JID, JID, str], Awaitable[None]] | None = None
+    features: tuple[str, ...] = ()

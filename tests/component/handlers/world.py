@@ -20,7 +20,6 @@ from component.execution.derived import DerivedCalls
 from component.execution.joint_confirmation import SEVERAL_CALLS
 from component.features.adhoc.handlers import CommandsHandler
 from component.features.adhoc.sessions import Sessions
-from component.features.chat.handlers import MessageHandler
 from component.features.discovery.about import About
 from component.features.discovery.contact_profiles import ContactProfiles, profile_nodes
 from component.features.discovery.handlers import Discovery
@@ -58,6 +57,7 @@ from component.tasks.approvers import Approvers
 from component.tasks.protocol import Call, Confirmation, SkillAccess
 from component.tasks.service import TaskService
 from tests.component.audit.book import Book
+from tests.component.features.chat.handler import message_handler
 from tests.component.handlers.sent import Sent
 from tests.component.link.router.wire import AGENT, DOMAIN, Bench, ListOutput, iq, until
 from xep.binding import Payload, decode, encode
@@ -243,8 +243,13 @@ class World:
             ),
             [JID.parse(jid) for jid in admins],
         )
-        self.message = MessageHandler(
-            "Assistant", self.messages, self.commands, clock, forms=self.nodes.authorized, now=now
+        self.message = message_handler(
+            "Assistant",
+            self.messages,
+            self.commands,
+            clock=clock,
+            forms=self.nodes.authorized,
+            now=now,
         )
         self.threads = Threads(8, 4)
         self.tools_ended: list[str] = []

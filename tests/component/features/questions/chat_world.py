@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from component.commands.definition import Commands
-from component.features.chat.handlers import MessageHandler
 from component.features.questions.answers import ChatAnswers
 from component.features.tasks_iq.handlers import ConfirmHandler
 from component.skills import skill
@@ -21,6 +20,7 @@ from component.tasks.inputs import InWords, Judgement, answer, decide
 from component.tasks.instances import cancel_row
 from component.tasks.protocol import CallerContext, Naming, Question, UncertainError
 from component.tasks.rows import change, moment
+from tests.component.features.chat.handler import message_handler
 from tests.component.handlers.sent import Sent
 from tests.component.link.router.wire import AGENT, Bench, element, iq
 from tests.component.tasks.ledger import DAY, NOON, Ledger, asked_for
@@ -57,8 +57,9 @@ class World:
         self.sent: list[Message | Presence] = []
         self._ids = (f"m{number}" for number in count(1))
         words = Questions(clock=lambda: moment(self.ledger.now))
-        self.message = MessageHandler(
-            *("Assistant", Sent(self.sent), Commands(()), lambda: 0.0, (ChatAnswers(self, words),)),
+        self.message = message_handler(
+            *("Assistant", Sent(self.sent), Commands(()), [ChatAnswers(self, words).stage()]),
+            clock=lambda: 0.0,
             now=lambda: moment(NOON),
         )
         handlers = (self.message, ConfirmHandler(self))

@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.link.messages.duplicates import Duplicates, key_of
+from component.features.chat.message_ids import Duplicates, key_of
 from component.link.messages.inbound import (
     Account,
     Conversation,

@@ -1,4 +1,6 @@
-"""Recognises a message that arrives twice (XEP-0359)."""
+"""The ids of messages: recognises a message that arrives twice (XEP-0359), and finds the one that a
+correction or a retraction refers to.
+"""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -6,7 +8,7 @@ from typing import Final, TypeAlias
 
 import anyio
 import msgspec
-from cachebox import FIFOCache
+from cachebox import FIFOCache, LRUCache
 
 from component.link.messages.inbound import Account, InboundMessage
 
@@ -14,8 +16,6 @@ _REMEMBERED_S: Final = 3600.0
 _COUNTED_S: Final = 60.0
 _UNIQUE: Final = 10
 """Characters of an id that is not a number that a client counts."""
-_MOST_REMEMBERED: Final = 20_000
-
 Key: TypeAlias = bytes
 
 
@@ -97,3 +97,35 @@ def _digest_of(message: InboundMessage) -> bytes:
     to = message.conversation.agent
     named = msgspec.json.encode((str(author), str(to), content))
     return hashlib.sha256(named).digest()
+
+
+_MOST_REMEMBERED: Final = 20_000
+
+
+class References:
+    """Maps all ids of a message, and those of its corrections, to the id that it arrived with.
+
+    A retraction may refer to the origin id, also to that of a correction (Converse), and a second
+    correction may refer to the first one (Profanity, Movim) instead of the message that both
+    correct, as XEP-0308 §4 requires. The newest 20,000 ids are remembered.
+    """
+
+    def __init__(self) -> None:
+        self._first: LRUCache[tuple[str, str, str], str] = LRUCache(_MOST_REMEMBERED)
+
+    def add(self, message: InboundMessage, first: str | None = None) -> None:
+        """Remember a message; `first` is the id of the message that it corrects, if it does."""
+        first = first or message.id
+        if first is None:
+            return
+        for id_ in (message.id, message.origin_id):
+            if id_ and id_ != first:
+                self._first[_reference(message, id_)] = first
+
+    def find(self, message: InboundMessage, named: str) -> str:
+        """Return the id of the message of the same author that `message` refers to as `named`."""
+        return self._first.get(_reference(message, named), named)
+
+
+def _reference(message: InboundMessage, id_: str) -> tuple[str, str, str]:
+    return (str(message.principal), str(message.conversation.agent), id_)

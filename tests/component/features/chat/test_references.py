@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.features.chat.message_ids import References
 from component.link.messages.inbound import Account, Conversation, InboundMessage, ReplyAddress
-from component.link.messages.references import References
 from xep.jid import JID
 
 AGENT = JID.parse("assistant@agent.example.com")
