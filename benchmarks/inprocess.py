@@ -22,6 +22,7 @@ from benchmarks.wire_end import DOMAIN, SECRET
 from component.app.features import make_settings
 from component.app.service import Service
 from component.app.subsystems import Subsystems
+from component.features.tasks_iq.feature import TasksIQFeature
 from component.kernel.environment import Environment
 from component.kernel.memory import Memories
 from component.kernel.monitoring import Monitoring
@@ -69,7 +70,7 @@ class InProcess(OutputStream):
                 monitoring=Monitoring(),
                 memories=cast("Memories", _NoMemories()),
             ),
-            (),
+            (TasksIQFeature(settings),),
         )
         change(subsystems)
         stream = subsystems.kernel.stream
@@ -105,7 +106,7 @@ class InProcess(OutputStream):
 class _NoMemories:
     """For agents, of which there are none, and for commands, of which none is called."""
 
-    knowledge = None
+    knowledge = sessions = None
 
 
 class _NoStorage:

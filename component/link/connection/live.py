@@ -291,34 +291,30 @@ class LiveStream(OutputStream):
 
     # -- writing ---------------------------------------------------------------------------------
 
-    def _flush(self, now: float) -> None:
-        session = self._session
-        if not self._has_output:
-            return
+    def _flush(self, now: float) -> bool:
+        """Send as much as the kernel accepts; return whether some waits that may be sent later."""
+        outbox, session = self._outbox, self._session
+        if outbox.stopped or not (outbox.waiting_bytes or session.pending):
+            return False
+        waits = False
         try:
-            session.push()
-            if not self._outbox.flush(session.try_send) or session.pending:
-                self._wake.set()
+            if session.pending:
+                session.push()
+            waits = not outbox.flush(session.try_send) or session.pending
         except ConnectionFailed as error:
-            self._outbox.stop()
+            outbox.stop()
             self._send_failure = error
+        if waits or self._send_failure is not None:
             self._wake.set()
         self._last_sent = now
-
-    @property
-    def _has_output(self) -> bool:
-        """Whether there is output that may be sent now."""
-        waits = self._outbox.waiting_bytes or self._session.pending
-        return bool(waits) and not self._outbox.stopped
+        return waits
 
     async def _write(self) -> None:
         while True:
             await self._wake.wait()
             self._wake = anyio.Event()
-            self.flush()
-            while self._has_output:
+            while self._flush(anyio.current_time()):
                 await self._session.wait_sendable()
-                self.flush()
             if self._send_failure is not None:
                 # The reader finds out more: the server may have sent a reason before it closed.
                 await anyio.sleep(_GRACE_S)

@@ -52,10 +52,14 @@ class FairQueue:
     Args:
         stanzas: the maximum number of waiting stanzas.
         bytes_: their maximum size in bytes.
+
+    Attributes:
+        waiting: the number of waiting stanzas.
     """
 
     def __init__(self, stanzas: int = MOST_STANZAS, bytes_: int = MOST_BYTES) -> None:
-        self._stanzas = self._free_stanzas = stanzas
+        self.waiting = 0
+        self._stanzas = stanzas
         self._free_bytes = bytes_
         self._lines: dict[str, _Line] = {}
         # Each entry is (virtual time, rank, place, line). The virtual time is the number of seconds
@@ -68,11 +72,6 @@ class FairQueue:
         self._place = count().__next__
 
     @property
-    def waiting(self) -> int:
-        """The number of waiting stanzas."""
-        return self._stanzas - self._free_stanzas
-
-    @property
     def principals(self) -> int:
         """The number of principals with a waiting stanza."""
         return len(self._heap)
@@ -81,7 +80,7 @@ class FairQueue:
         """Queue the stanzas of one read. Return those for which their principal has no room."""
         refused = []
         lines = self._lines
-        free, free_bytes = self._free_stanzas, self._free_bytes
+        free, free_bytes = self._stanzas - self.waiting, self._free_bytes
         for event in events:
             if isinstance(event, StanzaReceived):
                 stanza = event.stanza
@@ -102,7 +101,7 @@ class FairQueue:
             line.bytes += size
             free_bytes -= size
             free -= 1
-        self._free_stanzas, self._free_bytes = free, free_bytes
+        self.waiting, self._free_bytes = self._stanzas - free, free_bytes
         return refused
 
     def take(self) -> StanzaEvent:
@@ -114,7 +113,7 @@ class FairQueue:
         size = event.stanza.size if isinstance(event, StanzaReceived) else _HEAD_BYTES
         line.bytes -= size
         self._free_bytes += size
-        self._free_stanzas += 1
+        self.waiting -= 1
         return event
 
     def charge(self, seconds: float) -> None:

@@ -180,8 +180,13 @@ class Router:
         """
         queue = self._queue
         if not queue.waiting and are_small(events, _IN_ORDER_BYTES):
-            events = self._handle_in_order(events)
-            if not events:
+            over = self._clock() + _IN_ORDER_S
+            for number, event in enumerate(events):
+                if self._clock() > over:
+                    events = events[number:]
+                    break
+                self._handle(event)
+            else:
                 return 0
         for event in queue.add(events):
             self._handle_refused(event)
@@ -212,16 +217,6 @@ class Router:
         if 0 < queue.principals < principals:
             self._outbox.send_now()
         return queue.waiting
-
-    def _handle_in_order(self, events: Sequence[StanzaEvent]) -> Sequence[StanzaEvent]:
-        """Handle the first events of a read, and return those for which time must be shared."""
-        clock, handle = self._clock, self._handle
-        over = clock() + _IN_ORDER_S
-        for number, event in enumerate(events):
-            if clock() > over:
-                return events[number:]
-            handle(event)
-        return ()
 
     def _handle_refused(self, event: StanzaEvent) -> None:
         """Handle a stanza whose principal already has the maximum waiting: refuse requests.
