@@ -4,9 +4,9 @@ import errno
 import secrets
 import signal
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,7 +27,23 @@ _ANSWER_TOKENS = 200
 _HISTORY_TOKENS = 800
 _MODEL_S = 300.0
 _SMALL = "SmolLM2-135M, a very small one that runs on this machine"
+_MODEL_OPTIONS = (
+    click.option("--no-model", is_flag=True, help="Do not use a language model."),
+    click.option(
+        "--model-url",
+        metavar="URL",
+        help="Use the model at this URL instead of the small bundled one. It must be compatible"
+        " with the OpenAI API and need no key, such as Ollama at http://localhost:11434/v1.",
+    ),
+    click.option("--model", metavar="NAME", help="Name of the model at --model-url."),
+)
 _PASSWORD = "demo"  # noqa: S105 - printed for everybody, on loopback only
+
+
+def _model_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(_MODEL_OPTIONS):
+        function = option(function)
+    return function
 
 
 @click.command()
@@ -51,14 +67,7 @@ _PASSWORD = "demo"  # noqa: S105 - printed for everybody, on loopback only
     is_flag=True,
     help="Also offer the test skills of the conformance kit. No language model is used.",
 )
-@click.option("--no-model", is_flag=True, help="Do not use a language model.")
-@click.option(
-    "--model-url",
-    metavar="URL",
-    help="Use the model at this URL instead of the small bundled one. It must be compatible with"
-    " the OpenAI API and need no key, such as Ollama at http://localhost:11434/v1.",
-)
-@click.option("--model", metavar="NAME", help="Name of the model at --model-url.")
+@_model_options
 @click.option(
     "--skills",
     "own",
@@ -73,10 +82,8 @@ def demo(
     port: int,
     backend: str,
     fixtures: bool,
-    no_model: bool,
-    model_url: str | None,
-    model: str | None,
     own: tuple[Path, ...],
+    **model: Any,
 ) -> None:
     """Run a demonstration on this machine, with a built-in XMPP server.
 
@@ -93,7 +100,7 @@ def demo(
       xmpp-agent demo --model-url http://localhost:11434/v1 --model llama3.2
       xmpp-agent demo --no-model --skills ./weather
     """
-    if (model_url is None) != (model is None):
+    if (model["model_url"] is None) != (model["model"] is None):
         raise click.UsageError("--model-url and --model must be given together.")
     import anyio  # noqa: PLC0415 - --help needs none of it
 
@@ -105,7 +112,9 @@ def demo(
         raise Fault(str(error)) from None
 
     logs.configure("warning", "human")
-    llm = None if no_model or fixtures else _llm(model_url, model)
+    llm = None
+    if not (model["no_model"] or fixtures):
+        llm = _llm(model["model_url"], model["model"])
     interrupted = False
     try:
         anyio.run(_show, once, port, fixtures, llm, own, backend=backend)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import time
 from decimal import Decimal
 from string import Template
-from typing import Annotated, Any, Final, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import AfterValidator, Field, model_validator
@@ -114,6 +114,9 @@ class Notifications(Section):
         " sent once more, to people whose clients send receipts.",
     )
 
+
+if TYPE_CHECKING:
+    from component.settings.skills import SkillScheduleEntry
 
 PayerScope = Literal["agent", "principal", "day"]
 AgentName = Annotated[str, Field(min_length=1, description="Name of the agent that does the work.")]
@@ -229,15 +232,9 @@ class WorkEntry(Section):
         return None if self.budget_usd is None else Decimal(str(self.budget_usd))
 
 
-class OfAgent(Protocol):
-    """An entry that names the agent that does its work."""
-
-    @property
-    def agent(self) -> str:
-        """The name of the agent."""
-
-
-def known_agents_only(known: Collection[str], section: str, entries: Sequence[OfAgent]) -> None:
+def known_agents_only(
+    known: Collection[str], section: str, entries: "Sequence[WorkEntry | SkillScheduleEntry]"
+) -> None:
     """Raise a refusal if an entry of a list of tables names an agent that is not known."""
     there_are = f"there are: {', '.join(sorted(known))}"
     for index, entry in enumerate(entries):

@@ -24,9 +24,8 @@ from component.features.discovery.about import About
 from component.features.discovery.contact_profiles import ContactProfiles, profile_nodes
 from component.features.discovery.handlers import Discovery
 from component.features.presence.handlers import PresenceHandler
-from component.features.tasks_iq.handlers import ConfirmHandler, ExecuteHandler, TasksHandler
+from component.features.tasks_iq.handlers import ExecuteHandler, SkillsHandler, TasksHandler
 from component.features.tasks_iq.node import SkillsNode, TasksNode
-from component.features.tasks_iq.skill_queries import SkillsHandler
 from component.handlers.pubsub import PubSubHandler
 from component.handlers.pubsub_nodes import NodeOverview
 from component.handlers.pubsub_pending import PendingOffers
@@ -300,7 +299,6 @@ class World:
             SkillsHandler(self.view, ttl_s=60),
             ExecuteHandler(self.executor),
             TasksHandler(self.service),
-            ConfirmHandler(self.service),
             self.message,
             self.presence,
         )

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from component.execution import Admission, SkillExecutor, SkillRequest
-from component.features.tasks_iq.handlers import ConfirmHandler, ExecuteHandler, TasksHandler
+from component.features.tasks_iq.handlers import ExecuteHandler, TasksHandler
 from component.handlers.agent_errors import AgentErrors
 from component.link.messages.delivery import Delivery
 from component.link.router.route_resolver import Senders
@@ -107,7 +107,6 @@ class Stack:
         self.executor = SkillExecutor(admission, world.service)
         handlers = (
             TasksHandler(world.service),
-            ConfirmHandler(world.service),
             ExecuteHandler(self.executor),
         )
         self.output = Output()

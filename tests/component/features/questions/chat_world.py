@@ -9,7 +9,7 @@ import msgspec
 
 from component.commands.definition import Commands
 from component.features.questions.answers import ChatAnswers
-from component.features.tasks_iq.handlers import ConfirmHandler
+from component.features.tasks_iq.handlers import TasksHandler
 from component.skills import skill
 from component.skills.params import prepare
 from component.storage import StorageError
@@ -62,7 +62,7 @@ class World:
             clock=lambda: 0.0,
             now=lambda: moment(NOON),
         )
-        handlers = (self.message, ConfirmHandler(self))
+        handlers = (self.message, TasksHandler(self))
         self.bench = Bench([route for handler in handlers for route in handler.routes()])
 
     def confirm(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.features.tasks_iq.skill_queries import describe
+from component.features.tasks_iq.handlers import describe
 from component.policy import Rule
 from component.skills import Skill, skill
 from tests.component.handlers.world import ALICE, BOB, World, all_skills, result
