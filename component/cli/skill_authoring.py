@@ -10,23 +10,62 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from component.cli.frame import ExitCode, Fault, config_option
-from component.cli.skill_templates import BUILDS, TEMPLATES
 
 if TYPE_CHECKING:
     from component.skill_directories.cases import Outcome
     from component.skills.outputs import Part, SkillResult
 
 
+_TEMPLATES: Final = Path(__file__).with_name("templates")
+"""The directory of the texts of new skills. `@NAME@` stands for the name of the skill."""
+_KINDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "python": {"skill.toml": "manifest.toml", "main.py": "main.py.txt"},
+    "wasm-rust": {"skill.toml": "manifest.toml", "main.rs": "main.rs"},
+    "wasm-c": {"skill.toml": "manifest.toml", "main.c": "main.c"},
+    "rest": {"skill.toml": "rest.toml", "tests/cases.toml": "rest_cases.toml"},
+}
+"""The files of a new skill of each kind, and their templates."""
+_BUILDS: Final[Mapping[str, str]] = {
+    "wasm-rust": "rustc --edition 2021 --target wasm32-wasip1 -O main.rs -o skill.wasm",
+    "wasm-c": "clang --target=wasm32-wasi -O2 main.c -o skill.wasm",
+}
+"""The command that builds each kind that has to be built."""
+
+
+def new_files(kind: str, name: str) -> dict[str, str]:
+    """Return the files of a new skill of a kind."""
+    schemas = {"python": (), "rest": ("schema.toml", "language.toml")}.get(kind, ("schema.toml",))
+    values = {
+        "@NAME@": name,
+        "@SCHEMA@": "".join(map(_template, schemas)),
+        "@KIND@": "python" if kind == "python" else "wasm",
+        "@ENTRY@": "main.py" if kind == "python" else "skill.wasm",
+    }
+    templates = dict(_KINDS[kind])
+    templates.setdefault("tests/cases.toml", "cases.toml")
+    made = {}
+    for path, template in templates.items():
+        text = _template(template)
+        for mark, value in values.items():
+            text = text.replace(mark, value)
+        made[path] = text
+    return made
+
+
+def _template(name: str) -> str:
+    return (_TEMPLATES / name).read_text(encoding="utf-8")
+
+
 @click.command()
 @click.argument("name")
 @click.option(
     "--kind",
-    type=click.Choice(list(TEMPLATES)),
+    type=click.Choice(list(_KINDS)),
     default="python",
     show_default=True,
     help="What the skill is written in, and runs as.",
@@ -51,7 +90,7 @@ def new(name: str, kind: str, directory: Path | None) -> None:
     from component.skills.manifest import ManifestError, read_manifest  # noqa: PLC0415
 
     target = Path(name) if directory is None else directory
-    files = {path: text.replace("@NAME@", name) for path, text in TEMPLATES[kind].items()}
+    files = new_files(kind, name)
     try:
         read_manifest(files["skill.toml"])
     except ManifestError as error:
@@ -67,8 +106,8 @@ def new(name: str, kind: str, directory: Path | None) -> None:
         raise Fault(f"{target} cannot be written: {error.strerror or error}.") from None
     click.echo(f"Wrote {', '.join(files)} to {target}. Next:")
     where = target if target.is_absolute() else f"./{target}"
-    if kind in BUILDS:
-        click.echo(f"  (cd {target} && {BUILDS[kind]})")
+    if kind in _BUILDS:
+        click.echo(f"  (cd {target} && {_BUILDS[kind]})")
     click.echo(f"  xmpp-agent skills test {where}")
     if kind == "rest":
         click.echo("  (write the request of your API into skill.toml)")
