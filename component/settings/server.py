@@ -135,16 +135,6 @@ class Server(Section):
         ge=10000,  # RFC 6120 §13.12: no limit may be below this
         description="Largest stanza accepted, in bytes as received; at least 10000.",
     )
-    max_depth: Count = Field(
-        default=64,
-        ge=8,
-        description="Deepest nesting of elements accepted in a stanza.",
-    )
-    max_elements: Count = Field(
-        default=10000,
-        ge=64,
-        description="Largest number of elements accepted in a stanza.",
-    )
 
     @field_validator("host")
     @classmethod

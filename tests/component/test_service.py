@@ -231,8 +231,6 @@ def test_every_setting_of_the_connection_reaches_it() -> None:
         "read_timeout_s": 5,
         "probe_timeout_s": 6,
         "max_stanza_bytes": 10_007,
-        "max_depth": 8,
-        "max_elements": 99,
         "tls": True,
         "tls_ca": "/ca.pem",
         "tls_verify": False,

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from component.link.connection.client import ClientLink, ClientSession
     from xep.client_stream import ClientStreamEvent
 
+_DEEPEST: Final = 64
+_MOST_ELEMENTS: Final = 10_000
+"""A stanza with deeper nested or more elements is skipped."""
+
 StreamEvent: TypeAlias = "ComponentStreamEvent | ClientStreamEvent"
 Session: TypeAlias = "ComponentSession | ClientSession"
 """An established stream and the connection under it."""
@@ -130,7 +134,7 @@ def link_for(server: Server) -> Link:
 
 def limits_of(server: Server) -> StreamLimits:
     """Return the limits of the stanzas that are accepted."""
-    return StreamLimits(server.max_stanza_bytes, server.max_depth, server.max_elements)
+    return StreamLimits(server.max_stanza_bytes, _DEEPEST, _MOST_ELEMENTS)
 
 
 def ended_by(event: StreamEvent, server: Server, *, established: bool) -> ConnectionFailed:
