@@ -22,7 +22,7 @@ import structlog
 
 from benchmarks.durable_side import crowd, serve
 from component.app.schema import SCHEMA
-from component.messages.delivery import Delivery, nothing_to_send
+from component.link.messages.delivery import Delivery, nothing_to_send
 from component.skills import Context, Skill, prepare, skill
 from component.skills.threads import Threads
 from component.storage import Storage

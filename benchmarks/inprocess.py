@@ -19,13 +19,15 @@ from pydantic import SecretStr
 
 from benchmarks.traffic import Traffic
 from benchmarks.wire_end import DOMAIN, SECRET
+from component.app.features import make_settings
 from component.app.service import Service
-from component.app.settings import make_settings
 from component.app.subsystems import Subsystems
+from component.features.tasks_iq.feature import TasksIQFeature
 from component.kernel.environment import Environment
 from component.kernel.memory import Memories
 from component.kernel.monitoring import Monitoring
 from component.kernel.options import agent_at
+from component.link.messages.outbox import OutputStream
 from component.settings import Agent, Server
 from component.settings.memory import Memory
 from component.skills import Skill
@@ -36,7 +38,7 @@ from xep.component_stream import AcceptorStream, ComponentStream
 _READ = 65536  # the maximum that the connection reads at once
 
 
-class InProcess:
+class InProcess(OutputStream):
     """All subsystems of the service, from the stream parser to the outbox, with the given skills.
 
     Nothing here waits, so it accepts only requests that are answered at once; access to the
@@ -68,14 +70,13 @@ class InProcess:
                 monitoring=Monitoring(),
                 memories=cast("Memories", _NoMemories()),
             ),
-            (),
+            (TasksIQFeature(settings),),
         )
         change(subsystems)
         stream = subsystems.kernel.stream
         self._outbox = stream.outbox
-        self._outbox.start()
+        self._outbox.start(self)
         self._written: list[bytes] = []
-        stream.flush = self._flush
         self._router = stream.router
         self._stream = ComponentStream(DOMAIN, SECRET)
         _shake_hands(self._stream)
@@ -87,13 +88,14 @@ class InProcess:
             waiting = self._router.received(events)  # type: ignore[arg-type]
             while waiting:
                 waiting = self._router.received(())
-            self._flush()
+            self.flush()
         sent = b"".join(self._written)
         self._written.clear()
         return sent
 
-    def _flush(self) -> None:
-        self._outbox.flush(self)
+    def flush(self) -> None:
+        """Send what waits."""
+        self._outbox.flush(self.try_send)
 
     def try_send(self, data: bytes | memoryview) -> int:
         """Accept all output, like a kernel with room."""
@@ -104,7 +106,7 @@ class InProcess:
 class _NoMemories:
     """For agents, of which there are none, and for commands, of which none is called."""
 
-    knowledge = None
+    knowledge = sessions = None
 
 
 class _NoStorage:

@@ -14,7 +14,7 @@ import anyio
 from component import logs
 from component.cli.frame import load_settings
 from component.cli.run import make_service, serve
-from component.connection import transport
+from component.link.connection import transport
 
 _LOOPS: dict[str, tuple[str, dict[str, Any]]] = {
     "trio": ("trio", {}),

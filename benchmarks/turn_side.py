@@ -255,7 +255,7 @@ class _Quiet:
 class _Ours:
     def __init__(self, conversations: Any, voice: _Voice, model: list[Any]) -> None:
         from component.agent.requests import MessageStarter, TurnRequest
-        from component.messages.inbound import Conversation, ReplyAddress
+        from component.link.messages.inbound import Conversation, ReplyAddress
         from xep.jid import JID
 
         self._model = model

@@ -15,11 +15,11 @@ from trio._core._run import _r as trio_random
 from xdist.scheduler import LoadScopeScheduling
 
 from component.app.schema import SCHEMA
-from component.connection.outbox import Outbox
+from component.link.messages.outbox import Outbox
 from component.storage import sqlite
 from component.storage.schema import Schema, make_sqlite
 from tests import hanging, rings, scheduling, schemas
-from tests.component.router.wire import ListOutput
+from tests.component.link.router.wire import ListOutput
 from tests.logs import plain_logs
 from tests.memory_database import memory_database
 from tests.profiles import SEED, THOROUGH

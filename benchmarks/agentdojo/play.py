@@ -32,8 +32,8 @@ from component.conversations.sessions import Sessions
 from component.memory_directory.files import open_root
 from component.memory_directory.layout import Layout, SessionKey
 from component.kernel.monitoring import Monitoring
-from component.messages.delivery import Delivery, nothing_to_send
-from component.messages.inbound import Conversation, ReplyAddress
+from component.link.messages.delivery import Delivery, nothing_to_send
+from component.link.messages.inbound import Conversation, ReplyAddress
 from component.models.messages import ToolCall, ToolResultPart
 from component.models.protocol import Completion, ModelRequest, OnText
 from component.policy import Policy

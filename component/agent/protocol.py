@@ -6,8 +6,8 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from component.agent.requests import Reply, TurnRequest
+from component.link.messages.inbound import ReplyAddress
 from component.memory_directory.layout import SessionKey
-from component.messages.inbound import ReplyAddress
 from component.models.messages import FilePart, ImagePart, ToolCall
 from component.models.protocol import Tool
 from component.policy.flows import AgentLimits

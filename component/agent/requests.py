@@ -6,8 +6,8 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from component.budget.protocol import Payer
+from component.link.messages.inbound import Conversation, ReplyAddress
 from component.memory_directory.layout import SessionKey
-from component.messages.inbound import Conversation, ReplyAddress
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
 from xep.jid import JID

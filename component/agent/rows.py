@@ -6,8 +6,8 @@ from typing import Final, Literal
 import msgspec
 
 from component.agent.requests import MessageStarter, Outcome, TurnRequest
+from component.link.messages.inbound import Conversation, ReplyAddress
 from component.memory_directory.layout import SessionKey
-from component.messages.inbound import Conversation, ReplyAddress
 from component.policy.taint import Taint
 from component.storage import waiters
 from component.storage.database import Database

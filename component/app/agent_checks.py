@@ -6,7 +6,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from component.app.skills import load_skills
+from component.app.features import load_skills
 from component.features.memory_nodes.items import Cipher, KeyRefusedError
 from component.kernel.check import Check
 from component.kernel.memory import location_hint

@@ -7,26 +7,27 @@ import anyio
 from anyio import to_thread
 
 from component.app.agent_checks import check_agents, check_traces
-from component.app.features import make_features
+from component.app.features import load_skills, make_features
 from component.app.schema import SCHEMA
-from component.app.skills import load_skills
 from component.audit.opening import check_writable
-from component.connection.connection import Connection
-from component.connection.failure import ConnectionFailed
-from component.connection.outbox import Outbox
-from component.connection.probe import Established, probe_once
 from component.features.memory_nodes.account_nodes import check_homes, server_software
 from component.features.memory_nodes.privileges import Privileges
 from component.kernel.avatars import AvatarError
 from component.kernel.check import Check
-from component.kernel.options import addresses, connection_options, make_policy, privileged_domains
+from component.kernel.options import addresses, make_policy, privileged_domains
 from component.kernel.profiles import contact_profiles
 from component.kernel.sandbox_check import check_sandbox
+from component.link.connection.connection import Connection
+from component.link.connection.failure import ConnectionFailed
+from component.link.connection.live import Receiver
+from component.link.connection.probe import Established, probe_once
+from component.link.messages.outbox import Outbox
+from component.link.router.faults import RouterErrors
+from component.link.router.route_resolver import Senders
+from component.link.router.router import Router, RouterOptions, StanzaEvent
+from component.link.router.table import IQRoute, Request
 from component.policy import PolicyError
 from component.private import close_to_others, exposed
-from component.router.faults import PlainErrors
-from component.router.router import Router, RouterOptions, StanzaEvent
-from component.router.table import IQRoute, Request
 from component.settings import Settings
 from component.skills import DuplicateSkillError, SkillLoadError
 from component.storage import DirectoryInUseError, Storage, StorageError
@@ -198,7 +199,7 @@ def _permissions(settings: Settings, repair: bool) -> Check | None:
 
 async def _connection(settings: Settings) -> tuple[Check, Established | None]:
     try:
-        found = await probe_once(connection_options(settings))
+        found = await probe_once(settings.server)
     except ConnectionFailed as error:
         if error.code == "conflict":
             text = (
@@ -216,25 +217,21 @@ async def _ordinary_iqs(settings: Settings) -> list[Check]:
     """Send a disco query through the server to ourselves, and its answer the same way back; then
     find out where memories can be.
     """
-    options = connection_options(settings)
     outbox = Outbox(settings.limits.output_bytes)
 
     def answer(_request: Request[InfoQuery]) -> InfoQuery:
         return InfoQuery()
 
-    receiver = _Connected()
-    connection = Connection(options, outbox, receiver)
     privileges = Privileges(privileged_domains(settings))
     router = Router(
         RouterOptions(),
-        addresses(settings),
-        PlainErrors(),
+        Senders(lambda _principal: False, addresses(settings)),
+        RouterErrors(),
         [IQRoute("get", InfoQuery, answer, (INFO,)), *privileges.routes()],
-        lambda _principal: False,
         outbox,
-        connection.flush,
     )
-    receiver.router = router
+    receiver = _Connected(router)
+    connection = Connection(settings.server, outbox, receiver)
     found = [
         Check(
             "service discovery",
@@ -270,23 +267,18 @@ async def _ordinary_iqs(settings: Settings) -> list[Check]:
     return found
 
 
-class _Connected:
+class _Connected(Receiver):
     """Waits for the stream to be up, and passes on what it brings."""
 
-    def __init__(self) -> None:
+    def __init__(self, router: Router) -> None:
         self.up = anyio.Event()
-        self.router: Router | None = None
+        self._router = router
 
     def connected(self) -> None:
         self.up.set()
 
-    def received(self, events: Sequence[StanzaEvent]) -> None:
-        assert self.router is not None
-        self.router.received(events)
-
-    def undelivered(self, stanzas: Sequence[bytes], *, certain: bool) -> None:
-        pass  # the check that waits for an answer fails
+    def received(self, events: Sequence[StanzaEvent]) -> int:
+        return self._router.received(events)
 
     def disconnected(self, reason: str) -> None:
-        assert self.router is not None
-        self.router.disconnected(reason)
+        self._router.disconnected(reason)

@@ -1,17 +1,25 @@
-"""The features of the service. Each has a folder in `component/features/`, and a line here."""
+"""The features of the service: each has a folder in `component/features/`, and a line here.
 
-from collections.abc import Iterator, Sequence
+The settings have the sections of all features.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import chain
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from component.settings import describe
+from component.settings import load as load_file
 from component.settings.model import Settings, with_sections
 from component.settings.sections import Top
 
 if TYPE_CHECKING:
     from component.features.feature import Feature
+    from component.skills import Registry
 
 FEATURES: Final = (
     "announcements",
@@ -69,6 +77,8 @@ def make_features(settings: Settings) -> "Sequence[Feature]":
 
 def _is_used(feature: str, settings: Settings) -> bool:
     """Whether the settings turn a feature on; its code is not imported otherwise."""
+    if getattr(import_module(f"component.features.{feature}"), "NEEDS_MODEL", False):
+        return settings.llm is not None
     is_used = getattr(_settings_of(feature), "is_used", None)
     return is_used is None or bool(is_used(settings))
 
@@ -78,3 +88,33 @@ def _settings_of(feature: str) -> ModuleType | None:
     """Return the module `settings` of a feature; None if it has none."""
     name = f"component.features.{feature}.settings"
     return None if find_spec(name) is None else import_module(name)
+
+
+def load(path: Path, environ: Mapping[str, str] | None = None) -> Settings:
+    """Return the settings of a file; see `component.settings.load`. Raises SettingsError."""
+    return load_file(path, settings_model(), environ)
+
+
+def make_settings(**sections: Any) -> Settings:
+    """Return settings of given sections. Raises pydantic.ValidationError."""
+    return settings_model()(**sections)
+
+
+def tables() -> Iterator[describe.Table]:
+    """Yield every section in the order of the file; keys above all sections come first."""
+    return describe.tables(settings_model())
+
+
+def load_skills(settings: Settings) -> "Registry":
+    """Return the skills that the settings offer. Some cannot be called, because no
+    service runs.
+
+    Raises:
+        SkillLoadError: a module cannot be loaded, or declares no skill.
+        DuplicateSkillError: two skills have one name.
+    """
+    # Imported here, because the settings are read without it.
+    from component.kernel.options import make_registry  # noqa: PLC0415
+
+    features = make_features(settings)
+    return make_registry(settings, chain.from_iterable(each.skills() for each in features))

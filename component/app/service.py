@@ -15,11 +15,11 @@ from component.app.features import make_features
 from component.app.schema import SCHEMA
 from component.app.subsystems import Subsystems
 from component.audit.protocol import AuditEvent
-from component.connection.connection import Connection
 from component.kernel import memory
 from component.kernel.catalog import Catalog
 from component.kernel.environment import Environment, open_environment
 from component.kernel.options import SOFTWARE
+from component.link.connection.connection import Connection
 from component.memory.knowledge import Knowledge
 from component.settings import Settings
 from component.skills.sources import SkillSources
@@ -113,7 +113,8 @@ class Service:
                     group.start_soon(_announce, subsystems)
 
             stream.on_features_changed(features_changed)
-            connection = stream.connect(connected)
+            stream.on_connected(connected)
+            connection = stream.connect()
             await group.start(environment.monitoring.run)
             own, outside = (
                 SkillSources(
@@ -124,8 +125,8 @@ class Service:
                 )
                 for remote in (False, True)
             )
-            tasks.late_sources = lambda: (*own.late(), *outside.late())
-            tasks.held_sources = subsystems.held_sources
+            tasks.add_late_sources(own.late)
+            tasks.add_late_sources(outside.late)
             group.start_soon(outside.run)
             await group.start(own.run)
             await group.start(stream.router.run)

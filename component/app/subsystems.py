@@ -1,21 +1,24 @@
 """The kernel and the opened features of one service."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import platform
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
 from itertools import chain
-from typing import TypeVar
+from operator import attrgetter
 
-from component.app.commands import commands_of_service
+from component.commands.admin import AdminCommands, Vitals
 from component.commands.definition import AnyCommand
+from component.commands.everybody import everybody
 from component.commands.recording import recorded
 from component.features.feature import Feature
 from component.kernel import started_work
 from component.kernel.environment import Environment
 from component.kernel.kernel import Kernel
+from component.kernel.options import SOFTWARE
+from component.memory.store import missing_sentence
 from component.skills.sources import SkillSource
 from component.storage.shared import SharedChanges
-from component.tasks.protocol import DeletedTask, Notice
-
-T = TypeVar("T")
 
 
 class Subsystems:
@@ -35,7 +38,7 @@ class Subsystems:
 
     def __init__(self, environment: Environment, features: Sequence[Feature]) -> None:
         self.kernel = kernel = Kernel(environment)
-        stream, pubsub = kernel.stream, kernel.pubsub
+        stream, pubsub, tasks = kernel.stream, kernel.pubsub, kernel.tasks
         self.opened = [feature.open(kernel) for feature in features]
         for node in chain.from_iterable(each.nodes for each in self.opened):
             pubsub.service.add_computed(node)
@@ -50,15 +53,18 @@ class Subsystems:
                 kernel.presence_events.on_available(opened.available)
             if opened.granted is not None:
                 kernel.presence_events.on_granted(opened.granted)
+            if opened.task_ended is not None:
+                tasks.on_tool_ended(opened.task_ended)
+            if opened.task_changed is not None:
+                tasks.on_task_changed(opened.task_changed)
+            if opened.task_deleted is not None:
+                tasks.on_task_deleted(opened.task_deleted)
+            tasks.add_held_sources(opened.held_sources)
             kernel.disco.nodes.extend(opened.disco_nodes)
             kernel.gauges.append(opened.gauges)
-        self._ended = _given(each.task_ended for each in self.opened)
-        self._changed = _given(each.task_changed for each in self.opened)
-        self._deleted = _given(each.task_deleted for each in self.opened)
-        kernel.tasks.tool_ended = self._task_ended
-        kernel.tasks.task_changed = self._task_changed
-        kernel.tasks.task_deleted = self._task_deleted
-        kernel.answers.extend(chain.from_iterable(each.answers for each in self.opened))
+        for opened in self.opened:
+            kernel.message_stages.extend(opened.message_stages)
+        kernel.message_stages.sort(key=attrgetter("order"))
         kernel.commands.add(recorded(self._commands(), environment.monitoring.recorder))
         stream.dispatch(
             (
@@ -70,7 +76,19 @@ class Subsystems:
         )
 
     def _commands(self) -> Iterator[AnyCommand]:
-        yield from commands_of_service(self.kernel, self._warnings)
+        """Yield the commands about the service itself, those that everybody has, and those of the
+        features.
+        """
+        kernel, tasks, started = self.kernel, self.kernel.tasks, datetime.now(UTC)
+        catalog, stopped = kernel.environment.catalog, kernel.environment.stopped
+        name = kernel.settings.agent.name
+        yield from everybody(name, kernel.commands.of, catalog.view, stopped)
+        yield from AdminCommands(
+            lambda: _vitals(kernel, started, self._warnings()),
+            tasks.task_admin,
+            tasks.switches,
+            tasks.pause_gate,
+        ).commands()
         for opened in self.opened:
             yield from opened.commands
 
@@ -96,10 +114,6 @@ class Subsystems:
         )
         return (*waiting, *chain.from_iterable(each.warnings() for each in self.opened))
 
-    def held_sources(self) -> Sequence[str]:
-        """Return the names of the sources of which descriptions wait for an approval."""
-        return [name for opened in self.opened for name in opened.held_sources()]
-
     def sources(self, *, remote: bool) -> Sequence[SkillSource]:
         """Return the sources of skills, remote or not, as they may be offered."""
         found = [
@@ -110,21 +124,6 @@ class Subsystems:
         for opened in self.opened:
             found = [opened.pin(source) for source in found]
         return found
-
-    def _task_ended(self, task: str) -> None:
-        """Handle the end of a task that a model's call became, or that a trigger started."""
-        if self.kernel.agents is not None:
-            self.kernel.agents.tool_ended(task)
-        for call in self._ended:
-            call(task)
-
-    def _task_changed(self, notice: Notice) -> None:
-        for call in self._changed:
-            call(notice)
-
-    def _task_deleted(self, task: DeletedTask) -> None:
-        for call in self._deleted:
-            call(task)
 
     def shared_changes(self) -> SharedChanges:
         """Return the object that reloads what other instances have changed."""
@@ -141,5 +140,22 @@ class Subsystems:
         return changes
 
 
-def _given(calls: Iterable[T | None]) -> Sequence[T]:
-    return [call for call in calls if call is not None]
+def _vitals(kernel: Kernel, started: datetime, warnings: Sequence[str]) -> Vitals:
+    settings, agents = kernel.settings, kernel.agents
+    held = kernel.environment.memories.knowledge.missing
+    return Vitals(
+        software=SOFTWARE,
+        version=version(SOFTWARE),
+        domain=settings.server.address,
+        storage="PostgreSQL" if settings.storage.postgres.get_secret_value() else "SQLite",
+        skills=len(kernel.environment.catalog.registry),
+        python=platform.python_version(),
+        backend=settings.backend,
+        started=started,
+        connected_since=kernel.stream.connected_since,
+        warnings=(
+            *(missing_sentence(whose, count) for whose, count in held.items()),
+            *warnings,
+            *(() if agents is None else agents.profiles.refused_tools.warnings()),
+        ),
+    )

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from component.cli.exit_codes import ExitCode
-from component.cli.frame import Fault, config_option, load_settings
+from component.cli.frame import ExitCode, Fault, config_option, load_settings
 
 if TYPE_CHECKING:
     from component.audit.lines import Line, Link

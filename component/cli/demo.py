@@ -4,9 +4,9 @@ import errno
 import secrets
 import signal
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,7 +27,23 @@ _ANSWER_TOKENS = 200
 _HISTORY_TOKENS = 800
 _MODEL_S = 300.0
 _SMALL = "SmolLM2-135M, a very small one that runs on this machine"
+_MODEL_OPTIONS = (
+    click.option("--no-model", is_flag=True, help="Do not use a language model."),
+    click.option(
+        "--model-url",
+        metavar="URL",
+        help="Use the model at this URL instead of the small bundled one. It must be compatible"
+        " with the OpenAI API and need no key, such as Ollama at http://localhost:11434/v1.",
+    ),
+    click.option("--model", metavar="NAME", help="Name of the model at --model-url."),
+)
 _PASSWORD = "demo"  # noqa: S105 - printed for everybody, on loopback only
+
+
+def _model_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(_MODEL_OPTIONS):
+        function = option(function)
+    return function
 
 
 @click.command()
@@ -51,14 +67,7 @@ _PASSWORD = "demo"  # noqa: S105 - printed for everybody, on loopback only
     is_flag=True,
     help="Also offer the test skills of the conformance kit. No language model is used.",
 )
-@click.option("--no-model", is_flag=True, help="Do not use a language model.")
-@click.option(
-    "--model-url",
-    metavar="URL",
-    help="Use the model at this URL instead of the small bundled one. It must be compatible with"
-    " the OpenAI API and need no key, such as Ollama at http://localhost:11434/v1.",
-)
-@click.option("--model", metavar="NAME", help="Name of the model at --model-url.")
+@_model_options
 @click.option(
     "--skills",
     "own",
@@ -73,10 +82,8 @@ def demo(
     port: int,
     backend: str,
     fixtures: bool,
-    no_model: bool,
-    model_url: str | None,
-    model: str | None,
     own: tuple[Path, ...],
+    **model: Any,
 ) -> None:
     """Run a demonstration on this machine, with a built-in XMPP server.
 
@@ -93,7 +100,7 @@ def demo(
       xmpp-agent demo --model-url http://localhost:11434/v1 --model llama3.2
       xmpp-agent demo --no-model --skills ./weather
     """
-    if (model_url is None) != (model is None):
+    if (model["model_url"] is None) != (model["model"] is None):
         raise click.UsageError("--model-url and --model must be given together.")
     import anyio  # noqa: PLC0415 - --help needs none of it
 
@@ -105,7 +112,9 @@ def demo(
         raise Fault(str(error)) from None
 
     logs.configure("warning", "human")
-    llm = None if no_model or fixtures else _llm(model_url, model)
+    llm = None
+    if not (model["no_model"] or fixtures):
+        llm = _llm(model["model_url"], model["model"])
     interrupted = False
     try:
         anyio.run(_show, once, port, fixtures, llm, own, backend=backend)
@@ -131,7 +140,6 @@ async def _show(
     import anyio  # noqa: PLC0415
 
     from component.app.service import Service  # noqa: PLC0415
-    from component.cli.demo_own_skills import names_of, with_skills  # noqa: PLC0415
     from component.cli.demo_screen import note, title  # noqa: PLC0415
     from demo_server.server import DemoServer  # noqa: PLC0415
 
@@ -172,10 +180,7 @@ async def _show(
 async def _play(server: "DemoServer", llm: "LLM | str | None") -> None:
     """Show everything that the demo has."""
     from component.cli import demo_scenes as scenes  # noqa: PLC0415
-    from component.cli.demo_memory import a_memory  # noqa: PLC0415
     from component.cli.demo_screen import note, title  # noqa: PLC0415
-    from component.cli.demo_talk import talk  # noqa: PLC0415
-    from component.cli.demo_watches import a_watch  # noqa: PLC0415
 
     async with _visitor(server, "juliet") as juliet:
         await scenes.short_requests(juliet, _HOST, _COMPONENT)
@@ -183,9 +188,9 @@ async def _play(server: "DemoServer", llm: "LLM | str | None") -> None:
         await scenes.a_confirmation(juliet, _COMPONENT)
         await scenes.a_form(juliet, _COMPONENT)
         async with _visitor(server, "nurse") as nurse:
-            await a_watch(juliet, nurse, _COMPONENT)
+            await scenes.a_watch(juliet, nurse, _COMPONENT)
         await scenes.a_schedule(juliet, _COMPONENT)
-        await a_memory(juliet, _COMPONENT, f"juliet@{_HOST}")
+        await scenes.a_memory(juliet, _COMPONENT, f"juliet@{_HOST}")
     async with _visitor(server, "mallory") as mallory:
         await scenes.a_stranger(mallory, _COMPONENT)
     if isinstance(llm, str):
@@ -194,7 +199,7 @@ async def _play(server: "DemoServer", llm: "LLM | str | None") -> None:
     elif llm is not None:
         title(f"Chat with the language model {llm.model or _SMALL}")
         async with _visitor(server, "juliet") as juliet:
-            await talk(juliet, _COMPONENT)
+            await scenes.talk(juliet, _COMPONENT)
 
 
 def _llm(url: str | None, name: str | None) -> "LLM | str":
@@ -226,11 +231,11 @@ def _settings(
     from pydantic import SecretStr  # noqa: PLC0415
 
     from component import settings  # noqa: PLC0415
-    from component.app.settings import make_settings  # noqa: PLC0415
+    from component.app.features import make_settings  # noqa: PLC0415
     from component.features.watches.settings import WatchEntry, WatchLimits  # noqa: PLC0415
     from component.settings.agents import AgentEntry  # noqa: PLC0415
     from component.settings.memory import Session  # noqa: PLC0415
-    from component.settings.notifications import Notifications  # noqa: PLC0415
+    from component.settings.work import Notifications  # noqa: PLC0415
 
     watch = WatchEntry(
         name="news",
@@ -318,3 +323,38 @@ def _invite(server: "DemoServer", *, talks: bool) -> None:
     for name, value in rows:
         click.echo(f"  {click.style(f'{name:<9}', bold=True)} {value}")
     click.echo("\nYou can also add the agent as a contact and see it online. Press Ctrl-C to exit.")
+
+
+def names_of(paths: Sequence[Path]) -> tuple[str, ...]:
+    """Return the names of the skills of Python files and directories. Raises Fault."""
+    from component.skill_directories.content import read_content  # noqa: PLC0415
+    from component.skills import SkillLoadError, load_module, skills_of  # noqa: PLC0415
+    from component.skills.manifest import ManifestError  # noqa: PLC0415
+
+    found: list[str] = []
+    try:
+        for path in paths:
+            if path.is_dir():
+                found.append(read_content(path.absolute()).manifest.skill.name)
+            else:
+                found += [skill.name for skill in skills_of(load_module(path))]
+    except (SkillLoadError, ManifestError) as error:
+        raise Fault(str(error)) from error
+    return tuple(found)
+
+
+def with_skills(settings: "Settings", paths: Sequence[Path], names: Sequence[str]) -> "Settings":
+    """Return the settings of a demonstration that offers these skills, too: those of Python files
+    are trusted, and those of directories confined.
+    """
+    skills = settings.skills.model_copy(
+        update={
+            "modules": (*settings.skills.modules, *(str(one) for one in paths if one.is_file())),
+            "directories": tuple(one for one in paths if one.is_dir()),
+            "auto_approve": "confined",
+        }
+    )
+    agents = tuple(
+        one.model_copy(update={"skills": (*one.skills, *names)}) for one in settings.agents
+    )
+    return settings.model_copy(update={"skills": skills, "agents": agents})

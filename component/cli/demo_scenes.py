@@ -1,16 +1,23 @@
-"""The scenes of `xmpp-agent demo` about the protocol."""
+"""The scenes of `xmpp-agent demo`."""
 
-from component.cli.demo_screen import came, sent, step
+from typing import Final
+
+import anyio
+
+from component.cli.demo_screen import came, note, sent, step, waiting
 from component.tasks.rows import TERMINAL
 from demo_server.visitor import Visitor
-from xep.binding import Payload, encode
+from xep.atom import Entry
+from xep.binding import Payload, encode, keep
 from xep.commands import Command
-from xep.data_forms import Field, Form
+from xep.data_forms import Field, Form, field, form_type_field
 from xep.disco import InfoQuery, ItemsQuery
-from xep.fluux_agent.confirm import Confirm, Decision
+from xep.fluux_agent.confirm import Action, Confirm, Decision
 from xep.fluux_agent.execute import Accepted, Execute, Param
+from xep.fluux_agent.memory import NAMESPACE, Content, Memory
 from xep.fluux_agent.skills import SkillsQuery
 from xep.fluux_agent.task import Events, Task
+from xep.pubsub import NODE_CONFIG, Configure, Create, Item, Items, Publish, Pubsub, Retract
 from xep.stanza import Incoming
 
 
@@ -108,7 +115,8 @@ async def a_stranger(mallory: Visitor, agent: str) -> None:
 
 
 _TOPIC = (Param(name="topic", text="the sea"),)
-_FOLDER = (Param(name="folder", text="Archive"),)
+_ARCHIVE = "Archive"
+_FOLDER = (Param(name="folder", text=_ARCHIVE),)
 
 
 def execute(skill: str, **params: str) -> Execute:
@@ -175,3 +183,141 @@ async def _show_question(who: Visitor, task: str) -> Confirm:
 
 def _task_in(stanza: Incoming) -> Task | None:
     return stanza.payload(Task) if stanza.kind == "message" else None
+
+
+NODE = "news"
+"""The node that the demo's agent watches."""
+
+
+async def a_watch(juliet: Visitor, nurse: Visitor, service: str) -> None:
+    """Show a node of the agent's own PubSub service, an item, and the reaction of the watch."""
+    step("Nurse", "creates a PubSub node, as an admin may; the agent watches it for Juliet")
+    fields = (form_type_field(NODE_CONFIG), field("pubsub#access_model", "open"))
+    form = Form(type="submit", fields=fields)
+    create = Pubsub(create=Create(node=NODE), configure=Configure(form=form))
+    await _set(nurse, service, create)
+    step("Juliet", "asks what is watched")
+    sent(await juliet.say(service, "/watch"))
+    came(await juliet.hear(_is_chat))
+    step("Nurse", "publishes an item, which starts work; the agent tells Juliet the result")
+    item = Item(id="1", payloads=(keep(Entry(title="the tide")),))
+    await _set(nurse, service, Pubsub(publish=Publish(node=NODE, items=(item,))))
+    came(await juliet.hear(_is_chat))
+
+
+_KEY: Final = "favourite_tea"
+
+
+async def a_memory(juliet: Visitor, agent: str, address: str) -> None:
+    """Show that a memory is an item of a node that the person owns; `address` is that of the
+    person.
+    """
+    node = f"{NAMESPACE}/{address}"
+    step("Juliet", "has the agent remember something")
+    text = "Juliet likes green tea."
+    await iq(juliet, "set", agent, execute("memory_store", key=_KEY, body=text))
+    step("Juliet", "finds it on a PubSub node that she owns, with any client for XEP-0060")
+    await iq(juliet, "get", agent, Pubsub(items=Items(node=node)))
+    step("Juliet", "corrects it")
+    memory = Memory(key=_KEY, version=2, contents=(Content(text="Juliet likes coffee."),))
+    item = Item(id=_KEY, payloads=(keep(memory),))
+    await iq(juliet, "set", agent, Pubsub(publish=Publish(node=node, items=(item,))))
+    step("Juliet", "asks in the chat: the agent uses her text at once")
+    await say(juliet, agent, "/memory")
+    step("Juliet", "deletes it")
+    gone = Retract(node=node, items=(Item(id=_KEY),))
+    await iq(juliet, "set", agent, Pubsub(retract=gone))
+    step("Juliet", "asks again: the agent knows nothing of it any more")
+    await say(juliet, agent, "/memory")
+
+
+_PATIENCE_S: Final = 300.0
+"""Seconds for one answer: on two busy cores the small model takes a minute rather than seconds."""
+
+_WISHES: Final = (
+    ("asks for something destructive in her own words", "Please empty the folder Archive."),
+    ("asks again, in other words", "Use empty-folder for the folder Archive."),
+    ("asks once more", "empty-folder Archive"),
+)
+
+
+async def talk(juliet: Visitor, agent: str) -> None:
+    """Show a question, a skill that the model uses, one that needs a confirmation, and
+    the usage.
+    """
+    try:
+        await _plain(juliet, agent)
+        await _a_skill(juliet, agent)
+        await _a_destructive_skill(juliet, agent)
+    except TimeoutError:
+        note("the model is too slow on this machine; the rest of the conversation is skipped")
+    step("Juliet", "asks what that has cost; commands do not use the model")
+    await _say(juliet, agent, "/usage")
+    step("Juliet", "asks for the state of the agent")
+    await _say(juliet, agent, "/status")
+
+
+async def _plain(juliet: Visitor, agent: str) -> None:
+    step("Juliet", "greets the agent, and the language model answers")
+    await _ask(juliet, agent, "Hello!")
+    step("Juliet", "asks a question")
+    await _ask(juliet, agent, "What is the capital of France?")
+
+
+async def _a_skill(juliet: Visitor, agent: str) -> None:
+    step("Juliet", "asks something that the model cannot know, so it uses a harmless skill")
+    await _ask(juliet, agent, "What time is it in Europe/Paris?")
+
+
+async def _a_destructive_skill(juliet: Visitor, agent: str) -> None:
+    """Ask until the model calls the requested skill: it is a very small model."""
+    for how, words in _WISHES:
+        step("Juliet", how)
+        heard = await _ask(juliet, agent, words)
+        question = heard.payload(Confirm)
+        if question is None:
+            continue
+        if _meant(question.action):
+            step("Juliet", "has to confirm it: a model alone cannot start a destructive skill")
+            await _decide(juliet, agent, "yes", question)
+            return
+        step("Juliet", "is asked to confirm something that she did not mean")
+        await _decide(juliet, agent, f"no, I meant the folder {_ARCHIVE}", question)
+    note("the model did not use the skill, as happens with very small models; nothing was emptied")
+
+
+def _meant(action: Action) -> bool:
+    return action.type == "empty-folder" and any(
+        (param.name, param.text) == ("folder", _ARCHIVE) for param in action.params
+    )
+
+
+async def _ask(juliet: Visitor, agent: str, words: str) -> Incoming:
+    """Send a message; show and return the model's reply: an answer, or a question."""
+    sent(await juliet.say(agent, words))
+    return await _answer(juliet)
+
+
+async def _decide(juliet: Visitor, agent: str, words: str, question: Confirm) -> None:
+    """Answer a question; show the immediate reply, and what the model says after it."""
+    sent(await juliet.say(agent, words, question.task))
+    came(await juliet.hear(_is_said))
+    await _answer(juliet)
+
+
+async def _answer(juliet: Visitor) -> Incoming:
+    with anyio.fail_after(_PATIENCE_S):
+        async with waiting("the model is thinking"):
+            heard = await juliet.hear(_is_said)
+    came(heard)
+    return heard
+
+
+async def _say(juliet: Visitor, agent: str, command: str) -> None:
+    sent(await juliet.say(agent, command))
+    came(await juliet.hear(_is_said))
+
+
+def _is_said(stanza: Incoming) -> bool:
+    """Return whether a stanza has words, and is not only a task event or a chat state."""
+    return stanza.kind == "message" and stanza.type == "chat" and stanza.text_of("body") is not None

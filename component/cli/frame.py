@@ -1,4 +1,6 @@
-"""Shared parts of the commands: finding commands without importing them, --config, and errors."""
+"""Shared parts of the commands: finding commands without importing them, --config, errors, and exit
+codes.
+"""
 
 import importlib
 import importlib.util
@@ -6,15 +8,37 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
-from component.cli.exit_codes import ExitCode
-
 if TYPE_CHECKING:
     from component.settings import Settings
+
+
+class ExitCode(IntEnum):
+    """The exit codes; 78 is EX_CONFIG of sysexits.h, the others are what shells expect."""
+
+    OK = 0
+    FAILURE = 1
+    USAGE = 2
+    CONFIG = 78
+
+    @property
+    def meaning(self) -> str:
+        """A phrase for help and documentation."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    ExitCode.OK: "success",
+    ExitCode.FAILURE: "the command failed; stderr says why",
+    ExitCode.USAGE: "the command line is wrong",
+    ExitCode.CONFIG: "the configuration is missing or wrong; stderr names the keys",
+}
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,10 +58,16 @@ class Lazy:
 
     def command(self) -> click.Command:
         """Import the module and return the command."""
-        module, _, name = self.target.partition(":")
-        command = getattr(importlib.import_module(module), name)
+        found = load_attribute(self.target)
+        command = found if isinstance(found, click.Command) else found.command()
         assert isinstance(command, click.Command), f"{self.target} is not a click command"
         return command
+
+
+def load_attribute(target: str) -> Any:
+    """Import what is at `module:attribute`."""
+    module, _, name = target.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 class LazyGroup(click.Group):
@@ -116,7 +146,7 @@ def interactive() -> bool:
 def load_settings(path: Path) -> "Settings":
     """Return the settings of the file, or end the command with ConfigFault."""
     # Imported here, because --help and --version need no pydantic.
-    from component.app.settings import load  # noqa: PLC0415
+    from component.app.features import load  # noqa: PLC0415
     from component.settings import SettingsError  # noqa: PLC0415
 
     try:

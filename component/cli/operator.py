@@ -6,16 +6,23 @@ and commands that need no running service are executed.
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from component import logs  # the first, as it imports structlog without rich
-from component.cli.exit_codes import ExitCode
-from component.cli.frame import ConfigFault, Fault, config_option, interactive, load_settings
+from component.cli.frame import (
+    ConfigFault,
+    ExitCode,
+    Fault,
+    config_option,
+    interactive,
+    load_attribute,
+    load_settings,
+)
 from component.commands.definition import AnyCommand, AnyOutline, CommandError
 from component.control.client import ControlAnswer, ControlError, ControlRequest, ask
 
@@ -32,57 +39,95 @@ _BEFORE_THE_FIRST_RUN = frozenset(
 """Commands that make sense before the service has run: they create the database."""
 
 
-def command_of(
-    outline: AnyOutline,
-    name: str,
-    examples: str,
-    hidden: Collection[str] = (),
-    asks: str | None = None,
-    options: Collection[str] = (),
-    arguments: Collection[str] = (),
-    given: Mapping[str, str] = MappingProxyType({}),
-    about: str = "",
-) -> click.Command:
-    """Return the command `name` of the command line for a command of the service.
+@dataclass(frozen=True, kw_only=True)
+class ServiceCommand:
+    """A command of the service, as it is on the command line.
 
     Required parameters become arguments, unless they are in `options`, and the others options,
-    unless they are in `arguments`; parameters that are in `hidden` or have a `given` value are left
-    out. `about` replaces the outline's text. `examples` are command lines, one per line. `asks` is
-    a question for actions that cannot be undone: on a terminal it is asked first, with the
-    parameters in `{}`.
+    unless they are in `arguments`.
+
+    Attributes:
+        outline: where its outline is declared, as `module:NAME`.
+        name: its name on the command line.
+        examples: command lines, one per line.
+        hidden: parameters that are left out.
+        asks: a question for actions that cannot be undone, with the parameters in `{}`; on a
+            terminal it is asked first.
+        options: see above.
+        arguments: see above.
+        given: the values of parameters that are left out.
+        about: what it does, in place of the outline's text.
     """
-    about = about or outline.about
-    about = about[:1].upper() + about[1:]
-    lines = "".join(f"\n  {line}" for line in examples.splitlines())
 
-    def perform(config: Path, as_json: bool, yes: bool = False, **said: Any) -> None:
-        said = {**said, **given}
-        texts = [(key, _text(value)) for key, value in said.items() if value not in (None, False)]
-        try:
-            params = outline.read(texts)
-        except CommandError as error:
-            raise click.UsageError(str(error)) from None
-        if asks is not None and not yes:
-            _ask_first(asks.format_map(said))
-        _show(_ask(config, outline.name, params), as_json=as_json)
+    outline: str = field(kw_only=False)
+    name: str = field(kw_only=False)
+    examples: str = field(kw_only=False)
+    hidden: Collection[str] = ()
+    asks: str | None = None
+    options: Collection[str] = ()
+    arguments: Collection[str] = ()
+    given: Mapping[str, str] = field(default_factory=dict)
+    about: str = ""
 
-    made = click.Command(
-        name,
-        callback=perform,
-        params=[
-            _param(*each, outline.schema, options, arguments)
-            for each in _visible(outline, (*hidden, *given))
-        ],
-        help=f"{about}.\n\n\b\nExamples:{lines}",
-    )
-    json_option = click.Option(["--json", "as_json"], is_flag=True, help="Print JSON.")
-    made.params.append(json_option)
-    if asks is not None:
-        made.params.append(
-            click.Option(["--yes", "-y"], is_flag=True, help="Do not ask for confirmation.")
+    def command(self) -> click.Command:
+        """Import the outline, and return the command for it."""
+        outline: AnyOutline = load_attribute(self.outline)
+        about = self.about or outline.about
+        lines = "".join(f"\n  {line}" for line in self.examples.splitlines())
+
+        def perform(config: Path, as_json: bool, yes: bool = False, **said: Any) -> None:
+            said = {**said, **self.given}
+            texts = [
+                (key, _text(value)) for key, value in said.items() if value not in (None, False)
+            ]
+            try:
+                params = outline.read(texts)
+            except CommandError as error:
+                raise click.UsageError(str(error)) from None
+            if self.asks is not None and not yes:
+                _ask_first(self.asks.format_map(said))
+            answer = ask_about(load_settings(config), outline.name, params)
+            _show(answer, as_json=as_json)
+
+        left_out = (*self.hidden, *self.given)
+        schemas: Mapping[str, dict[str, Any]] = outline.schema["properties"]
+        params = [
+            self._param(key, schema, is_required=key in outline.schema["required"])
+            for key, schema in schemas.items()
+            if key not in left_out
+        ]
+        params.append(click.Option(["--json", "as_json"], is_flag=True, help="Print JSON."))
+        if self.asks is not None:
+            yes = click.Option(["--yes", "-y"], is_flag=True, help="Do not ask for confirmation.")
+            params.append(yes)
+        made = click.Command(
+            self.name,
+            callback=perform,
+            params=params,
+            help=f"{about[:1].upper()}{about[1:]}.\n\n\b\nExamples:{lines}",
         )
-    _add_config(made)
-    return made
+        config_option(made)
+        return made
+
+    def _param(self, name: str, schema: dict[str, Any], *, is_required: bool) -> click.Parameter:
+        kinds = [schema, *schema.get("anyOf", ())]
+        if name in self.arguments or (is_required and name not in self.options):
+            return click.Argument([name], metavar=name.upper())
+        described = str(schema.get("description", ""))
+        default = schema.get("default")
+        if any(kind.get("type") == "boolean" for kind in kinds):
+            return click.Option([f"--{name}"], is_flag=True, help=described)
+        if default not in (None, ""):
+            described = f"{described}  [default: {default}]"
+        choices = [value for kind in kinds for value in kind.get("enum", ()) if value is not None]
+        metavar = "N" if any(kind.get("type") == "integer" for kind in kinds) else None
+        return click.Option(
+            [f"--{name}"],
+            required=is_required,
+            type=click.Choice(choices) if choices else click.STRING,
+            metavar=metavar,
+            help=described,
+        )
 
 
 def _ask_first(question: str) -> None:
@@ -96,53 +141,8 @@ def _ask_first(question: str) -> None:
         raise click.exceptions.Exit(ExitCode.FAILURE)
 
 
-def _visible(outline: AnyOutline, hidden: Collection[str]) -> list[tuple[str, dict[str, Any]]]:
-    schemas: Mapping[str, dict[str, Any]] = outline.schema["properties"]
-    return [(key, schema) for key, schema in schemas.items() if key not in hidden]
-
-
-def _add_config(command: click.Command) -> None:
-    @config_option
-    def configured() -> None: ...
-
-    command.params += configured.__click_params__  # type: ignore[attr-defined]
-
-
-def _param(
-    name: str,
-    schema: dict[str, Any],
-    whole: dict[str, Any],
-    options: Collection[str],
-    arguments: Collection[str] = (),
-) -> click.Parameter:
-    kinds = [schema, *schema.get("anyOf", ())]
-    is_required = name in whole["required"]
-    if name in arguments or (is_required and name not in options):
-        return click.Argument([name], metavar=name.upper())
-    described = str(schema.get("description", ""))
-    default = schema.get("default")
-    if any(kind.get("type") == "boolean" for kind in kinds):
-        return click.Option([f"--{name}"], is_flag=True, help=described)
-    if default not in (None, ""):
-        described = f"{described}  [default: {default}]"
-    choices = [value for kind in kinds for value in kind.get("enum", ()) if value is not None]
-    metavar = "N" if any(kind.get("type") == "integer" for kind in kinds) else None
-    return click.Option(
-        [f"--{name}"],
-        required=is_required,
-        type=click.Choice(choices) if choices else click.STRING,
-        metavar=metavar,
-        help=described,
-    )
-
-
 def _text(value: Any) -> str:
     return "true" if value is True else str(value)
-
-
-def _ask(config: Path, name: str, params: Any) -> ControlAnswer:
-    """Return the answer of the service, or of the storage without a service. Raises Fault."""
-    return ask_about(load_settings(config), name, params)
 
 
 def ask_about(settings: "Settings", name: str, params: Any) -> ControlAnswer:
@@ -260,7 +260,7 @@ def _vitals(settings: "Settings") -> "Vitals":
     import platform  # noqa: PLC0415
     from importlib.metadata import version  # noqa: PLC0415
 
-    from component.app.skills import load_skills  # noqa: PLC0415
+    from component.app.features import load_skills  # noqa: PLC0415
     from component.commands.admin import Vitals  # noqa: PLC0415
     from component.kernel.options import SOFTWARE  # noqa: PLC0415
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from component.cli.exit_codes import ExitCode
-from component.cli.frame import ConfigFault, Fault, config_option, load_settings
+from component.cli.frame import ConfigFault, ExitCode, Fault, config_option, load_settings
 
 if TYPE_CHECKING:
     from component.app.service import Service

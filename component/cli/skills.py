@@ -1,21 +1,272 @@
-"""`xmpp-agent skills`: the group, and the table of its commands."""
+"""`xmpp-agent skills list|show|approve|revoke|reject`: configured and installed skills."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from component.cli.frame import Lazy, LazyGroup
+from component.cli.frame import (
+    ConfigFault,
+    ExitCode,
+    Fault,
+    config_option,
+    interactive,
+    load_settings,
+)
+from component.cli.operator import ask_about
 
-COMMANDS = {
-    "new": Lazy("component.cli.skills_new:new", "Write a new skill into a directory."),
-    "call": Lazy("component.cli.skills_call:call", "Call a skill on this machine."),
-    "test": Lazy("component.cli.skills_test:test", "Check a skill and run its tests."),
-    "list": Lazy("component.cli.skills_list:list_skills", "List the skills and their states."),
-    "show": Lazy("component.cli.skills_installed:show", "Show what an installed skill may do."),
-    "approve": Lazy("component.cli.skills_installed:approve", "Offer an installed skill."),
-    "revoke": Lazy("component.cli.skills_installed:revoke", "Stop offering an installed skill."),
-    "reject": Lazy("component.cli.skills_installed:reject", "Delete a proposed skill."),
-}
+if TYPE_CHECKING:
+    from component.policy import Policy
+    from component.settings import Settings
+    from component.skills import Skill
 
 
-@click.group(cls=LazyGroup, lazy=COMMANDS)
-def skills() -> None:
-    """Write, call, list and approve skills."""
+@click.command("list")
+@config_option
+@click.option(
+    "--for",
+    "principal",
+    metavar="JID",
+    help="List the skills that this address may execute. By default, all skills that are not"
+    " hidden.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, including the schemas.")
+@click.argument("words", nargs=-1)
+def list_skills(config: Path, principal: str | None, as_json: bool, words: tuple[str, ...]) -> None:
+    """List all skills, or those that match all WORDS.
+
+    Skills of directories have a state: `offered`; `changed` if the approved version is offered and
+    another one waits; `waiting` for an approval; `revoked`; `failed` with a reason; `missing`.
+
+    \b
+    Examples:
+      xmpp-agent skills list
+      xmpp-agent skills list --for juliet@example.com
+      xmpp-agent skills list --json weather | jq '.[].name'
+    """
+    found, installed = _find(config, principal, words)
+    if as_json:
+        shown = [*map(_as_json, found), *installed]
+        click.echo(json.dumps(shown, indent=2, ensure_ascii=False))
+        return
+    if not found and not installed:
+        click.echo("No skill matches." if words or principal else "There are no skills.")
+        return
+    if found:
+        _print_table(found)
+    if installed:
+        _print_installed(installed)
+
+
+def _find(
+    config: Path, principal: str | None, words: tuple[str, ...]
+) -> tuple[list["Skill"], list[dict[str, Any]]]:
+    """Return the trusted skills, and those that are installed in directories."""
+    from component.app.features import load_skills  # noqa: PLC0415
+    from component.kernel.options import make_policy  # noqa: PLC0415
+    from component.policy import PolicyError  # noqa: PLC0415 - --help needs none of it
+    from component.skills import DuplicateSkillError, SearchError, SkillLoadError  # noqa: PLC0415
+
+    settings = load_settings(config)
+    try:
+        policy, registry = make_policy(settings), load_skills(settings)
+    except PolicyError as error:
+        raise ConfigFault(*map(str, error.entries)) from None
+    except (SkillLoadError, DuplicateSkillError) as error:
+        raise ConfigFault(str(error)) from None
+    may_use = _may_use(policy, principal)
+    view = registry.view("one", lambda skill: may_use(skill.name))
+    try:
+        names = view.names(" ".join(words))
+    except SearchError as error:
+        raise Fault(str(error)) from None
+    installed = [
+        one
+        for one in _installed(settings)
+        if may_use(one["name"]) and all(word.casefold() in one["name"] for word in words)
+    ]
+    return [skill for name in names if (skill := view.get(name)) is not None], installed
+
+
+def _may_use(policy: "Policy", principal: str | None) -> Callable[[str], bool]:
+    from xep.jid import JID, JIDError  # noqa: PLC0415
+
+    if principal is None:
+        return lambda _name: True
+    try:
+        key = policy.view_key(JID.parse(principal).bare)
+    except JIDError as error:
+        raise Fault(f"{principal!r} is not a JID: {error}") from None
+    return lambda name: policy.may_use(key, name)
+
+
+def _installed(settings: "Settings") -> list[dict[str, Any]]:
+    if not (settings.skill_roots or settings.described_sources):
+        return []
+    found: list[dict[str, Any]] = json.loads(
+        bytes(ask_about(settings, "installed-skills", {}).value)
+    )
+    return found
+
+
+def _as_json(skill: "Skill") -> dict[str, Any]:
+    return {
+        "name": skill.name,
+        "version": skill.version,
+        "title": skill.title,
+        "description": skill.description,
+        "tags": skill.tags,
+        "annotations": {
+            "readOnlyHint": skill.annotations.read_only,
+            "destructiveHint": skill.annotations.destructive,
+            "idempotentHint": skill.annotations.idempotent,
+            "openWorldHint": skill.annotations.open_world,
+        },
+        "inputSchema": skill.input_schema,
+        "outputSchema": skill.output_schema,
+        "source": skill.source,
+        "state": "offered",
+    }
+
+
+def _print_table(found: list["Skill"]) -> None:
+    from rich.table import Table  # noqa: PLC0415 - only a table needs it
+
+    from component.cli.rows import print_table  # noqa: PLC0415
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("Skill", "Parameters", "Description", "Effects"):
+        table.add_column(column, overflow="fold")
+    for skill in found:
+        params = ", ".join(f"{p.name}{'' if p.required else '?'}" for p in skill.inputs.params)
+        first = skill.description.strip().partition("\n")[0]
+        table.add_row(skill.name, params, first, _effects(skill))
+    print_table(table)
+
+
+def _effects(skill: "Skill") -> str:
+    marks = skill.annotations
+    if marks.read_only:
+        return "reads only"
+    return "destructive" if marks.destructive else "changes things"
+
+
+def _print_installed(found: list[dict[str, Any]]) -> None:
+    from rich.table import Table  # noqa: PLC0415 - only a table needs it
+
+    from component.cli.rows import print_table  # noqa: PLC0415
+
+    click.echo("\nInstalled in directories, or described by others:")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("Skill", "Version", "Kind", "State", "Reason"):
+        table.add_column(column, overflow="fold")
+    for one in found:
+        kind = f"{one['kind']}, trusted" if one["trusted"] else one["kind"]
+        table.add_row(one["name"], one["version"], kind, one["state"], one["reason"])
+    print_table(table)
+
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.command()
+@click.argument("name")
+@_json
+@config_option
+def show(name: str, as_json: bool, config: Path) -> None:
+    """Show what an installed skill may do, and what has changed since it was approved.
+
+    \b
+    Examples:
+      xmpp-agent skills show weather.today
+      xmpp-agent skills show weather.today --json | jq -r .digest
+    """
+    _print(config, "show-skill", {"name": name}, as_json=as_json)
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--trusted",
+    is_flag=True,
+    help="Run it inside the service, where nothing limits it. Only for Python skills whose author"
+    " you trust.",
+)
+@click.option(
+    "--digest",
+    default="",
+    metavar="DIGEST",
+    help="Approve only this content: the beginning of the digest that `skills show` prints.",
+)
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@_json
+@config_option
+def approve(name: str, trusted: bool, digest: str, yes: bool, as_json: bool, config: Path) -> None:
+    """Offer an installed skill, with the capabilities that it declares.
+
+    What runs is the content that was shown; a later change has to be approved again.
+
+    \b
+    Examples:
+      xmpp-agent skills approve weather.today
+      xmpp-agent skills approve --yes --digest 4f1c09aa weather.today
+    """
+    params = {"name": name, "digest": digest, "trusted": trusted}
+    if not yes:
+        if not interactive():
+            raise click.UsageError(
+                "There is no terminal to ask for confirmation: look at the skill with"
+                f" `xmpp-agent skills show {name}`, and add --yes."
+            )
+        settings = load_settings(config)
+        found = ask_about(settings, "show-skill", {"name": name})
+        click.echo(found.text, err=True)
+        if not click.confirm(f"Approve {name}?", err=True):
+            click.echo("Cancelled: nothing was changed.", err=True)
+            raise click.exceptions.Exit(ExitCode.FAILURE)
+        # What was shown is approved, even if a file has changed meanwhile.
+        params["digest"] = digest or json.loads(bytes(found.value))["digest"]
+    _print(config, "approve-skill", params, as_json=as_json)
+
+
+@click.command()
+@click.argument("name")
+@_json
+@config_option
+def revoke(name: str, as_json: bool, config: Path) -> None:
+    """Stop offering an installed skill, and stop its calls.
+
+    \b
+    Examples:
+      xmpp-agent skills revoke weather.today
+    """
+    _print(config, "revoke-skill", {"name": name}, as_json=as_json)
+
+
+@click.command()
+@click.argument("name")
+@_json
+@config_option
+def reject(name: str, as_json: bool, config: Path) -> None:
+    """Delete a proposed skill that is not approved.
+
+    \b
+    Examples:
+      xmpp-agent skills reject weather.today
+    """
+    _print(config, "reject-skill", {"name": name}, as_json=as_json)
+
+
+def _print(config: Path, command: str, params: dict[str, Any], *, as_json: bool) -> None:
+    settings = load_settings(config)
+    if not (settings.skill_roots or settings.described_sources):
+        raise click.UsageError(
+            "The settings name no directories of skills: add [skills] directories."
+        )
+    answer = ask_about(settings, command, params)
+    if as_json:
+        click.echo(json.dumps(json.loads(bytes(answer.value)), indent=2, ensure_ascii=False))
+    else:
+        click.echo(answer.text)

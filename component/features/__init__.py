@@ -2,6 +2,7 @@
 
 A folder has, besides its logic, at most these files:
 
+- `__init__.py`: `NEEDS_MODEL = True` if it is used only with a language model
 - `settings.py`: its sections of `agent.toml`, as `SECTIONS`, `check` for what they
   demand, `is_used`, and `described_sources`, which yields names of
   `Settings.described_sources`; each of them only where it is needed

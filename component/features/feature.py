@@ -21,7 +21,7 @@ from component.kernel.disco import Nodes
 from component.kernel.kernel import Kernel
 from component.kernel.presence_events import OnAvailability, OnGranted
 from component.kernel.stream import Handler
-from component.messages.answers import Answers
+from component.link.messages.inbound import MessageStage
 from component.metrics.gauge import Gauge
 from component.pubsub.computed import ComputedNode
 from component.settings import Settings
@@ -60,7 +60,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         handlers: serve stanzas.
-        answers: handle messages that answer a question, before commands and agents do.
+        message_stages: handle messages of people.
         nodes: PubSub nodes whose items are computed from its tables.
         commands: for people and operators; `kernel.commands` has those of all features.
         disco_nodes: nodes that service discovery describes.
@@ -98,7 +98,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     handlers: Sequence[Handler] = ()
-    answers: Sequence[Answers] = ()
+    message_stages: Sequence[MessageStage] = ()
     nodes: Sequence[ComputedNode] = ()
     commands: Sequence[AnyCommand] = ()
     disco_nodes: Sequence[Nodes] = ()

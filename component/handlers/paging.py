@@ -7,8 +7,8 @@ fit into a stanza, except where the specification bounds the first page, too (CO
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from component.router.faults import PayloadError
-from component.router.table import Request
+from component.link.router.faults import PayloadError
+from component.link.router.table import Request
 from xep import disco
 from xep.binding import ContentError, encode
 from xep.binding.escaping import escape_text

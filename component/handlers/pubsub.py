@@ -4,13 +4,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar, get_args
 
 from component.handlers.storing import stored
+from component.link.router.table import IQRoute, Request
 from component.pubsub import faults
 from component.pubsub.access import Requester
 from component.pubsub.config import DEFAULT, form_of, preconditions
 from component.pubsub.publishing import NewItem, Wanted
 from component.pubsub.service import PubSubService
 from component.pubsub.subscribing import Options, options_form, read_authorization
-from component.router.table import IQRoute, Request
 from xep import pubsub, pubsub_owner
 from xep.binding import ContentError, RawXML
 from xep.data_forms import Form

@@ -5,10 +5,10 @@ from typing import Final
 
 from component.handlers.paging import page
 from component.handlers.storing import stored
+from component.link.router.table import Request
 from component.pubsub import faults
 from component.pubsub.config import meta_data_of
 from component.pubsub.service import PubSubService
-from component.router.table import Request
 from xep import disco, pubsub
 from xep.binding import encode
 from xep.binding.conversion import format_datetime

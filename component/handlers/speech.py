@@ -9,11 +9,11 @@ import msgspec
 import structlog
 
 from component.agent.requests import Reply
-from component.messages.delivery import Delivery
-from component.messages.inbound import ReplyAddress
-from component.messages.messenger import Messenger
-from component.messages.outbound import ChatState, OutboundMessage, Text, conversation_with
-from component.messages.styling import styled
+from component.link.messages.delivery import Delivery
+from component.link.messages.inbound import ReplyAddress
+from component.link.messages.messenger import Messenger
+from component.link.messages.outbound import ChatState, OutboundMessage, Text, conversation_with
+from component.link.messages.styling import styled
 from xep.jid import JID
 
 _log = structlog.get_logger("component.message")

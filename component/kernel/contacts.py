@@ -10,8 +10,8 @@ import anyio
 from component.handlers.time_zones import TimeZones
 from component.kernel.environment import Environment
 from component.kernel.stream import StreamSubsystem
-from component.messages.inbound import ReplyAddress
-from component.messages.outbound import OutboundMessage, Text, conversation_with
+from component.link.messages.inbound import ReplyAddress
+from component.link.messages.outbound import OutboundMessage, Text, conversation_with
 from component.policy.persons import Persons
 from component.storage.notifications import NotificationStore
 from component.zones import zone_named
@@ -34,6 +34,7 @@ class ContactSubsystem:
     Attributes:
         persons: distinguishes people from other agents and services.
         time_zones: the time zones of people that their clients have reported.
+        admits: whether the policy admits a bare address.
         may_write: whether an agent (first) may send a contact (second) an unrequested message.
     """
 
@@ -42,6 +43,7 @@ class ContactSubsystem:
         self._admins = environment.catalog.admins
         self.persons = Persons(self._info, stream.addresses.is_own)
         self.time_zones = TimeZones(self._time)
+        self.admits = environment.catalog.policy.admits
         self.may_write = environment.stopped.may_write
 
     def tell_admins(self, sentence: str) -> None:

@@ -5,8 +5,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from component.messages.inbound import THUMBS_DOWN, THUMBS_UP
-from component.router.table import Host, Request
+from component.link.messages.inbound import THUMBS_DOWN, THUMBS_UP
+from component.link.router.table import Host, Request
 from xep import caps, data_forms, disco, fluux_agent, reactions
 from xep.jid import JID
 

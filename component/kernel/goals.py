@@ -8,7 +8,7 @@ import msgspec
 
 from component.budget.protocol import Payer
 from component.kernel.triggers import Trigger, Work, taints_of, title_of
-from component.messages.inbound import Conversation
+from component.link.messages.inbound import Conversation
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint, worst
 from component.skills.context import Context

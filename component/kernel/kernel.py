@@ -18,8 +18,8 @@ from component.kernel.pubsub_events import PubSubEvents
 from component.kernel.stream import StreamSubsystem
 from component.kernel.task_starter import TaskStarter
 from component.kernel.tasks import TaskSubsystem
+from component.link.messages.inbound import MessageStage
 from component.memory_directory.layout import SessionKey
-from component.messages.answers import Answers
 from component.metrics.gauge import Gauge
 from component.policy.taint import Taint
 from component.settings import Settings
@@ -52,7 +52,7 @@ class Kernel:
         agents: talks with people; None without a model.
         starter: starts the work of schedules, watches and webhooks.
         commands: all commands; they are complete when all features are open.
-        answers: take the answers of people to questions; complete when all features are open.
+        message_stages: handle the messages of people; complete when all features are open.
         forgets: delete the rows of a person; features add theirs.
         gauges: return metrics that are read on request; features add theirs.
 
@@ -63,7 +63,7 @@ class Kernel:
         self.environment = environment
         self.forgets: Sequence[Forget] = ()
         self.gauges: list[Callable[[], Iterable[Gauge]]] = []
-        self.answers: list[Answers] = []
+        self.message_stages: list[MessageStage] = []
         self._messages: GuardedMessages | None = None
         self.stream = StreamSubsystem(environment.catalog, environment.monitoring)
         settings = environment.settings
@@ -92,6 +92,7 @@ class Kernel:
         address_of = self.stream.addresses.address_of
         goal = None
         if self.agents is not None:
+            self.tasks.on_tool_ended(self.agents.tool_ended)
             self.tasks.on_set_aside.append(self._add_set_aside)
             goal = goal_skill(self.agents.conversations, address_of)
             self.tasks.internal[goal.name] = goal
@@ -113,7 +114,7 @@ class Kernel:
             # Imported only where a skill sends messages: the service starts faster without.
             from component.kernel.guarded_messages import GuardedMessages  # noqa: PLC0415
             from component.kernel.sending import Sending  # noqa: PLC0415
-            from component.settings.xmpp_send import XmppSend  # noqa: PLC0415
+            from component.settings.skills import XmppSend  # noqa: PLC0415
 
             settings = self.settings.xmpp_send or XmppSend(recipients=("*",))
             sending = Sending(self.environment, self.stream, self.contacts)

@@ -5,16 +5,15 @@ from importlib.metadata import version
 from typing import Final
 
 from component.budget.protocol import BudgetLimits
-from component.connection.options import TLS, ConnectionOptions
 from component.kernel.disco import Facts
+from component.link.router.addresses import AccountAddresses, Addresses, ComponentAddresses
+from component.link.router.router import RouterOptions
+from component.link.router.work import Shares
 from component.memory.knowledge import Knowledge
 from component.memory.skills import memory_fixtures, memory_skills
 from component.policy import Policy, Rule
 from component.policy.admins import read_admins
 from component.policy.flows import Flow, Flows
-from component.router.addresses import AccountAddresses, Addresses, ComponentAddresses
-from component.router.admission import Shares
-from component.router.router import RouterOptions
 from component.settings import Settings
 from component.settings.agents import AgentEntry
 from component.settings.llm import ModelChoice
@@ -118,39 +117,6 @@ def _may_propose(settings: Settings, admins: Collection[JID]) -> Sequence[Rule]:
     return (Rule((CREATE_SKILL,), allowed),)
 
 
-def connection_options(settings: Settings) -> ConnectionOptions:
-    """Return the options of the connection."""
-    server = settings.server
-    tls = None
-    if server.tls or server.mode == "client":
-        tls = TLS(
-            direct=server.tls,
-            ca_file=None if server.tls_ca is None else str(server.tls_ca),
-            server_name=server.tls_server_name,
-            verify=server.tls_verify,
-        )
-    return ConnectionOptions(
-        host=server.host,
-        port=server.port,
-        address=server.address,
-        secret=server.secret.get_secret_value(),
-        mode=server.mode,
-        resource=server.resource if server.mode == "client" else None,
-        srv=server.srv,
-        tls=tls,
-        connect_timeout_s=server.connect_timeout_s,
-        handshake_timeout_s=server.connect_timeout_s,
-        reconnect_min_s=server.reconnect_min_s,
-        reconnect_max_s=server.reconnect_max_s,
-        keepalive_s=server.keepalive_s,
-        read_timeout_s=server.read_timeout_s,
-        probe_timeout_s=server.probe_timeout_s,
-        max_stanza_bytes=server.max_stanza_bytes,
-        max_depth=server.max_depth,
-        max_elements=server.max_elements,
-    )
-
-
 def agent_entries(settings: Settings) -> Sequence[AgentEntry]:
     """Return the hosted agents; the first one answers for the domain."""
     declared = {entry.name: entry for entry in settings.agents}
@@ -172,7 +138,7 @@ def privileged_domains(settings: Settings) -> frozenset[str]:
     named = settings.memory.privileged_domains
     if named is not None:
         return frozenset(JID.parse(domain).domain for domain in named)
-    _, _, above = settings.server.address.partition(".")
+    above = settings.server.parent_domain
     return frozenset((JID.parse(above).domain,)) if above else frozenset()
 
 

@@ -7,8 +7,8 @@ who send it directly.
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
-from component.messages.availability import Show, shown_by
-from component.router.table import Request, StanzaRoute
+from component.link.messages.signals import Show, shown_by
+from component.link.router.table import Request, StanzaRoute
 from xep.binding import ContentError
 from xep.caps import Caps
 from xep.jid import JID

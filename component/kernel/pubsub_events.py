@@ -4,7 +4,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from component.router.table import Request, StanzaRoute
+from component.link.router.table import Request, StanzaRoute
 from xep.binding import ContentError
 from xep.jid import JID
 from xep.pubsub_event import Event

@@ -7,9 +7,9 @@ from component.kernel.contacts import ContactSubsystem
 from component.kernel.environment import Environment
 from component.kernel.options import agent_titles
 from component.kernel.stream import StreamSubsystem
-from component.messages.inbound import ReplyAddress
-from component.messages.messenger import TooBigError
-from component.messages.outbound import OutboundMessage, Text, conversation_with
+from component.link.messages.inbound import ReplyAddress
+from component.link.messages.messenger import TooBigError
+from component.link.messages.outbound import OutboundMessage, Text, conversation_with
 from component.settings.model import DEFAULT_AGENT
 from component.skills.errors import SkillError
 from component.storage import StorageError

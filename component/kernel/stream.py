@@ -12,17 +12,18 @@ from typing import Final, Literal, Protocol, TypeVar
 
 from anyio.lowlevel import checkpoint
 
-from component.connection.connection import Connection
-from component.connection.outbox import Outbox
 from component.handlers.agent_errors import AgentErrors
 from component.kernel.catalog import Catalog
 from component.kernel.monitoring import Monitoring
-from component.kernel.options import addresses, connection_options, router_options
-from component.messages.delivery import Delivery
-from component.messages.messenger import Messenger
-from component.metrics.counters import Counters
-from component.router.router import Router, StanzaEvent
-from component.router.table import Host, Route
+from component.kernel.options import addresses, router_options
+from component.link.connection.connection import Connection
+from component.link.connection.live import Receiver
+from component.link.messages.delivery import Delivery
+from component.link.messages.messenger import Messenger
+from component.link.messages.outbox import Outbox
+from component.link.router.route_resolver import Senders
+from component.link.router.router import Router, StanzaEvent
+from component.link.router.table import Host, Route
 from xep.binding import Payload
 from xep.binding.escaping import unescape_attribute
 from xep.jid import JID
@@ -41,7 +42,7 @@ class Handler(Protocol):
         """Return the routes of this handler."""
 
 
-class StreamSubsystem:
+class StreamSubsystem(Receiver):
     """Receives and sends stanzas.
 
     `dispatch` is called once, when all handlers exist; then `connect`.
@@ -56,7 +57,7 @@ class StreamSubsystem:
         messenger: sends messages.
         router: dispatches stanzas to handlers; there is one after `dispatch`.
         connected_since: when the current session began; None while there is none.
-        flush: sends the stanzas in the outbox; does nothing before `connect`.
+        flush: sends the stanzas in the outbox; does nothing without a stream.
     """
 
     router: Router
@@ -72,7 +73,8 @@ class StreamSubsystem:
             self.outbox, settings.server.max_stanza_bytes, handled=self.handled
         )
         self.connected_since: datetime | None = None
-        self.flush: Callable[[], None] = _nothing
+        self.flush = self.outbox.send_now
+        self._connected: list[Callable[[], None]] = []
         self._more_features: list[Callable[[], Sequence[str]]] = []
         self._rooms: list[Callable[[JID], bool]] = []
         self._disconnected: list[Callable[[], None]] = []
@@ -85,6 +87,10 @@ class StreamSubsystem:
     def add_rooms(self, is_room: Callable[[JID], bool]) -> None:
         """Have a function say whether an agent is in the room with a bare address."""
         self._rooms.append(is_room)
+
+    def on_connected(self, call: Callable[[], None]) -> None:
+        """Call a function, which never waits, at each new session."""
+        self._connected.append(call)
 
     def on_disconnected(self, call: Callable[[], None]) -> None:
         """Call a function, which never waits, when a session is over."""
@@ -105,42 +111,24 @@ class StreamSubsystem:
         """
         self.router = Router(
             router_options(self._catalog.settings, self._catalog.admins),
-            self.addresses,
+            Senders(self._admits, self.addresses, self._monitoring.not_admitted),
             AgentErrors(),
             [route for handler in handlers for route in handler.routes()],
-            self._admits,
             self.outbox,
-            self._flush,
-            refused=self._monitoring.not_admitted,
         )
 
     def _admits(self, principal: JID) -> bool:
         """Whether a principal may ask for something; the occupants of a room are none together."""
         return self._catalog.policy.admits(principal) and not self.is_room(principal)
 
-    def connect(self, connected: Callable[[], None]) -> Connection:
-        """Return the connection, for the caller to run. `connected` is called at each new
-        session.
-        """
-
-        def session_began() -> None:
-            self.connected_since = datetime.now(UTC)
-            connected()
-
-        self._connection = Connection(
-            connection_options(self._catalog.settings),
-            self.outbox,
-            _Receiver(self, session_began, self._monitoring.counters),
-        )
-        self.flush = self._connection.flush
+    def connect(self) -> Connection:
+        """Return the connection, for the caller to run."""
+        self._connection = Connection(self._catalog.settings.server, self.outbox, self)
         return self._connection
 
     def is_connected(self) -> bool:
         """Return whether there is a session."""
         return self.connected_since is not None
-
-    def _flush(self) -> None:
-        self.flush()  # looked up at each call, because `connect` replaces it
 
     async def handled(self) -> bool:
         """Wait until the server has handled everything that was sent; return False if the
@@ -186,32 +174,23 @@ class StreamSubsystem:
         for call in self._features_changed:
             call()
 
-    def disconnected(self) -> None:
-        """The session is over."""
-        for call in self._disconnected:
-            call()
-
     def features(self, host: Host) -> tuple[str, ...]:
         """Return the disco features that the handlers announce at a host."""
         more = chain.from_iterable(features() for features in self._more_features)
         return tuple(sorted({*self.router.table.features(host), *more}))
 
+    # -- what the connection reports -------------------------------------------------------------
 
-class _Receiver:
-    """Passes what the connection reports to the router; a `component.connection.live.Receiver`."""
-
-    def __init__(
-        self, stream: StreamSubsystem, connected: Callable[[], None], counters: Counters
-    ) -> None:
-        self._stream = stream
-        self._received = stream.router.received
-        self._counters = counters
-        self.connected = connected
+    def connected(self) -> None:
+        """Note that a session has begun."""
+        self.connected_since = datetime.now(UTC)
+        for call in self._connected:
+            call()
 
     def received(self, events: Sequence[StanzaEvent]) -> int:
         """Handle the events of one read."""
-        self._counters.stanzas_in += len(events)
-        return self._received(events)
+        self._monitoring.counters.stanzas_in += len(events)
+        return self.router.received(events)
 
     def undelivered(self, stanzas: Sequence[bytes], *, certain: bool) -> None:
         """Send messages again that the server says it did not receive (XEP-0198 §5)."""
@@ -220,15 +199,12 @@ class _Receiver:
                 text = stanza.decode()
                 found = _TO.search(text)
                 to = "" if found is None else unescape_attribute(found[1])
-                self._stream.outbox.put(text, None, to)
+                self.outbox.put(text, None, to)
 
     def disconnected(self, reason: str) -> None:
-        """The session is over."""
-        self._counters.reconnects += 1
-        self._stream.connected_since = None
-        self._stream.router.disconnected(reason)
-        self._stream.disconnected()
-
-
-def _nothing() -> None:
-    pass
+        """Note that the session is over."""
+        self._monitoring.counters.reconnects += 1
+        self.connected_since = None
+        self.router.disconnected(reason)
+        for call in self._disconnected:
+            call()

@@ -7,7 +7,8 @@ work. Other subsystems run skills through `service`, answer questions through `s
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 
@@ -37,6 +38,8 @@ from xep.jid import JID
 if TYPE_CHECKING:
     from component.kernel.agents import AgentSubsystem
 
+T = TypeVar("T")
+
 _log = structlog.get_logger("component.app")
 
 _PATIENCE_S: Final = 2.0
@@ -64,16 +67,7 @@ class TaskSubsystem:
         pause_gate: whether new work is accepted.
         switches: what admins have switched on; in the database.
         internal: skills that only the service itself starts, and that nobody sees, by name.
-        tool_ended: is called with the id of each task that has ended and was started by a call of
-            a model or a trigger; the root connects it.
-        task_changed: called with each revision of a task; the root connects it.
-        task_deleted: called with each deleted task that its principal could see; the root connects
-            it.
         on_set_aside: called with what a person was told about a task that was set aside.
-        late_sources: returns the names of sources of skills that are not ready; the root connects
-            it.
-        held_sources: returns the names of sources of which descriptions wait for an approval; the
-            root connects it.
     """
 
     def __init__(
@@ -89,14 +83,14 @@ class TaskSubsystem:
         self._catalog = catalog
         self._agents = agents
         self.on_set_aside: list[Callable[[Notification], Awaitable[None]]] = []
-        self.task_deleted: Callable[[DeletedTask], None] = lambda _task: None
         self.internal: dict[str, Skill] = {SEVERAL_CALLS.name: SEVERAL_CALLS}
         self._retry_after_s = settings.limits.retry_after_s
         self.limits = task_limits(settings)
-        self.tool_ended: Callable[[str], None] = lambda _task: None
-        self.task_changed: Callable[[Notice], None] = lambda _notice: None
-        self.late_sources: Callable[[], Sequence[str]] = tuple
-        self.held_sources: Callable[[], Sequence[str]] = tuple
+        self._tool_ended: list[Callable[[str], None]] = []
+        self._task_changed: list[Callable[[Notice], None]] = []
+        self._task_deleted: list[Callable[[DeletedTask], None]] = []
+        self._late: list[Callable[[], Sequence[str]]] = []
+        self._held: list[Callable[[], Sequence[str]]] = []
         self.questions = Questions(self._find_skill, contacts.time_zones.of)
         self.news = TaskNews(
             stream.messenger,
@@ -104,9 +98,9 @@ class TaskSubsystem:
             contacts.may_write,
             self.questions,
             since=datetime.now(UTC),
-            tool_ended=self._tool_ended,
-            task_changed=self._task_changed,
-            task_deleted=self._task_deleted,
+            tool_ended=partial(_call_all, self._tool_ended),
+            task_changed=partial(_call_all, self._task_changed),
+            task_deleted=partial(_call_all, self._task_deleted),
         )
         self._capabilities = CapabilityCheck(monitoring.recorder)
         self.approvers = Approvers(
@@ -126,7 +120,7 @@ class TaskSubsystem:
                 approvers=self.approvers,
                 threads=Threads(limits.threads_total, limits.threads_per_principal),
                 names=lambda: (*catalog.registry.names(), *self.internal),
-                late=lambda: (*self.late_sources(), *self.held_sources()),
+                late=self._unready_sources,
                 let_in=self.pause_gate.check,
                 agent_at=stream.addresses.agent_at,
                 check=self._check_capabilities,
@@ -144,6 +138,32 @@ class TaskSubsystem:
             environment.storage, self.limits, self.service.cancel, self._requeued
         )
         self.switches = Switches(environment.storage)
+
+    def on_tool_ended(self, call: Callable[[str], None]) -> None:
+        """Call a function, which never waits, with the id of each task that has ended and was
+        started by a call of a model or a trigger.
+        """
+        self._tool_ended.append(call)
+
+    def on_task_changed(self, call: Callable[[Notice], None]) -> None:
+        """Call a function, which never waits, with each revision of a task."""
+        self._task_changed.append(call)
+
+    def on_task_deleted(self, call: Callable[[DeletedTask], None]) -> None:
+        """Call a function, which never waits, with each task that is no longer stored."""
+        self._task_deleted.append(call)
+
+    def add_late_sources(self, names: Callable[[], Sequence[str]]) -> None:
+        """Have a function return the names of sources of skills that are not ready."""
+        self._late.append(names)
+
+    def add_held_sources(self, names: Callable[[], Sequence[str]]) -> None:
+        """Have a function return the names of sources whose descriptions wait for an approval."""
+        self._held.append(names)
+
+    def late_sources(self) -> Sequence[str]:
+        """Return the names of sources of skills that are not ready."""
+        return [name for names in self._late for name in names()]
 
     async def reload_switches(self, _names: Collection[str] | None) -> None:
         """Read the switches again, which another instance may have changed. Raises StorageError."""
@@ -175,15 +195,14 @@ class TaskSubsystem:
         for noticed in self.on_set_aside:
             await noticed(notice)
 
-    def _tool_ended(self, task: str) -> None:
-        self.tool_ended(task)  # looked up at each call, because it is set after the agents are made
-
-    def _task_changed(self, notice: Notice) -> None:
-        self.task_changed(notice)  # looked up at each call, because the root sets it
-
-    def _task_deleted(self, task: DeletedTask) -> None:
-        self.task_deleted(task)
+    def _unready_sources(self) -> Sequence[str]:
+        return [*self.late_sources(), *(name for names in self._held for name in names())]
 
     def _requeued(self, task: str) -> None:
         self.news.released(task)  # no request of its own waits for an answer
         self.service.requeued()
+
+
+def _call_all(calls: Sequence[Callable[[T], None]], value: T) -> None:
+    for call in calls:
+        call(value)

@@ -32,7 +32,7 @@ from component.personas.packages import (
     parse_manifest,
 )
 from component.personas.personas import Personas
-from component.settings import personas as settings
+from component.settings import agents as settings
 from component.skills.errors import printable
 from xep.jid import JID
 

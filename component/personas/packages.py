@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import fields
 from pydantic_core import PydanticCustomError
 
-from component.settings import personas as settings
+from component.settings import agents as settings
 from component.settings.llm import Tier
 from component.skills.errors import printable
 

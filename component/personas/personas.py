@@ -19,7 +19,7 @@ from component.memory_directory.layout import Layout, SessionKey
 from component.memory_directory.texts import TextReader, Texts
 from component.personas.packages import ID, MANIFEST, Persona, PersonaError, parse_manifest
 from component.policy.globs import pattern
-from component.settings import personas as settings
+from component.settings import agents as settings
 from component.settings.model import DEFAULT_AGENT
 from xep.jid import JID
 

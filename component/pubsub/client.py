@@ -50,7 +50,7 @@ KNOWN_ERRORS: Final = (
 
 
 class Call(Protocol):
-    """Makes IQs: `component.router.router.Router.call_optional`."""
+    """Makes IQs: `component.link.router.router.Router.call_optional`."""
 
     async def __call__(
         self,

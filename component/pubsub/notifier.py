@@ -13,10 +13,10 @@ from typing import Final, Protocol
 import anyio
 import structlog
 
-from component.messages.delivery import Delivery
-from component.messages.inbound import ReplyAddress
-from component.messages.messenger import TooBigError
-from component.messages.outbound import OutboundMessage, conversation_with
+from component.link.messages.delivery import Delivery
+from component.link.messages.inbound import ReplyAddress
+from component.link.messages.messenger import TooBigError
+from component.link.messages.outbound import OutboundMessage, conversation_with
 from component.pubsub import access, rows
 from component.pubsub.changes import Change, Direct
 from component.pubsub.events import event_of
@@ -41,7 +41,7 @@ ENVELOPE_BYTES: Final = 300
 
 
 class Messages(Protocol):
-    """Sends messages: `component.messages.messenger.Messenger`."""
+    """Sends messages: `component.link.messages.messenger.Messenger`."""
 
     def send(self, message: OutboundMessage, /) -> Delivery:
         """Queue a message. Never waits. Raises TooBigError."""

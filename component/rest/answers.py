@@ -12,7 +12,7 @@ from jmespath.exceptions import JMESPathError
 from component.http.gate import HttpResponse
 from component.rest.requests import json_of
 from component.rest.template import value_text
-from component.settings.placeholders import pieces_of
+from component.settings.rest import pieces_of
 from component.skills.errors import SkillError
 from component.skills.outputs import JSON, TEXT, File, Output, SkillResult
 

@@ -4,13 +4,12 @@
 
 from component.settings.limits import RequestLimits
 from component.settings.load import load
-from component.settings.log import Log
 from component.settings.model import Settings
 from component.settings.policy import Agent, Policy, Rule
 from component.settings.problems import Problem, SettingsError
 from component.settings.server import Server
+from component.settings.service import Log, Storage
 from component.settings.skills import Conformance, Skills
-from component.settings.storage import Storage
 
 __all__ = [
     "Agent",

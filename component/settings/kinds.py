@@ -3,11 +3,13 @@
 Each check raises an error whose text continues a sentence that begins with the key's name.
 """
 
+import base64
+import binascii
 import re
 from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 from pydantic_core import PydanticCustomError
 
 _SERVER: Final = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
@@ -138,3 +140,53 @@ class Section(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True
     )
+
+
+def check_expression(value: str) -> str:
+    """Return an expression, or an empty text. Raises a refusal."""
+    if value:
+        import jmespath  # noqa: PLC0415 - only where something is filtered
+        from jmespath.exceptions import JMESPathError  # noqa: PLC0415
+
+        try:
+            jmespath.compile(value)
+        except JMESPathError as error:
+            reason = str(error).splitlines()[0]
+            raise refusal(f"is not a JMESPath expression: {reason}") from None
+    return value
+
+
+Expression = Annotated[str, AfterValidator(check_expression)]
+
+
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 §5.6.2
+_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?|")
+
+
+def _usable(value: dict[str, SecretStr]) -> dict[str, SecretStr]:
+    for name, content in value.items():
+        if not _NAME.fullmatch(name):
+            raise refusal(f"has {name!r}, which is not the name of a header field")
+        if not _VALUE.fullmatch(content.get_secret_value()):
+            raise refusal(f"has a value for {name} that a header field cannot have")
+    return value
+
+
+Headers = Annotated[dict[str, SecretStr], AfterValidator(_usable)]
+"""Names and values of header fields. The values may be secret."""
+
+
+_KEY_BYTES: Final = range(24, 65)
+"""The allowed lengths of a secret, in bytes."""
+_PREFIX: Final = "whsec_"
+
+
+def standard_key(secret: str) -> bytes | None:
+    """Return the bytes of a secret of Standard Webhooks: base64, after `whsec_`; None if the text
+    is not one.
+    """
+    try:
+        key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return key if len(key) in _KEY_BYTES else None

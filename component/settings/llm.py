@@ -4,8 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_validator
 
-from component.settings.headers import Headers
-from component.settings.kinds import Count, Seconds, Section, http_address, refusal
+from component.settings.kinds import Count, Headers, Seconds, Section, http_address, refusal
 
 Provider = Literal["local", "openai", "anthropic", "ollama", "vllm", "llamacpp", "openrouter"]
 Dialect = Literal["chat", "responses", "messages"]

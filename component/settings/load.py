@@ -10,9 +10,8 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
-from component.settings.expand import Path, expand_all, leaves
-from component.settings.lines import line_of, lines_of_keys
 from component.settings.model import ENV_DELIMITER, ENV_PREFIX, LATER, NO_SERVER, Settings
 from component.settings.problems import (
     Problem,
@@ -23,6 +22,7 @@ from component.settings.problems import (
     unknown_key,
 )
 from component.settings.skills import Skills
+from component.settings.toml_file import Path, expand_all, leaves, line_of, lines_of_keys
 
 _AGAIN = re.compile(r"Cannot declare \((?P<table>.*)\) twice")
 _AT = re.compile(r" \(at line (?P<line>\d+), column \d+\)$")
@@ -160,9 +160,24 @@ def _environment(environ: Mapping[str, str], model: type[Settings]) -> dict[str,
     if not environ:
         return {}
     # Imported only where a variable sets something: pydantic-settings takes 4 MB.
-    from component.settings.environment import overrides  # noqa: PLC0415
+    from pydantic_settings import EnvSettingsSource  # noqa: PLC0415
 
-    data = overrides(environ, model)
+    class Overrides(EnvSettingsSource):
+        """A value that is not JSON stays text, for the error sentences to name."""
+
+        def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+            try:
+                return super().decode_complex_value(field_name, field, value)
+            except ValueError:
+                return value
+
+    source = Overrides(
+        model,  # type: ignore[arg-type]  # only its fields are read
+        env_prefix=ENV_PREFIX,
+        env_nested_delimiter=ENV_DELIMITER,
+    )
+    source.env_vars = {name.lower(): value for name, value in environ.items()}
+    data = source()
     for name in environ:
         section = _path_of(name)[0]
         if section in LATER:

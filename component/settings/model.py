@@ -19,23 +19,17 @@ from pydantic import (
     model_validator,
 )
 
-from component.settings.agents import AgentEntry, Budgets, Loop
-from component.settings.audit import Audit, Traces
+from component.settings.agents import AgentEntry, Budgets, Loop, Personas
 from component.settings.kinds import Domains, Later, refusal
 from component.settings.limits import RequestLimits, Tasks
 from component.settings.llm import LLM
-from component.settings.log import Log
 from component.settings.memory import Memory, Session
-from component.settings.notifications import Notifications
-from component.settings.personas import Personas
 from component.settings.policy import Agent, Policy
-from component.settings.pubsub import PubSub
 from component.settings.sections import Top
 from component.settings.server import Server
-from component.settings.skills import Conformance, Skills
-from component.settings.storage import Storage
-from component.settings.uploads import Uploads
-from component.settings.xmpp_send import XmppSend
+from component.settings.service import Audit, Log, PubSub, Storage, Traces, Uploads
+from component.settings.skills import Conformance, Skills, XmppSend
+from component.settings.work import Notifications
 
 DEFAULT_AGENT = "assistant"
 """The name of the agent that every service has. It answers for a component's domain, and is the

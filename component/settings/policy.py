@@ -1,13 +1,14 @@
-"""The sections about who may talk to the agent, and who may use which skill."""
+"""The sections about who may talk to the agent, who may use which skill, and which skills a model
+may use after reading data of strangers.
+"""
 
 import re
 from pathlib import Path
-from typing import Annotated, Final, Self
+from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
-from component.settings.flows import Flow
 from component.settings.kinds import (
     Confirm,
     DisplayText,
@@ -18,6 +19,34 @@ from component.settings.kinds import (
     Zone,
     refusal,
 )
+
+
+class Flow(Section):
+    """A rule for a model that has read data of strangers: which skills it may use, and whether a
+    person confirms it.
+
+    Without a matching rule such a model may use skills that stay within the agent, and those of the
+    open world with values that the person has written. With other values, skills that only read the
+    open world are refused, and all others need a confirmation. The first rule that matches applies.
+    """
+
+    of: tuple[Literal["peer", "web", "file"], ...] = Field(
+        min_length=1,
+        examples=[["web", "file"]],
+        description="Source of the data: other agents, the web, files.",
+    )
+    to: tuple[str, ...] = Field(
+        min_length=1,
+        examples=[["network:*.example.com:443"]],
+        description="Capabilities of the skills to which the rule applies; `*` and `?` match any "
+        "characters and any one character, `network` matches all that begin with `network:`. `*` "
+        "also matches skills that declare none.",
+    )
+    then: Literal["allow", "confirm", "refuse"] = Field(
+        examples=["allow"],
+        description="allow runs such skills, confirm asks a person first, refuse rejects them.",
+    )
+
 
 _SCHEMES: Final = ("http", "https", "mailto", "xmpp")
 _PLACEHOLDER: Final = re.compile(r"\{(\w*)\}")

@@ -8,8 +8,8 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from component.settings.expand import Path
 from component.settings.model import ENV_DELIMITER, ENV_PREFIX
+from component.settings.toml_file import Path
 
 _SENTENCES: Mapping[str, str] = {
     "string_type": "must be a string, in quotes",
@@ -37,11 +37,18 @@ _NAME = "[key]"
 _LISTED = '["example.com"]'
 _SLIP = 0.8
 """The minimum similarity of a key and a misspelling, for `difflib`."""
-_REMOVED: Final = dict.fromkeys(
-    ("loop.same_tool", "loop.ping_pong"),
-    "was removed: only the same call with the same result counts as a loop (loop.same_call), and"
-    " loop.max_iterations ends a turn; delete the line",
-)
+_REMOVED: Final = {
+    **dict.fromkeys(
+        ("loop.same_tool", "loop.ping_pong"),
+        "was removed: only the same call with the same result counts as a loop (loop.same_call),"
+        " and loop.max_iterations ends a turn; delete the line",
+    ),
+    **dict.fromkeys(
+        ("server.max_depth", "server.max_elements"),
+        "was removed: the limit is fixed, and server.max_stanza_bytes is the one to set; delete"
+        " the line",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,54 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from component.settings.effects import Effects, Taint
-from component.settings.expressions import Expression, check
-from component.settings.headers import Headers
-from component.settings.kinds import Count, Seconds, Section, refusal, service_url
-from component.settings.placeholders import names_in
+from component.settings.kinds import (
+    Count,
+    Expression,
+    Headers,
+    Seconds,
+    Section,
+    check_expression,
+    refusal,
+    service_url,
+)
+from component.settings.skills import Effects, Taint
+
+_TOKEN: Final = re.compile(r"\{\{|\}\}|\{([^{}]+)\}|[{}]")
+
+
+def pieces_of(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the text as pairs of a literal text and the placeholder after it, which is empty after
+    the last one. Raises ValueError for a single brace.
+    """
+    found: list[tuple[str, str]] = []
+    literal, end = "", 0
+    for token in _TOKEN.finditer(text):
+        literal += text[end : token.start()]
+        end = token.end()
+        if token[0] in ("{{", "}}"):
+            literal += token[0][0]
+        elif token[1] is None:
+            raise ValueError(f"a single {token[0]}: write {token[0] * 2} for a brace")
+        else:
+            found.append((literal, token[1].strip()))
+            literal = ""
+    return (*found, (literal + text[end:], ""))
+
+
+def names_in(value: object) -> set[str]:
+    """Return the placeholders in all texts of a JSON value. Raises a refusal."""
+    match value:
+        case str():
+            try:
+                return {name for _, name in pieces_of(value) if name}
+            except ValueError as error:
+                raise refusal(f"has {error}") from None
+        case dict():
+            return {name for each in value.values() for name in names_in(each)}
+        case list() | tuple():
+            return {name for each in value for name in names_in(each)}
+    return set()
+
 
 T = TypeVar("T")
 Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
@@ -138,7 +181,7 @@ class RestSkill(Section):
         if self.body is not None and self.method in ("GET", "HEAD"):
             raise refusal(f"has a body, which a {self.method} request does not send: remove it")
         for name in sorted(names_in(self.output)):
-            check(name)
+            check_expression(name)
         if in_path := sorted(names_in(self.url) & set(self.optional)):
             raise refusal(f"has {in_path[0]} in optional, and the path needs it")
         return self

@@ -5,8 +5,9 @@ value of one, with its type.
 """
 
 from collections.abc import Callable
+from operator import attrgetter
 from types import GenericAlias
-from typing import Annotated, Any, Final, Generic, Protocol, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 from pydantic import AfterValidator
 
@@ -29,17 +30,6 @@ class Top(Generic[T_co]):
         self.name = name
         self.annotation: Final = annotation
         self.default: Final = default
-
-
-class Named(Protocol):
-    """A section of a list in which each one has a name."""
-
-    @property
-    def name(self) -> str:
-        """The name."""
-
-
-N = TypeVar("N", bound=Named)
 
 
 def table(name: str, section: type[S]) -> Top[S]:
@@ -72,13 +62,13 @@ def named_tables(
     return Top[dict[str, S]](name, annotation, {})
 
 
-def different_names(what: str) -> Callable[[tuple[N, ...]], tuple[N, ...]]:
-    """Return the check that no two entries of a list have one name. `what` says what they are, in
+def different_names(what: str) -> Callable[[tuple[S, ...]], tuple[S, ...]]:
+    """Return the check that no two entries of a list have one `name`. `what` says what they are, in
     the plural.
     """
 
-    def check(entries: tuple[N, ...]) -> tuple[N, ...]:
-        names = [entry.name for entry in entries]
+    def check(entries: tuple[S, ...]) -> tuple[S, ...]:
+        names = list(map(attrgetter("name"), entries))
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise refusal(f"has two {what} called {twice!r}: give each a name of its own")
         return entries

@@ -135,16 +135,6 @@ class Server(Section):
         ge=10000,  # RFC 6120 §13.12: no limit may be below this
         description="Largest stanza accepted, in bytes as received; at least 10000.",
     )
-    max_depth: Count = Field(
-        default=64,
-        ge=8,
-        description="Deepest nesting of elements accepted in a stanza.",
-    )
-    max_elements: Count = Field(
-        default=10000,
-        ge=64,
-        description="Largest number of elements accepted in a stanza.",
-    )
 
     @field_validator("host")
     @classmethod
@@ -216,6 +206,25 @@ class Server(Section):
         return self.address.partition("@" if self.mode == "client" else ".")[2]
 
     @property
-    def secret(self) -> SecretStr:
+    def secret(self) -> str:
         """The component's secret, or the account's password."""
-        return self.component_secret if self.mode == "component" else self.password
+        found = self.component_secret if self.mode == "component" else self.password
+        return found.get_secret_value()
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether the stream is encrypted: from its first byte with `tls`, else by STARTTLS."""
+        return self.tls or self.mode == "client"
+
+    @property
+    def certificate_name(self) -> str:
+        """The name that the server's certificate must contain: the configured one, else the domain
+        for a client (RFC 6120 §13.7.2.1) and the host for a component.
+        """
+        default = self.host if self.mode == "component" else self.parent_domain
+        return self.tls_server_name or default
+
+    @property
+    def listener(self) -> str:
+        """A name for the server's listener, for people."""
+        return "component (XEP-0114) listener" if self.mode == "component" else "client listener"

@@ -1,4 +1,6 @@
-"""The sections about skills besides the built-in ones."""
+"""The sections about skills besides the built-in ones, and the effects of those that somebody else
+describes.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +17,72 @@ from pydantic import (
 
 from component.settings.kinds import Account, Count, Section, Zone, refusal
 from component.settings.work import AgentName, Priority, Recipients, Silent
+
+Taint = Annotated[
+    Literal["person", "peer", "web", "file"],
+    Field(
+        description="Least trusted possible author of the texts in its results. person means that"
+        " instructions in them may be followed."
+    ),
+]
+SourceTaint = Annotated[
+    Literal["person", "peer", "web", "file"],
+    Field(
+        description="Least trusted possible author of the texts in its results, and of its"
+        " descriptions of tools. person means that instructions in them may be followed."
+    ),
+]
+
+
+class Effects(Section):
+    """The effects of skills that somebody else describes, in place of those that follow from it."""
+
+    read_only: bool | None = Field(
+        default=None, examples=[True], description="Whether calls change nothing."
+    )
+    destructive: bool | None = Field(
+        default=None,
+        examples=[False],
+        description="Whether calls may destroy something. People are asked before such a call.",
+    )
+    idempotent: bool | None = Field(
+        default=None,
+        examples=[True],
+        description="Whether calling twice has the same effect as calling once. Only such calls,"
+        " and those that change nothing, are ever repeated.",
+    )
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if self.read_only and self.destructive:
+            raise refusal("says read_only and destructive, which exclude each other: remove one")
+        return self
+
+
+class XmppSend(Section):
+    """The skill `xmpp_send`, by which an agent writes to others on behalf of a person. See
+    docs/skills-builtin.md.
+    """
+
+    recipients: tuple[str, ...] = Field(
+        min_length=1,
+        examples=[["*@example.com"]],
+        description="Bare addresses that may be written to; `*` and `?` are wildcards.",
+    )
+    first_contact: Literal["refuse", "introduce"] = Field(
+        default="refuse",
+        description="What happens to a message to somebody who does not share presence with the"
+        " agent: refuse, or introduce (the agent says who it is first).",
+    )
+    per_hour: Count = Field(
+        default=20, description="Maximum number of messages per hour on behalf of one person."
+    )
+    per_recipient_per_hour: Count = Field(
+        default=5, description="Maximum number of messages per hour to one recipient."
+    )
+    max_characters: Count = Field(
+        default=4000, description="Maximum number of characters of a message."
+    )
 
 
 class Conformance(Section):

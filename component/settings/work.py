@@ -1,14 +1,122 @@
-"""What schedules, watches and webhooks have in common: the work that they start."""
+"""The work that agents start by themselves, and the notifications about it."""
 
+import functools
+import re
 from collections.abc import Collection, Sequence
+from datetime import time
 from decimal import Decimal
-from typing import Annotated, Any, Literal, Protocol, Self
+from string import Template
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import AfterValidator, Field, model_validator
 
-from component.settings.kinds import Account, Section, refusal
+from component.settings.kinds import Account, Count, Seconds, Section, refusal
 from component.settings.llm import Usd
-from component.settings.templates import NotificationTemplate
+
+PLACEHOLDERS: Final = ("agent", "first_line", "name", "source", "text")
+"""The values that a template can insert: the agent's name, the first line of the result, the name
+of the schedule, watch or webhook, the kind of source that started the work, and the result.
+"""
+
+_LONGEST: Final = 2_000
+
+
+def template_fault(text: str) -> str | None:
+    """Return why a text is not a template, as a clause; None if it is one."""
+    template = Template(text)
+    if len(text) > _LONGEST:
+        return f"has {len(text)} characters; the maximum is {_LONGEST}"
+    if not template.is_valid():
+        return "has a $ without a placeholder: write $$ for a dollar sign"
+    unknown = [name for name in template.get_identifiers() if name not in PLACEHOLDERS]
+    if unknown:
+        known = ", ".join(f"${name}" for name in PLACEHOLDERS)
+        return f"has the placeholder ${unknown[0]}, which does not exist; available are {known}"
+    return None
+
+
+def _template(value: str) -> str:
+    fault = template_fault(value)
+    if fault is not None:
+        raise refusal(fault)
+    return value
+
+
+NotificationTemplate = Annotated[str, AfterValidator(_template)]
+"""A setting that contains a template; empty for the default one."""
+
+
+_HOURS: Final = re.compile(r"(\d{1,2}):(\d{2})\s*[-\u2013]\s*(\d{1,2}):(\d{2})")
+
+
+def quiet_hours(text: str) -> tuple[time, time] | None:
+    """Return the start and end of quiet hours such as `22:00-07:00`; None if the text has another
+    form, or both times are equal.
+    """
+    found = _HOURS.fullmatch(text.strip())
+    if found is None:
+        return None
+    try:
+        begin, end = time(int(found[1]), int(found[2])), time(int(found[3]), int(found[4]))
+    except ValueError:
+        return None
+    return None if begin == end else (begin, end)
+
+
+def time_zone(name: str) -> ZoneInfo | None:
+    """Return a time zone by its name in the IANA database, such as `Europe/Paris`; None
+    if unknown.
+    """
+    return ZoneInfo(name) if name in _time_zones() else None
+
+
+@functools.cache
+def _time_zones() -> frozenset[str]:
+    # Listing them reads hundreds of files.
+    return frozenset(available_timezones())
+
+
+def _quiet(value: str) -> str:
+    if value and quiet_hours(value) is None:
+        raise refusal("must be two different times, such as 22:00-07:00, or empty for none")
+    return value
+
+
+class Notifications(Section):
+    """Notifications: messages about work that an agent started by itself."""
+
+    quiet: Annotated[str, AfterValidator(_quiet)] = Field(
+        default="22:00-07:00",
+        description="Hours in which nobody is notified unless they choose others with /quiet, in"
+        " the time zone of each person. Empty for none.",
+    )
+    window_s: Seconds = Field(default=600, description="Seconds to which per_window refers.")
+    per_window: Count = Field(
+        default=5,
+        description="Maximum number of notifications that one person gets from one agent within"
+        " window_s. Further ones are gathered and sent as one digest.",
+    )
+    held_per_person: Count = Field(
+        default=500,
+        description="Maximum number of notifications that are held for one person by one agent."
+        " Beyond it the least urgent and oldest one is dropped, and the person is told how many"
+        " were.",
+    )
+    repeat_high_s: Seconds = Field(
+        default=300,
+        description="Seconds without a receipt after which a notification of high priority is sent"
+        " once more.",
+    )
+    repeat_s: Seconds = Field(
+        default=3600,
+        description="Seconds without a receipt after which a notification of normal priority is"
+        " sent once more, to people whose clients send receipts.",
+    )
+
+
+if TYPE_CHECKING:
+    from component.settings.skills import SkillScheduleEntry
 
 PayerScope = Literal["agent", "principal", "day"]
 AgentName = Annotated[str, Field(min_length=1, description="Name of the agent that does the work.")]
@@ -124,15 +232,9 @@ class WorkEntry(Section):
         return None if self.budget_usd is None else Decimal(str(self.budget_usd))
 
 
-class OfAgent(Protocol):
-    """An entry that names the agent that does its work."""
-
-    @property
-    def agent(self) -> str:
-        """The name of the agent."""
-
-
-def known_agents_only(known: Collection[str], section: str, entries: Sequence[OfAgent]) -> None:
+def known_agents_only(
+    known: Collection[str], section: str, entries: "Sequence[WorkEntry | SkillScheduleEntry]"
+) -> None:
     """Raise a refusal if an entry of a list of tables names an agent that is not known."""
     there_are = f"there are: {', '.join(sorted(known))}"
     for index, entry in enumerate(entries):

@@ -11,10 +11,10 @@ import structlog
 from anyio.abc import TaskStatus
 from cachebox import FIFOCache
 
-from component.messages.delivery import Delivery, nothing_to_send
-from component.messages.inbound import ReplyAddress
-from component.messages.messenger import Messenger, TooBigError
-from component.messages.outbound import OutboundMessage, Text, conversation_with
+from component.link.messages.delivery import Delivery, nothing_to_send
+from component.link.messages.inbound import ReplyAddress
+from component.link.messages.messenger import Messenger, TooBigError
+from component.link.messages.outbound import OutboundMessage, Text, conversation_with
 from component.task_messages import sentences
 from component.task_messages.questions import Questions
 from component.tasks.protocol import DeletedTask, Notice, Question

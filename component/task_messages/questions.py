@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timezone
 from typing import Final, TypedDict, Unpack
 
 from component.handlers.time_zones import duration, in_local_time
-from component.messages.inbound import Reference, ReplyAddress
-from component.messages.outbound import OutboundMessage, Text, conversation_with
+from component.link.messages.inbound import Reference, ReplyAddress
+from component.link.messages.outbound import OutboundMessage, Text, conversation_with
 from component.skills.errors import printable
 from component.skills.schema_properties import properties_of
 from component.skills.skill import Skill

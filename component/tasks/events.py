@@ -10,7 +10,7 @@ import anyio
 import msgspec
 import structlog
 
-from component.messages.delivery import Delivery, nothing_to_send
+from component.link.messages.delivery import Delivery, nothing_to_send
 from component.storage.database import Database
 from component.storage.errors import StorageError
 from component.storage.storage import Storage

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from component.messages.delivery import Delivery
+from component.link.messages.delivery import Delivery
 from component.skills.context import Context
 from component.skills.model_answers import ModelFailed, ModelQuestion
 from component.skills.outputs import File, Link

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from component.app.settings import load
+from component.app.features import load
 from component.settings import Settings, SettingsError
 from tests.component.smallest_settings import ENVIRON
 

@@ -8,8 +8,8 @@ import anyio
 import pytest
 from click.testing import CliRunner
 
+from component.app.features import make_settings
 from component.app.schema import SCHEMA
-from component.app.settings import make_settings
 from component.audit.opening import CHAIN_FILE, check_writable, open_record
 from component.cli.main import group
 from component.commands.definition import Commands

@@ -9,12 +9,9 @@ import anyio
 import pytest
 from anyio import to_thread
 
+from component.app.features import load_skills, make_settings
 from component.app.schema import SCHEMA
 from component.app.service import Service
-from component.app.settings import make_settings
-from component.app.skills import load_skills
-from component.connection.options import TLS
-from component.kernel.options import connection_options
 from component.policy import PolicyError
 from component.settings import (
     Agent,
@@ -234,40 +231,23 @@ def test_every_setting_of_the_connection_reaches_it() -> None:
         "read_timeout_s": 5,
         "probe_timeout_s": 6,
         "max_stanza_bytes": 10_007,
-        "max_depth": 8,
-        "max_elements": 99,
         "tls": True,
         "tls_ca": "/ca.pem",
         "tls_verify": False,
         "tls_server_name": "other.example.com",
     }
-    options = connection_options(Settings.model_validate({"server": given}))
-    assert (options.host, options.port, options.address, options.secret) == (
-        "xmpp.example.com",
-        1234,
-        "agent.example.com",
-        "secret",
-    )
-    assert (options.connect_timeout_s, options.handshake_timeout_s) == (1, 1)
-    assert (options.reconnect_min_s, options.reconnect_max_s) == (2, 3)
-    assert (options.keepalive_s, options.read_timeout_s, options.probe_timeout_s) == (4, 5, 6)
-    assert (options.max_stanza_bytes, options.max_depth, options.max_elements) == (10_007, 8, 99)
-    assert options.tls == TLS(ca_file="/ca.pem", server_name="other.example.com", verify=False)
+    server = Settings.model_validate({"server": given}).server
+    assert (server.address, server.secret) == ("agent.example.com", "secret")
+    assert (server.uses_tls, server.certificate_name) == (True, "other.example.com")
     plain = {name: value for name, value in given.items() if not name.startswith("tls")}
-    assert connection_options(Settings.model_validate({"server": plain})).tls is None
+    assert not Settings.model_validate({"server": plain}).server.uses_tls
 
 
 def test_a_client_has_tls_and_a_resource() -> None:
     given = {"mode": "client", "jid": "helper@example.com", "password": "secret", "tls_ca": "/ca"}
-    options = connection_options(Settings.model_validate({"server": given}))
-    assert (options.mode, options.address, options.secret) == (
-        "client",
-        "helper@example.com",
-        "secret",
-    )
-    assert (options.host, options.port, options.resource) == ("example.com", 5222, "agent")
-    assert options.tls is not None
-    assert (options.tls.direct, options.tls.ca_file) == (False, "/ca")
-    direct = connection_options(Settings.model_validate({"server": given | {"tls": True}}))
-    assert direct.tls is not None
-    assert (direct.tls.direct, direct.port) == (True, 5223)
+    server = Settings.model_validate({"server": given}).server
+    assert (server.address, server.secret) == ("helper@example.com", "secret")
+    assert (server.host, server.port, server.resource) == ("example.com", 5222, "agent")
+    assert (server.uses_tls, server.tls, server.certificate_name) == (True, False, "example.com")
+    direct = Settings.model_validate({"server": given | {"tls": True}}).server
+    assert (direct.tls, direct.port) == (True, 5223)

@@ -12,7 +12,7 @@ import pytest
 from component.agent.prompt import instructions
 from component.agent.protocol import Profile
 from component.agent.untrusted_text import Fence
-from component.app.settings import make_settings
+from component.app.features import make_settings
 from component.budget.protocol import Payer, TurnBudget
 from component.commands.definition import Asking, NoParams
 from component.features.conversation_commands.feature import ConversationCommandsFeature
@@ -22,10 +22,9 @@ from component.kernel.monitoring import Monitoring
 from component.memory_directory.layout import SessionKey
 from component.personas.packages import PersonaText
 from component.settings import Server, Settings
-from component.settings.agents import AgentEntry
+from component.settings.agents import AgentEntry, Personas
 from component.settings.llm import LLM, ModelChoice, Tier
 from component.settings.memory import Memory
-from component.settings.personas import Personas
 from component.skills.model_answers import ModelFailed, question
 from component.storage import Storage
 from component.tasks.request import CallerContext

@@ -11,8 +11,8 @@ import pytest
 
 from benchmarks.pdfs import with_pages
 from component.agent.learning import Learning
+from component.app.features import make_settings
 from component.app.service import Service
-from component.app.settings import make_settings
 from component.kernel import agents
 from component.settings import Server
 from component.settings import Storage as Where

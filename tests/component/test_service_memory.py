@@ -11,8 +11,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from component.agent import rows
+from component.app.features import make_settings
 from component.app.service import Service
-from component.app.settings import make_settings
 from component.conversations.lines import Said
 from component.kernel.memory import Memories, open_memories, remove_sub_agents, tidy
 from component.memory import embedding

@@ -7,9 +7,9 @@ import pytest
 from anyio import to_thread
 from structlog.testing import capture_logs
 
+from component.app.features import make_settings
 from component.app.schema import SCHEMA
 from component.app.service import Service
-from component.app.settings import make_settings
 from component.audit.files import files_in
 from component.audit.heads import heads_in
 from component.audit.lines import Line, read_line
@@ -17,7 +17,7 @@ from component.audit.verify import verify
 from component.features.metrics.settings import Metrics
 from component.kernel.monitoring import Monitoring
 from component.settings import Agent, Server, Settings, Skills, Storage
-from component.settings.audit import Audit
+from component.settings.service import Audit
 from component.storage import Storage as OpenStorage
 from demo_server import DemoServer
 from tests.component.metrics.test_metrics import ask, get

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from component.app.settings import make_settings
+from component.app.features import make_settings
 from component.kernel.avatars import AvatarError, generated_avatar
 from component.kernel.options import facts
 from component.kernel.profiles import contact_profiles

@@ -2,11 +2,11 @@
 
 import pytest
 
+from component.app.features import make_settings
 from component.app.service import Service
-from component.app.settings import make_settings
-from component.connection.outbox import Outbox
 from component.kernel.monitoring import Monitoring
-from component.kernel.stream import StreamSubsystem, _Receiver
+from component.kernel.stream import StreamSubsystem
+from component.link.messages.outbox import Outbox, OutputStream
 from component.settings import Server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
@@ -20,11 +20,11 @@ class Collected:
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
-        outbox.start()
+        outbox.start(OutputStream())
 
     def taken(self) -> bytes:
         self._bytes = b""
-        self._outbox.flush(self)
+        self._outbox.flush(self.try_send)
         return self._bytes
 
     def try_send(self, data: bytes | memoryview) -> int:
@@ -43,24 +43,22 @@ def stream_of(monitoring: Monitoring) -> StreamSubsystem:
 
 async def test_only_messages_that_were_certainly_not_taken_are_sent_again() -> None:
     stream = stream_of(Monitoring())
-    receiver = _Receiver(stream, lambda: None, Monitoring().counters)
     sent = Collected(stream.outbox)
-    receiver.undelivered([MESSAGE, PRESENCE], certain=False)
+    stream.undelivered([MESSAGE, PRESENCE], certain=False)
     assert sent.taken() == b""
-    receiver.undelivered([PRESENCE, MESSAGE], certain=True)
+    stream.undelivered([PRESENCE, MESSAGE], certain=True)
     assert sent.taken() == MESSAGE
 
 
 async def test_the_stream_is_connected_while_there_is_a_session() -> None:
     monitoring, sessions = Monitoring(), []
     stream = stream_of(monitoring)
-    connection = stream.connect(lambda: sessions.append(stream.connected_since))
-    receiver = connection._receiver
+    stream.on_connected(lambda: sessions.append(stream.connected_since))
     assert not stream.is_connected()
-    receiver.connected()
+    stream.connected()
     assert stream.is_connected()
     assert sessions == [stream.connected_since], "it is known before anything is sent"
-    receiver.disconnected("The server closed the stream.")
+    stream.disconnected("The server closed the stream.")
     assert not stream.is_connected()
     assert monitoring.counters.reconnects == 1
 

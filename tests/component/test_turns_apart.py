@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from component.agent.protocol import Caller
 from component.agent.requests import Reply
+from component.app.features import make_settings
 from component.app.schema import SCHEMA
-from component.app.settings import make_settings
 from component.kernel.agents import AgentPorts, AgentSubsystem
 from component.kernel.memory import open_memories
 from component.kernel.monitoring import Monitoring
+from component.link.messages.inbound import ReplyAddress
 from component.memory.knowledge import Memo
 from component.memory_directory.layout import SessionKey
-from component.messages.inbound import ReplyAddress
 from component.models.protocol import Tool
 from component.settings import Server
 from component.settings.agents import AgentEntry

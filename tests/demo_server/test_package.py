@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from component.cli.exit_codes import ExitCode
+from component.cli.frame import ExitCode
 
 SENTENCE = (
     "The demo's own XMPP server needs the package {name}: pip install 'xmpp-agent-component[demo]'"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from component.cli.exit_codes import ExitCode
+from component.cli.frame import ExitCode
 from component.cli.main import group
 from tests.component.sandbox.unreported import no_confinement_report
 from tests.logs import plain_logs

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from component.agent.conversation import RESTARTS
-from component.app.settings import load
+from component.app.features import load
 from component.settings.agents import Loop
 from tests.component.models.endpoint import Calls, Endpoint, Text, in_thread
 from tests.docs.conftest import Commands

@@ -6,8 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from component.app.settings import load
-from component.app.skills import load_skills
+from component.app.features import load, load_skills
 from component.features.apis.rest import RestSource
 from component.features.apis.settings import OPENAPI, REST
 from component.settings import Settings

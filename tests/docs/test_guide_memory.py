@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from cryptography.fernet import Fernet
 
-from component.app.settings import load
+from component.app.features import load
 from component.memory.index_database import FILE_NAME as INDEX
 from component.memory.knowledge_lines import FILE_NAME, MemoryLine, decode_memory, encode_memory
 from component.memory.sharing import Sharing

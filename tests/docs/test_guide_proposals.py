@@ -12,8 +12,8 @@ import anyio
 import pytest
 from anyio import to_thread
 
+from component.app.features import load
 from component.app.service import Service
-from component.app.settings import load
 from component.features.proposals.draft import SkillDraft
 from component.settings import Settings
 from component.skill_directories.content import read_proposal

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from component.app.settings import load
+from component.app.features import load
 from component.skills import Skill, load_module, skills_of
 from component.skills.capabilities import Capabilities
 from component.skills.manifest import Running, read_manifest

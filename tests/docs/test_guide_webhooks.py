@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from component.app.settings import load
+from component.app.features import load
 from component.features.webhooks.feature import webhooks_of
 from component.settings import Settings
 from component.storage import Storage
@@ -60,7 +60,7 @@ def test_its_statuses_are_those_of_the_code() -> None:
 
 
 def test_its_commands_make_usable_secrets() -> None:
-    from component.settings.standard_webhooks import standard_key
+    from component.settings.kinds import standard_key
 
     command = re.findall(r"whsec_\$\(openssl rand -base64 \d+\)", GUIDE.read_text())[0]
     made = subprocess.run(["/bin/sh", "-c", f'echo "{command}"'], capture_output=True, check=True)

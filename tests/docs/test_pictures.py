@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 from component.tasks.changes import TRANSITIONS
 from component.tasks.rows import TERMINAL
-from tests.component.messages.clients import shapes
+from tests.component.link.messages.clients import shapes
 from tests.servers.guides import DOCS
 
 LARGEST = 150_000  # bytes

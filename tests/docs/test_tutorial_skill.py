@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from component.app.settings import load
+from component.app.features import load
 from tests.component.cli.test_demo import ANY_PORT, LIMIT, read_up_to, staying
 from tests.docs.conftest import Commands
 from tests.servers.clients import SlixClient

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import anyio
 
+from component.app.features import make_settings
 from component.app.service import Service
-from component.app.settings import make_settings
 from component.settings import Server, Storage
-from tests.component.connection.acceptor import DOMAIN, SECRET, Acceptor, Link
+from tests.component.link.connection.acceptor import DOMAIN, SECRET, Acceptor, Link
 
 __all__ = ["DOMAIN", "attached"]
 

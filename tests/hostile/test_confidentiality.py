@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.settings import Agent, Conformance, Policy, RequestLimits, Rule, Skills
-from tests.component.connection.acceptor import Link
+from tests.component.link.connection.acceptor import Link
 from tests.hostile.attached import DOMAIN, attached
 from tests.hostile.tap import Frames
 from tests.profiles import examples

@@ -7,7 +7,6 @@ request of the measured one and its answer, from bytes to bytes on a real socket
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -16,10 +15,9 @@ from xml.sax.saxutils import escape
 import anyio
 import pytest
 
-from component.kernel import stream
-from component.router.router import Router
+from component.link.router import router
 from component.settings import Agent, Conformance, RequestLimits
-from tests.component.connection.acceptor import Link
+from tests.component.link.connection.acceptor import Link
 from tests.hostile.attached import DOMAIN, attached
 from tests.profiles import THOROUGH
 
@@ -42,8 +40,7 @@ STANZA_S: Final = 0.0001
 @pytest.fixture(autouse=True)
 def _each_stanza_needs_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = count()
-    router = partial(Router, processor_clock=lambda: next(ticks) * STANZA_S)
-    monkeypatch.setattr(stream, "Router", router)
+    monkeypatch.setattr(router, "thread_time", lambda: next(ticks) * STANZA_S)
 
 
 def execute(skill: str, inside: str, mode: str = "auto") -> str:

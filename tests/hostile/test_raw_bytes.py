@@ -17,10 +17,10 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
+from component.app.features import make_settings
 from component.app.service import Service
-from component.app.settings import make_settings
 from component.settings import Agent, Server, Storage
-from tests.component.connection.acceptor import DOMAIN, SECRET, Acceptor, Link
+from tests.component.link.connection.acceptor import DOMAIN, SECRET, Acceptor, Link
 from tests.profiles import SEED, THOROUGH
 from tests.waiting import LIMIT_S
 from tests.xep.stream.hostile import HOSTILE

@@ -11,7 +11,7 @@ import pytest
 
 from component.settings import Agent, Conformance
 from component.settings.llm import LLM
-from tests.component.connection.acceptor import DOMAIN, Link
+from tests.component.link.connection.acceptor import DOMAIN, Link
 from tests.component.models.answers import Text
 from tests.component.models.endpoint import Endpoint, serving
 from tests.hostile.attached import attached

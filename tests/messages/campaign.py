@@ -31,7 +31,7 @@ import anyio
 from anyio import to_thread
 
 from component.agent import sentences
-from tests.component.connection.acceptor import DOMAIN, SECRET, Acceptor, Link
+from tests.component.link.connection.acceptor import DOMAIN, SECRET, Acceptor, Link
 from tests.component.models.answers import Answer, Break, Calls, Garbage, Refuse, Text
 from tests.component.models.endpoint import Endpoint, Request, serving
 from tests.servers.agent_process import AgentProcess

@@ -4,13 +4,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
+from pydantic import SecretStr
 
-from component.connection.connection import Connection
-from component.connection.options import ConnectionOptions
-from component.connection.outbox import Outbox
+from component import settings
 from component.handlers.agent_errors import AgentErrors
-from component.router.addresses import ComponentAddresses
-from component.router.router import Router, RouterOptions
+from component.link.connection.connection import Connection
+from component.link.connection.live import Receiver
+from component.link.messages.outbox import Outbox
+from component.link.router.addresses import ComponentAddresses
+from component.link.router.route_resolver import Senders
+from component.link.router.router import Router, RouterOptions
 from tests.component.features.adhoc.command_bench import CommandBench
 from tests.servers.base import Server
 from xep.jid import JID
@@ -18,10 +21,10 @@ from xep.jid import JID
 PATIENCE_S = 120.0
 
 
-class _Receiver:
+class _Receiver(Receiver):
     def __init__(self, router: Router) -> None:
-        self.received = router.received
-        self.disconnected = router.disconnected
+        self.received = router.received  # type: ignore[method-assign]
+        self.disconnected = router.disconnected  # type: ignore[method-assign]
         self.up = anyio.Event()
 
     def connected(self) -> None:
@@ -32,27 +35,17 @@ class _Receiver:
 async def serving(server: Server, bench: CommandBench) -> AsyncIterator[None]:
     """Serve the bench's routes on the server for as long as the context."""
     outbox = Outbox(1_000_000)
-
-    def flush() -> None:
-        connection.flush()
-
-    router = Router(
-        RouterOptions(),
-        ComponentAddresses(JID.parse(server.component_domain), frozenset(("assistant",))),
-        AgentErrors(),
-        bench.routes,
-        bench.policy.admits,
-        outbox,
-        flush,
-    )
+    domain = JID.parse(server.component_domain)
+    senders = Senders(bench.policy.admits, ComponentAddresses(domain, frozenset(("assistant",))))
+    router = Router(RouterOptions(), senders, AgentErrors(), bench.routes, outbox)
     receiver = _Receiver(router)
-    options = ConnectionOptions(
+    section = settings.Server(
         host=server.address,
         port=server.component_port,
-        address=server.component_domain,
-        secret=server.secret,
+        component_domain=server.component_domain,
+        component_secret=SecretStr(server.secret),
     )
-    connection = Connection(options, outbox, receiver)
+    connection = Connection(section, outbox, receiver)
     async with anyio.create_task_group() as tasks:
         await tasks.start(router.run)
         tasks.start_soon(connection.run)

@@ -19,7 +19,6 @@ import pydantic_settings  # noqa: F401
 import component.app.service
 import component.cli.run
 import component.models
-import component.settings.environment
 import component.storage.postgres  # noqa: F401
 from component.cli.main import main
 

@@ -5,16 +5,19 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
+from pydantic import SecretStr
 
-from component.connection.connection import Connection
-from component.connection.options import ConnectionOptions
-from component.connection.outbox import Outbox
+from component import settings
 from component.handlers.agent_errors import AgentErrors
-from component.messages.inbound import ReplyAddress
-from component.messages.messenger import Messenger
-from component.messages.outbound import OutboundMessage, Text, conversation_with
-from component.router.addresses import ComponentAddresses
-from component.router.router import Router, RouterOptions
+from component.link.connection.connection import Connection
+from component.link.connection.live import Receiver
+from component.link.messages.inbound import ReplyAddress
+from component.link.messages.messenger import Messenger
+from component.link.messages.outbound import OutboundMessage, Text, conversation_with
+from component.link.messages.outbox import Outbox
+from component.link.router.addresses import ComponentAddresses
+from component.link.router.route_resolver import Senders
+from component.link.router.router import Router, RouterOptions
 from tests.servers.base import Server
 from tests.servers.dam import Dam
 from tests.servers.talk import login
@@ -31,7 +34,7 @@ SLACK = 2_000_000
 """Bytes before the messages: more than the kernel takes of a connection that is not read."""
 
 
-class Desk:
+class Desk(Receiver):
     """A component of a real server that does nothing but send."""
 
     def __init__(self, server: Server, port: int, limit_bytes: int) -> None:
@@ -39,33 +42,23 @@ class Desk:
         self.juliet = JID.parse(server.jid("juliet"))
         self.outbox = Outbox(limit_bytes)
         self.messenger = Messenger(self.outbox)
-        self.router = Router(
-            RouterOptions(),
-            ComponentAddresses(self.domain, frozenset()),
-            AgentErrors(),
-            (),
-            lambda _: True,
-            self.outbox,
-            self.flush,
-        )
-        self.received = self.router.received
+        senders = Senders(lambda _: True, ComponentAddresses(self.domain, frozenset()))
+        self.router = Router(RouterOptions(), senders, AgentErrors(), (), self.outbox)
+        self.received = self.router.received  # type: ignore[method-assign]
         self.connects = 0
         self.changed = anyio.Event()
         self.connection = Connection(
-            ConnectionOptions(
+            settings.Server(
                 host="127.0.0.1",
                 port=port,
-                address=server.component_domain,
-                secret=server.secret,
+                component_domain=server.component_domain,
+                component_secret=SecretStr(server.secret),
                 reconnect_min_s=0.1,
                 reconnect_max_s=0.2,
             ),
             self.outbox,
             self,
         )
-
-    def flush(self) -> None:
-        self.connection.flush()
 
     def connected(self) -> None:
         self.connects += 1
@@ -116,7 +109,7 @@ async def held(desk: Desk, way: Dam) -> None:
     way.hold()
     while desk.outbox.waiting_bytes < SLACK:
         desk.fill()
-        desk.connection.flush()
+        desk.outbox.send_now()
         await anyio.lowlevel.checkpoint()
 
 

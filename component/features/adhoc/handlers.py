@@ -13,7 +13,7 @@ import msgspec
 
 from component.commands.adhoc import Asked, Misfit, Offer, Offers, Outcome
 from component.features.adhoc.sessions import Session, Sessions, expired, refused
-from component.router.table import IQRoute, ReplyPayload, Request
+from component.link.router.table import IQRoute, ReplyPayload, Request
 from component.skills.errors import printable
 from component.skills.forms import InvalidForm, form_of, values_of
 from component.skills.schema_properties import properties_of

@@ -1,13 +1,23 @@
-"""Commands about agents, and about the cost of language models."""
+"""The commands of admins about agents: their states, the cost of models, and instructions.
 
+The turn of an instruction has the rights of the person in whose conversation it is given, who gets
+the answer and any question for confirmation. The operator is named in the history of the
+conversation and in the audit log.
+"""
+
+import secrets
 from collections.abc import Awaitable, Callable
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
+import anyio
 import msgspec
 
+from component.agent.conversations import Conversations, TooManyWaitingError
 from component.agent.registry import AgentError, Agents, AgentState
+from component.agent.requests import OperatorStarter, Outcome, OutcomeKind, TurnRequest
+from component.audit.protocol import AuditEvent, Recorder
 from component.budget.book import BudgetBook
-from component.budget.protocol import BudgetUsage
+from component.budget.protocol import BudgetUsage, Payer
 from component.commands.definition import (
     AnyCommand,
     Asking,
@@ -17,20 +27,28 @@ from component.commands.definition import (
     Outline,
     Run,
 )
+from component.kernel.contacts import ContactSubsystem
+from component.link.messages.inbound import Conversation, ReplyAddress
+from component.link.router.addresses import Addresses
+from xep.jid import JID, JIDError
+from xep.stanza_error import StanzaError
 
 Change: TypeAlias = Callable[[str, str], Awaitable[AgentState]]
 """Changes an agent's state on behalf of an operator. Raises AgentError, StorageError."""
 
 
+AgentParam: TypeAlias = Annotated[
+    str,
+    msgspec.Meta(
+        title="Agent", description="Name of the agent: the part of its address before the @."
+    ),
+]
+
+
 class NameParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The parameters of a command about one agent."""
 
-    name: Annotated[
-        str,
-        msgspec.Meta(
-            title="Agent", description="Name of the agent: the part of its address before the @."
-        ),
-    ]
+    name: AgentParam
 
 
 class DayParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -194,3 +212,249 @@ def _usage_text(row: BudgetUsage) -> str:
 
 def _of(limit: float | None, layout: str) -> str:
     return "" if limit is None else f" of {limit:{layout}}"
+
+
+WAIT_S: Final = 50.0
+"""Seconds for which the command waits; the control socket allows a command a little longer."""
+_ID_BYTES: Final = 16
+_LONGEST_TEXT: Final = 20_000
+
+
+class TellParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The agent, the instruction, and the person in whose conversation it is given."""
+
+    name: AgentParam
+    text: Annotated[
+        str,
+        msgspec.Meta(
+            title="Text",
+            description="What the agent is asked to do.",
+            min_length=1,
+            max_length=_LONGEST_TEXT,
+            extra_json_schema={"contentMediaType": "text/plain"},
+        ),
+    ]
+    person: Annotated[
+        str,
+        msgspec.Meta(
+            title="Person",
+            description="Address of the person whose conversation and rights the agent uses, such"
+            " as juliet@example.com.",
+        ),
+    ] = msgspec.field(name="for")
+    budget: Annotated[
+        str,
+        msgspec.Meta(
+            title="Budget",
+            description="Budget to charge: total, agent:NAME or principal:JID. Default: those of"
+            " the person and the agent. Every cost also counts against the total.",
+        ),
+    ] = ""
+    wait: Annotated[
+        bool,
+        msgspec.Meta(
+            title="Wait",
+            description=f"Wait up to {WAIT_S:.0f} seconds for the answer, and show it.",
+        ),
+    ] = False
+
+
+TELL = Outline(
+    name="tell-agent",
+    title="Tell an agent",
+    about="have an agent do something in a person's conversation and with that person's rights",
+    params=TellParams,
+    who="admin",
+)
+
+
+class TurnSheet(msgspec.Struct, frozen=True, kw_only=True):
+    """A turn that was started: `outcome` is its outcome so far, `answer` the agent's text."""
+
+    turn: str
+    agent: str
+    person: str
+    budget: str
+    outcome: OutcomeKind | str
+    answer: str = ""
+
+
+_SENTENCES: Final[dict[OutcomeKind, str]] = {
+    "answered": "{agent} has answered {person}: {text}",
+    "silent": "{agent} had no answer for {person}.",
+    "delayed": "{agent} will say this to {person} later: {text}",
+    "excused": "{agent} could not answer, and told {person}: {text}",
+    "parked": "{agent} is waiting for a task and will answer {person} when it ends.",
+    "asked": "{agent} is waiting for {person} to answer a question.",
+    "stopped": "It was stopped.",
+    "away": "{agent} did not answer, and told {person}: {text}",
+    "postponed": "It has to wait, because the storage failed: {text}",
+    "failed": "It failed; the log says why. {person} was told: {text}",
+}
+
+
+class TellCommands:
+    """The command that starts turns for operators.
+
+    Args:
+        conversations: runs the turns.
+        agents: the agents.
+        contacts: who is admitted, and may be written to.
+        let_in: raises StanzaError if no new work of an operator is accepted; None is the operator
+            of this machine.
+        recorder: records each turn.
+        addresses: the addresses of the agents.
+    """
+
+    def __init__(
+        self,
+        conversations: Conversations,
+        agents: Agents,
+        contacts: ContactSubsystem,
+        let_in: Callable[[JID | None], None],
+        recorder: Recorder,
+        addresses: Addresses,
+    ) -> None:
+        self._conversations = conversations
+        self._agents = agents
+        self._contacts = contacts
+        self._let_in = let_in
+        self._recorder = recorder
+        self._addresses = addresses
+
+    def commands(self) -> tuple[AnyCommand, ...]:
+        """Return the command."""
+        return (TELL.done_by(self._tell),)
+
+    async def _tell(self, asking: Asking, params: TellParams) -> CommandResult:
+        request = self._request(asking, params)
+        try:
+            self._let_in(asking.principal)
+        except StanzaError as error:
+            raise CommandError(error.text or "New requests are rejected at the moment.") from None
+        ended, outcomes = anyio.Event(), list[Outcome]()
+
+        def note(outcome: Outcome) -> None:
+            outcomes.append(outcome)
+            ended.set()
+
+        try:
+            await self._conversations.received(request, note)
+        except TooManyWaitingError as error:
+            raise CommandError(
+                f"{request.principal} has {error.count} requests waiting, which is the maximum."
+                " Try again when some of them are answered."
+            ) from None
+        self._record(request, params.budget)
+        sheet = TurnSheet(
+            turn=request.id,
+            agent=request.agent,
+            person=str(request.principal),
+            budget=params.budget or "of the person and the agent",
+            outcome="started",
+        )
+        begun = f"Turn {request.id} has started."
+        if not params.wait:
+            return CommandResult(f"{begun} {request.principal} gets the answer.", sheet)
+        with anyio.move_on_after(WAIT_S):
+            await ended.wait()
+        if not outcomes:
+            late = f"It has not ended after {WAIT_S:.0f} s, and continues."
+            return CommandResult(
+                f"{begun} {late} {request.principal} gets the answer.",
+                msgspec.structs.replace(sheet, outcome="running"),
+            )
+        kind, text = outcomes[0].kind, outcomes[0].text
+        said = _SENTENCES[kind].format(agent=request.agent, person=request.principal, text=text)
+        return CommandResult(
+            f"{begun} {said}", msgspec.structs.replace(sheet, outcome=kind, answer=text)
+        )
+
+    def _request(self, asking: Asking, params: TellParams) -> TurnRequest:
+        agent = self._addresses.address_of(self._agent(params.name))
+        person = self._person(params.person, agent)
+        text = params.text.strip()
+        if not text:
+            raise CommandError("The text is empty: say what the agent should do.", "text")
+        return TurnRequest(
+            id=secrets.token_hex(_ID_BYTES),
+            starter=OperatorStarter(
+                "operator" if asking.principal is None else str(asking.principal)
+            ),
+            conversation=Conversation(agent, person),
+            principal=person,
+            reply_to=ReplyAddress(str(person), agent),
+            text=text,
+            payer=self._payer(params.budget.strip()),
+        )
+
+    def _agent(self, name: str) -> str:
+        found = self._agents.get(name)
+        if found is None:
+            names = ", ".join(one.name for one in self._agents.list())
+            raise CommandError(f"There is no agent called {name!r}; there are: {names}.", "name")
+        if found.state == "paused":
+            raise CommandError(f"{name} is paused: resume it first.", "name")
+        if found.state == "killed":
+            raise CommandError(f"{name} was shut down and no longer answers.", "name")
+        return name
+
+    def _person(self, address: str, agent: JID) -> JID:
+        try:
+            person = JID.parse(address.strip()).bare
+        except JIDError as error:
+            raise CommandError(f"{address!r} is not an address: {error}", "for") from None
+        if person.local is None or self._addresses.is_own(person):
+            raise CommandError(
+                f"{person} is not a person: give the address of an account, such as"
+                " juliet@example.com.",
+                "for",
+            )
+        if not self._contacts.admits(person):
+            raise CommandError(
+                f"{person} is not admitted to this service: see [agent] in the settings.",
+                "for",
+            )
+        if not self._contacts.may_write(agent, person):
+            raise CommandError(
+                f"{person} has stopped messages from {agent.local} and would not get the answer.",
+                "for",
+            )
+        return person
+
+    def _payer(self, budget: str) -> Payer | None:
+        scope, _, of = budget.partition(":")
+        if not budget:
+            return None
+        if budget == "total":
+            return Payer("day")
+        if scope == "agent" and self._agents.get(of) is not None:
+            return Payer("agent", of)
+        if scope == "principal" and self._has_budget(of):
+            return Payer("principal", str(JID.parse(of).bare))
+        agents = ", ".join(f"agent:{one.name}" for one in self._agents.list())
+        raise CommandError(
+            f"There is no budget {budget!r}; there are: total, {agents}, and principal:JID for the"
+            " address of each person who is admitted.",
+            "budget",
+        )
+
+    def _has_budget(self, address: str) -> bool:
+        try:
+            person = JID.parse(address).bare
+        except JIDError:
+            return False
+        return person.local is not None and self._contacts.admits(person)
+
+    def _record(self, request: TurnRequest, budget: str) -> None:
+        self._recorder.record(
+            AuditEvent(
+                kind="agent",
+                outcome="told",
+                principal=request.operator or "",
+                agent=request.agent,
+                trace=request.id,
+                subject=str(request.principal),
+                detail=f"budget {budget}" if budget else "",
+            )
+        )

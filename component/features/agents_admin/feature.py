@@ -1,7 +1,6 @@
 """The commands of admins about agents: states, spending, and instructions to them."""
 
-from component.features.agents_admin.commands import AgentCommands, SpendingCommands
-from component.features.agents_admin.tell import TellCommands
+from component.features.agents_admin.commands import AgentCommands, SpendingCommands, TellCommands
 from component.features.feature import Feature, Opened
 from component.kernel.kernel import Kernel
 from component.settings.model import DEFAULT_AGENT
@@ -17,8 +16,7 @@ class AgentsAdminFeature(Feature):
         tell = TellCommands(
             agents.conversations,
             agents.agents,
-            kernel.environment.catalog.policy.admits,
-            kernel.contacts.may_write,
+            kernel.contacts,
             kernel.tasks.pause_gate.check,
             kernel.environment.monitoring.recorder,
             kernel.stream.addresses,

@@ -10,12 +10,11 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from component.settings.effects import Effects, SourceTaint
-from component.settings.headers import Headers
-from component.settings.kinds import Count, Seconds, Section, refusal, service_url
+from component.settings.kinds import Count, Headers, Seconds, Section, refusal, service_url
 from component.settings.model import Settings
 from component.settings.rest import RequestSeconds, ResponseBytes, RestSkill, Retries, skill_names
 from component.settings.sections import Top, named_tables
+from component.settings.skills import Effects, SourceTaint
 
 _PREFIX: Final = re.compile(r"([A-Za-z][A-Za-z0-9_-]{0,31})?")
 

@@ -1,6 +1,6 @@
 """The sections about built-in skills that reach outside. Each is off unless it has its section.
 
-`[xmpp_send]` is in `component.settings.xmpp_send`, because it also limits the messages of other
+`[xmpp_send]` is in `component.settings.skills`, because it also limits the messages of other
 skills.
 """
 
@@ -10,20 +10,20 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
-from component.settings.headers import Headers
 from component.settings.kinds import (
     Count,
+    Headers,
     Port,
     Seconds,
     Section,
     refusal,
     service_url,
+    standard_key,
     without_brackets,
 )
 from component.settings.model import Settings
 from component.settings.rest import skill_names
 from component.settings.sections import Top, named_tables, optional_table
-from component.settings.standard_webhooks import standard_key
 
 _HOST: Final = re.compile(r"[a-z0-9*?.:_-]+")
 MAILBOX: Final = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9.-]{1,253}")

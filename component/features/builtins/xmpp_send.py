@@ -21,7 +21,7 @@ from component.skills.skill import Skill
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from component.settings.xmpp_send import XmppSend
+    from component.settings.skills import XmppSend
 
 
 def xmpp_send_skill(settings: XmppSend, messages: Callable[[], GuardedMessages]) -> Skill:

@@ -4,6 +4,12 @@ from component.features.chat.handlers import MessageHandler
 from component.features.chat.notices import Notices
 from component.features.chat.occupants import OccupantHandler
 from component.features.chat.rows import NoticeStore
+from component.features.chat.stages import (
+    ENCRYPTED_STAGE,
+    AgentStages,
+    command_stage,
+    exchange_stage,
+)
 from component.features.feature import Feature, Opened
 from component.handlers.exchange_limit import ExchangeLimit
 from component.kernel.kernel import Kernel
@@ -17,25 +23,30 @@ class ChatFeature(Feature):
     def open(self, kernel: Kernel) -> Opened:
         """Make the handlers of messages."""
         stream, settings = kernel.stream, self.settings
-        messages = MessageHandler(
+        agents = AgentStages(
             settings.agent.name,
-            stream.messenger,
-            kernel.commands,
-            answers=kernel.answers,
-            agents=None if kernel.agents is None else kernel.agents.conversations,
-            agent_at=stream.addresses.agent_at,
-            let_in=kernel.tasks.pause_gate.check,
-            notices=self._notices(kernel),
-            forms=kernel.pubsub.handler.authorized,
-            is_own=stream.addresses.is_own,
-            limit=ExchangeLimit(settings.limits.messages_per_sender),
+            None if kernel.agents is None else kernel.agents.conversations,
+            stream.addresses.agent_at,
+            kernel.tasks.pause_gate.check,
         )
-        occupants = OccupantHandler(
+        messages = MessageHandler(
             stream.messenger,
-            kernel.environment.catalog.policy.admits,
-            stream.is_room,
+            kernel.message_stages,
+            self._notices(kernel),
+            kernel.pubsub.handler.authorized,
+            stream.addresses.is_own,
         )
-        return Opened(handlers=(messages, occupants))
+        admits = kernel.environment.catalog.policy.admits
+        occupants = OccupantHandler(stream.messenger, admits, stream.is_room)
+        return Opened(
+            handlers=(messages, occupants),
+            message_stages=(
+                exchange_stage(ExchangeLimit(settings.limits.messages_per_sender)),
+                ENCRYPTED_STAGE,
+                command_stage(kernel.commands),
+                *agents.stages(),
+            ),
+        )
 
     def _notices(self, kernel: Kernel) -> Notices | None:
         template = self.settings.agent.notice

@@ -1,6 +1,4 @@
-"""The notice that an agent is a machine, and who operates it: once for each person, before an
-answer.
-"""
+"""Texts that somebody gets once: the notice that an agent is a machine, and hints."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -10,11 +8,35 @@ import structlog
 from cachebox import LRUCache
 
 from component.features.chat.rows import NoticeStore
-from component.messages.delivery import Delivery
-from component.messages.inbound import Account, InboundMessage
+from component.link.messages.delivery import Delivery
+from component.link.messages.inbound import Account, InboundMessage
 from component.policy.persons import Persons
 from component.storage import StorageError
 from xep.jid import JID
+
+_EVERY_S: Final = 3600.0
+_REMEMBERED: Final = 4096
+
+
+class Hints:
+    """Remembers who has got a hint.
+
+    Args:
+        clock: seconds that only go forward.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._given: LRUCache[JID, float] = LRUCache(_REMEMBERED)
+
+    def is_due(self, address: JID) -> bool:
+        """Whether an address gets the hint now; if so, it gets no other one for an hour."""
+        now, last = self._clock(), self._given.get(address)
+        if last is not None and now - last < _EVERY_S:
+            return False
+        self._given[address] = now
+        return True
+
 
 _log = structlog.get_logger("component.message")
 

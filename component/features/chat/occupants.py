@@ -12,11 +12,11 @@ from typing import Any, Final, Literal
 import anyio
 import structlog
 
-from component.features.chat.hints import Hints
-from component.messages.inbound import ReplyAddress
-from component.messages.messenger import Messenger
-from component.messages.outbound import OutboundMessage, Text, conversation_with
-from component.router.table import Request, StanzaRoute
+from component.features.chat.notices import Hints
+from component.link.messages.inbound import ReplyAddress
+from component.link.messages.messenger import Messenger
+from component.link.messages.outbound import OutboundMessage, Text, conversation_with
+from component.link.router.table import Request, StanzaRoute
 from xep.binding import ContentError
 from xep.direct_invitation import DirectInvitation
 from xep.jid import JID

@@ -1,1 +1,3 @@
 """The commands of people about their conversation with an agent."""
+
+NEEDS_MODEL = True

@@ -5,7 +5,7 @@ XEP-0202).
 from collections.abc import Callable
 from datetime import UTC, datetime, timezone
 
-from component.router.table import IQRoute, Request
+from component.link.router.table import IQRoute, Request
 from xep import entity_time, ping, version
 
 

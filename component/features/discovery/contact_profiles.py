@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from component.kernel.profiles import NODES, ContactProfile, Profiles
+from component.link.router.table import IQRoute, Request
 from component.pubsub.config import NodeConfig
 from component.pubsub.rows import StoredItem
-from component.router.table import IQRoute, Request
 from xep import vcard4, vcard_temp
 from xep.binding import encode
 from xep.jid import JID

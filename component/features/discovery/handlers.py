@@ -7,7 +7,7 @@ import msgspec
 
 from component.handlers.paging import address_asked, check_page, page, sized
 from component.kernel.disco import Disco
-from component.router.table import IQRoute, Request
+from component.link.router.table import IQRoute, Request
 from component.skills.registry import View
 from xep import disco, pubsub, result_sets
 from xep.fluux_agent import skills as fluux

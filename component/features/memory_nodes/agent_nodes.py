@@ -10,13 +10,13 @@ import structlog
 
 from component.features.memory_nodes.items import NodeItem
 from component.features.memory_nodes.store import NodeItemChangedError
+from component.link.router.addresses import Addresses
 from component.memory.store import Generation, KnowledgeError, Past, Watcher
 from component.memory_directory.layout import SessionKey
 from component.pubsub.changes import Change
 from component.pubsub.config import NodeConfig
 from component.pubsub.service import ItemChangedError as StoredChangedError
 from component.pubsub.service import PubSubService, Stored
-from component.router.addresses import Addresses
 from component.settings.memory import Memory
 from component.storage.errors import StorageError
 from xep.binding import RawXML

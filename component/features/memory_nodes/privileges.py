@@ -11,9 +11,9 @@ from typing import Final, Literal, TypeVar
 import structlog
 
 from component.features.memory_nodes.rows import AccountConsentStore
+from component.link.router.table import Request, StanzaRoute
 from component.memory_directory.layout import SessionKey
 from component.pubsub.client import Call, PubSubClient
-from component.router.table import Request, StanzaRoute
 from xep import pubsub, pubsub_owner
 from xep.binding import ContentError, Payload, keep
 from xep.forwarding import ForwardedIQ, as_received

@@ -10,7 +10,7 @@ from component.commands.definition import AnyCommand, Asking, CommandError, Comm
 from component.commands.views import when
 from component.features.notifications.plan import effective
 from component.settings import Settings
-from component.settings.notifications import quiet_hours, time_zone
+from component.settings.work import quiet_hours, time_zone
 from component.storage.notifications import Notification, NotificationStore, Preferences, Priority
 from xep.jid import JID, JIDError
 

@@ -21,10 +21,10 @@ from cachebox import LRUCache
 from component.features.notifications.plan import MESSAGE_PREFIX, plan, zone_of
 from component.kernel.kernel import Kernel
 from component.kernel.triggers import Trigger, Work, title_of
-from component.messages.delivery import Delivery
-from component.messages.inbound import Account, InboundMessage, ReplyAddress
-from component.messages.outbound import OutboundMessage, Text, conversation_with
-from component.messages.styling import styled
+from component.link.messages.delivery import Delivery
+from component.link.messages.inbound import Account, InboundMessage, ReplyAddress
+from component.link.messages.outbound import OutboundMessage, Text, conversation_with
+from component.link.messages.styling import styled
 from component.storage import StorageError
 from component.storage.notifications import (
     CHANNEL,

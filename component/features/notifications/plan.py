@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from component.settings.notifications import Notifications, quiet_hours, time_zone
+from component.settings.work import Notifications, quiet_hours, time_zone
 from component.storage.notifications import (
     PRIORITIES,
     Notification,

@@ -1,1 +1,3 @@
 """The command by which people choose and define the persona of an agent."""
+
+NEEDS_MODEL = True

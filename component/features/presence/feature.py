@@ -4,7 +4,7 @@ from component.features.feature import Feature, Opened
 from component.features.presence.handlers import PresenceHandler
 from component.features.presence.roster import RosterPresence
 from component.kernel.kernel import Kernel
-from component.router.table import Host
+from component.link.router.table import Host
 from component.storage.subscriptions import SubscriptionStore
 from xep.binding import Payload
 from xep.caps import Caps

@@ -12,8 +12,8 @@ import structlog
 
 from component.features.presence.in_turn import InTurn
 from component.handlers.exchange_limit import ExchangeLimit, Stopped
-from component.messages.delivery import Delivery
-from component.router.table import Host, Request, StanzaRoute
+from component.link.messages.delivery import Delivery
+from component.link.router.table import Host, Request, StanzaRoute
 from component.storage.stopped import StoppedContacts
 from component.storage.subscriptions import Subscription, SubscriptionState, SubscriptionStore
 from xep.binding import Payload

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import anyio
 
-from component.router.table import Request
+from component.link.router.table import Request
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Request[Any])

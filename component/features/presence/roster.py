@@ -11,7 +11,7 @@ import structlog
 
 from component.features.presence.handlers import Send
 from component.features.presence.in_turn import InTurn
-from component.router.table import IQRoute, Request, Route, StanzaRoute
+from component.link.router.table import IQRoute, Request, Route, StanzaRoute
 from component.storage.stopped import StoppedContacts
 from component.storage.subscriptions import Subscription, SubscriptionStore
 from xep.caps import NAMESPACE as CAPS

@@ -8,14 +8,23 @@ an answer (`InboundMessage.unclear`).
 """
 
 import re
-from collections.abc import Sequence
-from typing import Final, Literal
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 import structlog
 
 from component.features.questions.disambiguation import SHORTEST, uncertain, which
-from component.messages.inbound import THUMBS_DOWN, THUMBS_UP, Account, InboundMessage, Reacted
+from component.link.messages.inbound import (
+    THUMBS_DOWN,
+    THUMBS_UP,
+    Account,
+    Handled,
+    InboundMessage,
+    MessageStage,
+    Reacted,
+    StageOrder,
+)
 from component.skills.errors import printable
 from component.storage import StorageError
 from component.task_messages.questions import Questions
@@ -33,7 +42,12 @@ from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm, Decision
 from xep.fluux_agent.task import Input, InputAnswer
 from xep.jid import JID
+from xep.message_replies import NAMESPACE as REPLIES
+from xep.reactions import NAMESPACE as REACTIONS
 from xep.stanza_error import StanzaError
+
+if TYPE_CHECKING:
+    from component.commands.persona_dialogue import PersonaDialogue
 
 _log = structlog.get_logger("component.questions")
 
@@ -60,6 +74,10 @@ class ChatAnswers:
         self._tasks = tasks
         self._words = words
 
+    def stage(self) -> MessageStage:
+        """Return the stage that takes answers."""
+        return answer_stage(self.answered, self.returned)
+
     async def answered(self, message: InboundMessage) -> str | None:
         """Return the outcome of an answer, for the person who gave it (CNF-028).
 
@@ -74,11 +92,7 @@ class ChatAnswers:
         except UncertainError:
             return await self._uncertain(message)
         except StorageError as error:
-            _log.error("could not process an answer", reason=str(error))
-            return (
-                "I can't accept your answer now because of an error on my side. Please try"
-                " again later."
-            )
+            return _failed(error)
 
     async def returned(self, who: JID, at: JID, message_id: str) -> None:
         """Record that a message from `at` to `who` was returned as an error.
@@ -398,3 +412,78 @@ def _refusal_text(error: StanzaError) -> str:
     if any(isinstance(one, errors.InvalidParam) for one in error.application):
         return f"I can't accept that answer: {printable(error.text, 500)}"
     return error.text
+
+
+def _failed(error: StorageError) -> str:
+    _log.error("could not process an answer", reason=str(error))
+    return "I can't accept your answer now because of an error on my side. Please try again later."
+
+
+def answer_stage(
+    answered: Callable[[InboundMessage], Awaitable[str | None]],
+    returned: Callable[[JID, JID, str], Awaitable[None]],
+) -> MessageStage:
+    """Return the stage of a function that returns the outcome of an answer, and None for other
+    messages.
+    """
+
+    async def handle(message: InboundMessage) -> Handled | None:
+        said = await answered(message)
+        return None if said is None else Handled(said)
+
+    return MessageStage(StageOrder.ANSWERS, handle, returned, (REPLIES, REACTIONS))
+
+
+class Dialogues:
+    """Decides which dialogue an answer in chat belongs to.
+
+    A dialogue that a person has started with a command comes before the questions of tasks, because
+    the person is in the middle of it. Only a plain yes or no goes to a task that waits for one, and
+    so does an answer that identifies its question.
+
+    Args:
+        questions: processes answers to the questions of tasks.
+        dialogue: processes answers to its own questions.
+        agent_at: returns the name of the agent at an address of this service.
+    """
+
+    def __init__(
+        self, questions: ChatAnswers, dialogue: "PersonaDialogue", agent_at: Callable[[JID], str]
+    ) -> None:
+        self._questions = questions
+        self._dialogue = dialogue
+        self._agent_at = agent_at
+
+    def stage(self) -> MessageStage:
+        """Return the stage that takes answers."""
+        return answer_stage(self.answered, self._questions.returned)
+
+    async def answered(self, message: InboundMessage) -> str | None:
+        """Return the outcome of an answer, for the person who gave it; None if the message is not
+        one.
+        """
+        text = _live_text(message)
+        if text is None:
+            return await self._questions.answered(message)
+        said = said_in(text)
+        alone = said is not None and said.value != "unclear" and not said.reason
+        if alone or message.replies_to is not None:
+            decided = await self._questions.answered(message)
+            return decided or await self._take(message, text)
+        return await self._take(message, text) or await self._questions.answered(message)
+
+    async def _take(self, message: InboundMessage, text: str) -> str | None:
+        agent = self._agent_at(message.conversation.agent)
+        try:
+            return await self._dialogue.answered(agent, message.principal, text)
+        except StorageError as error:
+            return _failed(error)
+
+
+def _live_text(message: InboundMessage) -> str | None:
+    """Return the text of a live message that may be an answer, possibly blank; None for other
+    messages.
+    """
+    if not in_person(message) or message.selected is not None or not message.has_body:
+        return None
+    return None if message.text.startswith("/") else message.text

@@ -1,8 +1,7 @@
 """The answers of people to questions, in words and by selected actions."""
 
 from component.features.feature import Feature, Opened
-from component.features.questions.answers import ChatAnswers
-from component.features.questions.dialogues import Dialogues
+from component.features.questions.answers import ChatAnswers, Dialogues
 from component.kernel.kernel import Kernel
 
 
@@ -13,9 +12,10 @@ class QuestionsFeature(Feature):
         """Make what takes answers."""
         answers = ChatAnswers(kernel.tasks.service, kernel.tasks.questions)
         if kernel.agents is None:
-            return Opened(answers=(answers,))
-        dialogue = kernel.agents.dialogue
-        return Opened(answers=(Dialogues(answers, dialogue, kernel.stream.addresses.agent_at),))
+            return Opened(message_stages=(answers.stage(),))
+        agent_at = kernel.stream.addresses.agent_at
+        dialogues = Dialogues(answers, kernel.agents.dialogue, agent_at)
+        return Opened(message_stages=(dialogues.stage(),))
 
 
 FEATURE = QuestionsFeature

@@ -1,9 +1,8 @@
 """Skills and tasks over IQs of urn:fluux:agent:0, and their PubSub nodes."""
 
 from component.features.feature import Feature, Opened
-from component.features.tasks_iq.handlers import ConfirmHandler, ExecuteHandler, TasksHandler
+from component.features.tasks_iq.handlers import ExecuteHandler, SkillsHandler, TasksHandler
 from component.features.tasks_iq.node import SkillsNode, TasksNode
-from component.features.tasks_iq.skill_queries import SkillsHandler
 from component.kernel.kernel import Kernel
 
 
@@ -20,7 +19,6 @@ class TasksIQFeature(Feature):
                 SkillsHandler(view, room=tasks.limits.page_room),
                 ExecuteHandler(tasks.service, retry_after_s),
                 TasksHandler(tasks.service, retry_after_s),
-                ConfirmHandler(tasks.service, retry_after_s),
             ),
             nodes=(SkillsNode(view), node),
             task_changed=node.changed,

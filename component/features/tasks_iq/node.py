@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from component.features.tasks_iq.skill_queries import describe
+from component.features.tasks_iq.handlers import describe
 from component.pubsub.config import NodeConfig
 from component.pubsub.rows import StoredItem
 from component.pubsub.service import PubSubService

@@ -4,8 +4,8 @@ import structlog
 
 from component.features.watches.room import RoomPresence
 from component.features.watches.watcher import Watcher
-from component.messages.availability import shown_by
-from component.router.table import Request, StanzaRoute
+from component.link.messages.signals import shown_by
+from component.link.router.table import Request, StanzaRoute
 from xep.binding import ContentError, Name, Payload
 from xep.muc import User
 from xep.stanza import NAMESPACE as STANZAS

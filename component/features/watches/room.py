@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from component.features.watches.watch import Observed
-from component.messages.availability import Show
+from component.link.messages.signals import Show
 from xep.binding.escaping import escape_attribute, escape_text
 from xep.muc import (
     AFFILIATION_LOST,

@@ -5,8 +5,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from component.settings.expressions import Expression
-from component.settings.kinds import Count, Seconds, Section, refusal
+from component.settings.kinds import Count, Expression, Seconds, Section, refusal
 from component.settings.model import Settings
 from component.settings.sections import Top, different_names, list_of_tables, table
 from component.settings.work import WorkEntry, known_agents_only

@@ -20,7 +20,7 @@ from component.features.webhooks.settings import Listener
 from component.features.webhooks.webhook import Webhook
 from component.kernel.task_starter import TaskStarter
 from component.kernel.triggers import Trigger, Work
-from component.router.rare_log import RareLog
+from component.link.router.rare_log import RareLog
 from component.storage import StorageError
 from xep.stanza_error import StanzaError
 

@@ -12,11 +12,18 @@ from pydantic import (
     field_validator,
 )
 
-from component.settings.expressions import Expression
-from component.settings.kinds import Count, Port, Seconds, Section, refusal, without_brackets
+from component.settings.kinds import (
+    Count,
+    Expression,
+    Port,
+    Seconds,
+    Section,
+    refusal,
+    standard_key,
+    without_brackets,
+)
 from component.settings.model import Settings
 from component.settings.sections import Top, list_of_tables, table
-from component.settings.standard_webhooks import standard_key
 from component.settings.work import WorkEntry, known_agents_only
 
 WEBHOOK_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")

@@ -10,7 +10,7 @@ from component.agent import rows
 from component.agent.requests import MessageStarter, OperatorStarter, Outcome, TurnRequest
 from component.agent.rows import decoded, encoded
 from component.budget.protocol import Payer
-from component.messages.inbound import Conversation, ReplyAddress
+from component.link.messages.inbound import Conversation, ReplyAddress
 from component.storage import waiters
 from component.storage.database import Database
 from tests.direct_database import DirectDatabase

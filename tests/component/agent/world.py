@@ -26,10 +26,10 @@ from component.budget.protocol import Amount, BudgetExceededError, Payer, Reserv
 from component.conversations.lines import Line
 from component.conversations.sessions import Sessions
 from component.kernel.monitoring import Monitoring
+from component.link.messages.inbound import Conversation, ReplyAddress
 from component.memory.store import Recalled
 from component.memory_directory.files import open_root
 from component.memory_directory.layout import Layout, SessionKey
-from component.messages.inbound import Conversation, ReplyAddress
 from component.models.messages import ToolCall, text_of
 from component.models.protocol import Completion, ModelRequest, OnText, Tool, Usage
 from component.policy.taint import Taint

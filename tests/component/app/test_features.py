@@ -11,10 +11,10 @@ import anyio
 import pytest
 
 import component.features
-from component.app import features, settings
+from component.app import features
 from component.app.checks import check_all
+from component.app.features import load_skills
 from component.app.schema import make_schema
-from component.app.skills import load_skills
 from component.cli.reference import page
 from component.settings import Server
 from component.storage.forgetting import Forgotten
@@ -92,7 +92,7 @@ def _notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def given(tmp_path: Path, **sections: Any) -> Any:
     server = Server(component_domain="agent.example", component_secret="s")  # type: ignore[arg-type]
-    return settings.make_settings(
+    return features.make_settings(
         server=server, storage={"path": str(tmp_path / "data")}, **sections
     )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from component.cli import demo_memory, demo_scenes, demo_watches
+from component.cli import demo_scenes
 
 
 async def nothing(*_: object) -> None:
@@ -12,8 +12,6 @@ async def nothing(*_: object) -> None:
 def skip_scenes(put: Callable[[object, str, object], None], *but: str) -> None:
     """Let the demo show only the talk with a model, and some of the scenes before it."""
     scenes = ("short_requests", "a_task", "a_confirmation", "a_form", "a_schedule", "a_stranger")
-    owners = {demo_memory: ("a_memory",), demo_watches: ("a_watch",), demo_scenes: scenes}
-    for owner, names in owners.items():
-        for name in names:
-            if name not in but:
-                put(owner, name, nothing)
+    for name in (*scenes, "a_memory", "a_watch"):
+        if name not in but:
+            put(demo_scenes, name, nothing)

@@ -11,7 +11,7 @@ import pytest
 
 from component.app.schema import SCHEMA
 from component.cli import operator
-from component.cli.exit_codes import ExitCode
+from component.cli.frame import ExitCode
 from component.cli.rows import print_rows
 from component.storage import Storage
 from component.storage.database import Database

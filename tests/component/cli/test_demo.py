@@ -13,10 +13,10 @@ from xml.etree.ElementTree import fromstring
 import pytest
 from click.testing import CliRunner
 
-from component.cli import demo, demo_screen, demo_talk
-from component.cli.exit_codes import ExitCode
+from component.cli import demo, demo_scenes, demo_screen
+from component.cli.demo_screen import layout
+from component.cli.frame import ExitCode
 from component.cli.main import group
-from component.cli.xml_view import layout
 from component.models import local
 from component.settings import Settings
 from demo_server.visitor import Visitor
@@ -236,12 +236,12 @@ def test_a_conversation_with_the_small_model(
 
     async def greeting(juliet: Visitor, agent: str) -> None:
         demo_screen.step("Juliet", "greets the agent")
-        await demo_talk._ask(juliet, agent, "Hello!")
+        await demo_scenes._ask(juliet, agent, "Hello!")
 
     monkeypatch.setattr(demo, "_settings", for_one_skill)
     monkeypatch.setattr(demo, "_ANSWER_TOKENS", 40)
-    monkeypatch.setattr(demo_talk, "_plain", greeting)
-    monkeypatch.setattr(demo_talk, "_a_skill", nothing)
+    monkeypatch.setattr(demo_scenes, "_plain", greeting)
+    monkeypatch.setattr(demo_scenes, "_a_skill", nothing)
     # Threads of a model wait actively for each other where others use the cores as well.
     monkeypatch.setattr(local, "_cores", lambda: 1)
     text = talk()

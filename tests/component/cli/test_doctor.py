@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from component.cli.exit_codes import ExitCode
+from component.cli.frame import ExitCode
 from component.memory import embedding
 from component.models.offered_tools import RefusedTool, RefusedTools
 from tests.component.cli.conftest import RunCommand

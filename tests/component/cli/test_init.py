@@ -9,14 +9,12 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.app.features import settings_model
-from component.app.settings import load, tables
+from component.app.features import load, settings_model, tables
 from component.cli import init as init_module
-from component.cli.agent_toml import agent_toml
-from component.cli.exit_codes import ExitCode
+from component.cli.frame import ExitCode
+from component.cli.init import DEFAULT_PORTS, Attachment, server_block
 from component.cli.main import group
-from component.cli.reference import page
-from component.cli.server_blocks import DEFAULT_PORTS, Attachment, server_block
+from component.cli.reference import agent_toml, page
 from component.settings import Settings
 from component.settings.llm import Tier
 from tests.profiles import examples

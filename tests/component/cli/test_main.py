@@ -7,8 +7,15 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from component.cli.exit_codes import ExitCode
-from component.cli.frame import ConfigFault, Fault, Lazy, LazyGroup, config_option, load_settings
+from component.cli.frame import (
+    ConfigFault,
+    ExitCode,
+    Fault,
+    Lazy,
+    LazyGroup,
+    config_option,
+    load_settings,
+)
 from component.cli.main import COMMANDS, group
 
 

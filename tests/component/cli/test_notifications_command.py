@@ -10,9 +10,9 @@ import pytest
 from click.testing import Result
 
 from component.app.schema import SCHEMA
-from component.cli.exit_codes import ExitCode
+from component.cli.frame import ExitCode
 from component.features.notifications.commands import NotificationCommands
-from component.settings.notifications import Notifications
+from component.settings.work import Notifications
 from component.storage import Storage
 from component.storage.notifications import Notification, NotificationStore, Preferences
 from tests.component.cli.conftest import RunCommand

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from component.cli.exit_codes import ExitCode
+from component.cli.frame import ExitCode
 from component.cli.run import event_loop
 from tests.component.cli.conftest import RunCommand
 from tests.component.cli.embedded import Embedded

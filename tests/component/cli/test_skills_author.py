@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from component.cli.exit_codes import ExitCode
+from component.cli.frame import ExitCode
 from component.cli.main import group
 from tests.logs import plain_logs
 
@@ -164,7 +164,7 @@ def test_skills_call_prints_its_outputs_as_json() -> None:
 
 @pytest.mark.usefixtures("here")
 def test_a_question_is_asked_on_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("component.cli.terminal_context.interactive", lambda: True)
+    monkeypatch.setattr("component.cli.local_skills.interactive", lambda: True)
     called = skills("call", "menu.py:lunch", "day=?", said="pizza\n1\nsoup\n3\n")
     assert called.stdout.endswith("3 soup\n")
     assert "What do you take?" in called.stderr

@@ -1,7 +1,7 @@
 import json
 from pathlib import Path
 
-from component.cli.exit_codes import ExitCode
+from component.cli.frame import ExitCode
 from tests.component.cli.conftest import RunCommand
 
 RULE = [{"skills": ["conformance.ad*"], "allowed_jids": ["romeo@localhost"]}]

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 
 from component.app.schema import SCHEMA
-from component.cli.exit_codes import ExitCode
+from component.cli.frame import ExitCode
 from component.features.installed_skills.description_content import content_of
 from component.features.installed_skills.rows import DescriptionRows
 from component.features.proposals.source import ProposalFolder

@@ -13,7 +13,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from component.app.schema import SCHEMA
-from component.cli.exit_codes import ExitCode
+from component.cli.frame import ExitCode
 from component.cli.rows import print_sheet
 from component.commands.definition import AnyCommand, Commands
 from component.control.server import ControlServer

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from component import logs
 from component.app.schema import SCHEMA
-from component.cli.exit_codes import ExitCode
+from component.cli.frame import ExitCode
 from component.cli.main import group
 from component.storage import Storage
 from tests.component.features.installed_skills.world import install

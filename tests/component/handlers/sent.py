@@ -1,9 +1,8 @@
 """The messages that a handler sends."""
 
-from component.messages.delivery import Delivery, nothing_to_send
-from component.messages.inbound import InboundMessage
-from component.messages.outbound import OutboundMessage
-from component.messages.rendering import render
+from component.link.messages.delivery import Delivery, nothing_to_send
+from component.link.messages.inbound import InboundMessage
+from component.link.messages.outbound import OutboundMessage, render
 from xep.jid import JID
 from xep.stanza import Message, Presence
 

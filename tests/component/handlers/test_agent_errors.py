@@ -3,9 +3,9 @@
 import pytest
 
 from component.handlers.agent_errors import AgentErrors
-from component.router.faults import PlainErrors
+from component.link.router.faults import RouterErrors
 from tests.component.handlers.world import World
-from tests.component.router.wire import Bench, do, error_of, iq, request
+from tests.component.link.router.wire import Bench, do, error_of, iq, request
 from xep import disco
 from xep.disco import ItemsQuery
 from xep.fluux_agent import errors, skills
@@ -54,7 +54,7 @@ def test_requests_of_the_protocol_get_its_conditions(payload: str | None) -> Non
 
 @pytest.mark.parametrize("payload", OTHERS)
 def test_others_get_the_plain_errors(payload: str) -> None:
-    plain = PlainErrors()
+    plain = RouterErrors()
     for error, expected in zip(
         every(payload),
         (
@@ -73,7 +73,7 @@ def test_others_get_the_plain_errors(payload: str) -> None:
 
 
 def test_a_fault_in_a_disco_query_is_plain() -> None:
-    from component.router.table import IQRoute
+    from component.link.router.table import IQRoute
 
     bench = Bench([IQRoute("get", ItemsQuery, lambda _: None)], faults=AgentErrors())
     broken = (
@@ -88,7 +88,7 @@ def test_a_router_without_the_protocol_knows_none_of_it() -> None:
     def fails(_request: object) -> None:
         raise RuntimeError
 
-    bench = Bench([do(fails)], faults=PlainErrors())
+    bench = Bench([do(fails)], faults=RouterErrors())
     error = error_of(bench.answer(request()))
     assert (error.condition, error.application) == ("internal-server-error", ())
 

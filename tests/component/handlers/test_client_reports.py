@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 
 from component.commands.definition import Commands
-from component.features.chat.handlers import MessageHandler
-from component.messages.inbound import ReplyAddress
-from component.messages.messenger import Messenger
-from component.messages.outbound import OutboundMessage, Text, conversation_with
+from component.link.messages.inbound import ReplyAddress
+from component.link.messages.messenger import Messenger
+from component.link.messages.outbound import OutboundMessage, Text, conversation_with
 from component.skills import skill
 from tests.component.features.adhoc.command_bench import CommandBench
+from tests.component.features.chat.handler import message_handler
 from tests.component.features.presence.test_presence import living, presence, sent
 from tests.component.features.questions.chat_world import PHONE, World
 from tests.component.handlers.world import result
-from tests.component.router.wire import AGENT, Bench, ListOutput, element
+from tests.component.link.router.wire import AGENT, Bench, ListOutput, element
 from xep.commands import NAMESPACE as COMMANDS
 from xep.commands import Command
 from xep.jid import JID
@@ -159,7 +159,7 @@ class Reports:
     def __init__(self) -> None:
         self.output = ListOutput()
         messenger = Messenger(self.output)
-        self.bench = Bench(MessageHandler("Assistant", messenger, Commands(())).routes())
+        self.bench = Bench(message_handler("Assistant", messenger, Commands(())).routes())
         agent = JID.parse(AGENT)
         self.delivery = messenger.send(
             OutboundMessage(

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from component.commands.definition import Commands
-from component.features.chat.handlers import MessageHandler
 from component.handlers.exchange_limit import PERIOD_S, QUIET_S, Admitted, ExchangeLimit, Stopped
-from component.messages.messenger import Messenger
-from tests.component.router.wire import AGENT, DOMAIN, Bench, ListOutput, element, parse
+from component.link.messages.messenger import Messenger
+from tests.component.features.chat.handler import message_handler
+from tests.component.link.router.wire import AGENT, DOMAIN, Bench, ListOutput, element, parse
 from xep.jid import JID
 
 WHO = JID.parse("peer@a.example")
@@ -52,7 +52,7 @@ class Peer:
     def __init__(self, form: str, messages: int = MESSAGES) -> None:
         self.form = form
         self.output = ListOutput()
-        handler = MessageHandler(
+        handler = message_handler(
             "Assistant",
             Messenger(self.output),
             Commands(()),

@@ -18,7 +18,7 @@ from component.skills import skill
 from component.storage.database import Database
 from component.tasks.expiry import DeletedTask, forget
 from tests.component.handlers.world import ALICE, BOB, World, result
-from tests.component.router.wire import AGENT, DOMAIN, condition, until
+from tests.component.link.router.wire import AGENT, DOMAIN, condition, until
 from tests.servers.postgres import Postgres
 from xep import pubsub, pubsub_errors, pubsub_event
 from xep import pubsub_owner as owner

@@ -8,9 +8,9 @@ import pytest
 
 from component.agent.requests import Reply
 from component.handlers.speech import Speech
-from component.messages.inbound import ReplyAddress
-from component.messages.messenger import Messenger
-from tests.component.router.wire import ListOutput
+from component.link.messages.inbound import ReplyAddress
+from component.link.messages.messenger import Messenger
+from tests.component.link.router.wire import ListOutput
 from xep.jid import JID
 
 STATES = "{http://jabber.org/protocol/chatstates}"

@@ -17,14 +17,12 @@ from component.commands.everybody import everybody
 from component.commands.pause_gate import PauseGate
 from component.features.adhoc.handlers import CommandsHandler
 from component.features.adhoc.sessions import Sessions
-from component.features.chat.handlers import MessageHandler
 from component.features.discovery.about import About
 from component.features.discovery.contact_profiles import ContactProfiles, profile_nodes
 from component.features.discovery.handlers import Discovery
 from component.features.presence.handlers import PresenceHandler
-from component.features.tasks_iq.handlers import ConfirmHandler, ExecuteHandler, TasksHandler
+from component.features.tasks_iq.handlers import ExecuteHandler, SkillsHandler, TasksHandler
 from component.features.tasks_iq.node import SkillsNode, TasksNode
-from component.features.tasks_iq.skill_queries import SkillsHandler
 from component.handlers.pubsub import PubSubHandler
 from component.handlers.pubsub_nodes import NodeOverview
 from component.handlers.pubsub_pending import PendingOffers
@@ -32,14 +30,14 @@ from component.kernel.avatars import generated_avatar
 from component.kernel.disco import Disco, Facts
 from component.kernel.presence_events import PresenceEvents
 from component.kernel.profiles import ContactProfile, Profiles
-from component.messages.messenger import Messenger
+from component.link.messages.messenger import Messenger
+from component.link.router.table import Host
 from component.policy import Policy, Rule, When
 from component.policy.flows import Flow, Flows
 from component.policy.persons import Info, Persons
 from component.pubsub.interests import Interests
 from component.pubsub.notifier import Notifier
 from component.pubsub.service import PubSubService
-from component.router.table import Host
 from component.skills import Registry, Skill, View
 from component.skills.builtin import builtin_skills
 from component.skills.conformance_fixtures import conformance_skills
@@ -56,8 +54,9 @@ from component.tasks.protocol import AskModel, SkillAccess, TaskLimits, no_model
 from component.tasks.service import Clocks, TaskService
 from component.tools.joint_confirmation import SEVERAL_CALLS
 from tests.component.audit.book import Book
+from tests.component.features.chat.handler import message_handler
 from tests.component.handlers.sent import Sent
-from tests.component.router.wire import AGENT, DOMAIN, Bench, ListOutput, iq, until
+from tests.component.link.router.wire import AGENT, DOMAIN, Bench, ListOutput, iq, until
 from xep.binding import Payload, decode, encode
 from xep.disco import Feature, InfoQuery
 from xep.fluux_agent.execute import Execute
@@ -241,8 +240,13 @@ class World:
             ),
             [JID.parse(jid) for jid in admins],
         )
-        self.message = MessageHandler(
-            "Assistant", self.messages, self.commands, clock, forms=self.nodes.authorized, now=now
+        self.message = message_handler(
+            "Assistant",
+            self.messages,
+            self.commands,
+            clock=clock,
+            forms=self.nodes.authorized,
+            now=now,
         )
         self.threads = Threads(8, 4)
         self.tools_ended: list[str] = []
@@ -293,7 +297,6 @@ class World:
             SkillsHandler(self.view, ttl_s=60),
             ExecuteHandler(self.service),
             TasksHandler(self.service),
-            ConfirmHandler(self.service),
             self.message,
             self.presence,
         )

@@ -13,7 +13,7 @@ from component.budget.protocol import Payer
 from component.conversations.lines import Said
 from component.kernel.goals import goal_of, turn_of
 from component.kernel.triggers import Trigger, Work
-from component.messages.inbound import Conversation
+from component.link.messages.inbound import Conversation
 from component.models.protocol import Completion, ModelRequest
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint

@@ -16,9 +16,8 @@ from component.personas.own_personas import OwnPersonas
 from component.personas.packages import Persona, PersonaError, PersonaText, tier_of
 from component.personas.personas import Personas
 from component.personas.workspace import Character, Workspace
-from component.settings.agents import AgentEntry
-from component.settings.personas import PersonaRestriction
-from component.settings.personas import Personas as Configured
+from component.settings.agents import AgentEntry, PersonaRestriction
+from component.settings.agents import Personas as Configured
 from tests.component.audit.book import Book
 from tests.profiles import examples
 from xep.jid import JID

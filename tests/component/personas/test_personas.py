@@ -14,8 +14,8 @@ from component.memory_directory.layout import Layout, SessionKey
 from component.memory_directory.texts import Texts
 from component.personas.packages import PersonaError, parse_manifest
 from component.personas.personas import Personas
-from component.settings.personas import PersonaRestriction
-from component.settings.personas import Personas as Configured
+from component.settings.agents import PersonaRestriction
+from component.settings.agents import Personas as Configured
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.link.router.addresses import ComponentAddresses
+from component.link.router.route_resolver import Senders
 from component.policy import Policy
-from component.router.addresses import ComponentAddresses
-from component.router.senders import Senders
 from xep.jid import JID
 
 OWN = "agent.example.com"

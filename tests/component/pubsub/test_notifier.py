@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from component.messages.delivery import Delivery
-from component.messages.outbound import OutboundMessage
+from component.link.messages.delivery import Delivery
+from component.link.messages.outbound import OutboundMessage
 from component.pubsub import rows
 from component.pubsub.changes import Change
 from component.pubsub.config import NodeConfig

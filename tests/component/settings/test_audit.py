@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from component.settings.audit import Audit, Traces
+from component.settings.service import Audit, Traces
 
 
 @pytest.mark.parametrize("text", ["", "http://127.0.0.1:4318", "https://otel.example.com/x"])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from component.app.settings import load, make_settings, tables
+from component.app.features import load, make_settings, tables
 from component.settings import Server, Settings, SettingsError
 from component.settings.describe import toml
 from component.settings.problems import env_name
@@ -182,7 +182,7 @@ format = "xml"
         (SMALLEST + "read_timeout_s = inf", "server.read_timeout_s must be a finite number"),
         (SMALLEST + "read_timeout_s = 0", "server.read_timeout_s must be greater than 0, and is 0"),
         (SMALLEST + "reconnect_min_s = 99", "max_s must not be smaller than server.reconnect_min"),
-        (SMALLEST + "max_depth = 1.5", "server.max_depth must be a whole number"),
+        (SMALLEST + "port = 1.5", "server.port must be a whole number"),
         (SMALLEST + 'tls = "maybe"', "server.tls must be true or false"),
         (SMALLEST + "tls_verify = false", "tls_verify has no effect while server.tls is false"),
         (SMALLEST + 'host = ""', "server.host is empty"),

@@ -15,7 +15,7 @@ password = "geheim"
 def test_a_client_needs_no_more_than_an_account(read: Any) -> None:
     server = read(CLIENT).server
     assert (server.host, server.port, server.resource) == ("example.com", 5222, "agent")
-    assert (server.address, server.secret.get_secret_value()) == ("helper@example.com", "geheim")
+    assert (server.address, server.secret) == ("helper@example.com", "geheim")
     assert read(CLIENT + "tls = true\n").server.port == 5223
     assert read(CLIENT + 'host = "127.0.0.1"\nport = 15222\n').server.host == "127.0.0.1"
     assert read(CLIENT, XMPP_AGENT_SERVER__PORT="99").server.port == 99

@@ -14,8 +14,8 @@ from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.messages.messenger import Messenger
-from component.router.table import Request
+from component.link.messages.messenger import Messenger
+from component.link.router.table import Request
 from component.task_messages import events, sentences
 from component.task_messages.events import TaskNews
 from component.task_messages.questions import Questions
@@ -24,7 +24,7 @@ from component.tasks.events import notice_of
 from component.tasks.protocol import Notice, Question
 from component.tasks.question_rows import question_of
 from component.tasks.rows import TERMINAL
-from tests.component.router.wire import Bench, Do, ListOutput, do, parse, request, until
+from tests.component.link.router.wire import Bench, Do, ListOutput, do, parse, request, until
 from tests.component.tasks.ledger import AGENT, ALICE, BOB, PHONE, Ledger, asked_for, question
 from xep.binding import decode
 from xep.file_sharing import File, FileSharing, Sources, UrlData

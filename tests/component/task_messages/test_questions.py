@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.messages.outbound import OutboundMessage
-from component.messages.rendering import render
+from component.link.messages.outbound import OutboundMessage, render
 from component.skills import skill
 from component.skills.params import prepare
 from component.task_messages.questions import Questions
@@ -21,7 +20,7 @@ from component.tasks.confirmation import confirm_for, digest_of
 from component.tasks.protocol import Question
 from component.tasks.questions import input_for
 from tests import schemas
-from tests.component.router.wire import parse
+from tests.component.link.router.wire import parse
 from xep.fluux_agent.confirm import Confirm
 from xep.jid import JID
 

@@ -17,7 +17,7 @@ import msgspec
 from anyio.from_thread import BlockingPortal
 
 from component.app.schema import SCHEMA
-from component.messages.delivery import Delivery, nothing_to_send
+from component.link.messages.delivery import Delivery, nothing_to_send
 from component.skills import Context, Skill, SkillError, skill
 from component.storage import Storage
 from component.storage.clock import HOLD_MS

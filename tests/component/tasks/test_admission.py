@@ -16,7 +16,7 @@ from component.storage.database import Database
 from component.tasks.replay import ReplayCache
 from component.tasks.request import request_from
 from tests.component.handlers.world import ALICE, BOB, NOW, World
-from tests.component.router.wire import AGENT
+from tests.component.link.router.wire import AGENT
 from tests.waiting import eventually
 from xep.binding import encode
 from xep.disco import Feature, InfoQuery

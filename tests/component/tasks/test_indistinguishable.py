@@ -17,14 +17,15 @@ import anyio
 import msgspec
 import pytest
 
-from component.features.tasks_iq.handlers import ConfirmHandler, ExecuteHandler, TasksHandler
+from component.features.tasks_iq.handlers import ExecuteHandler, TasksHandler
 from component.handlers.agent_errors import AgentErrors
-from component.messages.delivery import Delivery
-from component.router.router import Router, RouterOptions
+from component.link.messages.delivery import Delivery
+from component.link.router.route_resolver import Senders
+from component.link.router.router import Router, RouterOptions
 from component.skills import Context, Skill, skill
 from component.storage.database import Database, Rows, Value
 from component.tasks.request import Confirmation, Request, request_from
-from tests.component.router.wire import AGENT, DOMAIN, OURS, ListOutput, Wire, iq
+from tests.component.link.router.wire import AGENT, DOMAIN, OURS, ListOutput, Wire, iq
 from tests.component.tasks.world import Open, World, living
 from tests.waiting import eventually
 from xep.binding import Payload, encode
@@ -96,20 +97,14 @@ class Stack:
         self.world = world
         handlers = (
             TasksHandler(world.service),
-            ConfirmHandler(world.service),
             ExecuteHandler(world.service),
         )
         self.output = Output()
         self.wire = Wire()
-        self.router = Router(
-            RouterOptions(),
-            OURS,
-            AgentErrors(),
-            [route for one in handlers for route in one.routes()],
-            lambda principal: True,
-            self.output,
-            self.output.flush,
-        )
+        routes = [route for one in handlers for route in one.routes()]
+        output: Any = self.output
+        senders = Senders(lambda principal: True, OURS)
+        self.router = Router(RouterOptions(), senders, AgentErrors(), routes, output)
         self.tasks: dict[str, str] = {"never": NEVER}
         self.questions: dict[str, str] = {"never": NEVER}
         self.inputs: dict[str, str] = {"never": NEVER}

@@ -12,7 +12,7 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from component.messages.delivery import Delivery, nothing_to_send
+from component.link.messages.delivery import Delivery, nothing_to_send
 from component.policy.flows import Flows
 from component.skills import Skill
 from component.skills.threads import Threads

@@ -23,7 +23,7 @@ from component.tools.joint_confirmation import (
     groups,
     listed,
 )
-from tests.component.router.wire import until
+from tests.component.link.router.wire import until
 from tests.component.tools.test_tools import AT, WHO, Desk, a_caller
 from xep.fluux_agent.confirm import Confirm
 

@@ -38,7 +38,7 @@ from component.tools.joint_confirmation import JointConfirmations
 from component.tools.tools import ToolExecutor, tool_name
 from tests.component.agent.world import message
 from tests.component.handlers.world import ALICE, World
-from tests.component.router.wire import AGENT, until
+from tests.component.link.router.wire import AGENT, until
 from xep.fluux_agent.confirm import Decision
 from xep.jid import JID
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from component.kernel.guarded_messages import GuardedMessages
-from component.settings.xmpp_send import XmppSend
+from component.settings.skills import XmppSend
 from component.skill_directories.host_functions import Credential, Services
 from component.skills import Context
 from component.skills.calling import call

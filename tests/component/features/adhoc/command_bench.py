@@ -15,8 +15,8 @@ from component.features.adhoc.offers import CommandOffers, SkillOffers
 from component.features.adhoc.sessions import Sessions
 from component.features.discovery.handlers import Discovery
 from component.kernel.disco import Disco, Facts
+from component.link.router.table import Host
 from component.policy import Policy, Rule
-from component.router.table import Host
 from component.skills import (
     Context,
     InvalidParam,
@@ -31,7 +31,7 @@ from component.skills import (
 from component.skills.threads import Threads
 from component.tasks.outputs import error_of, result_of
 from tests.component.handlers.world import ALICE, Contacts, result, xml
-from tests.component.router.wire import AGENT, DOMAIN, Bench, iq
+from tests.component.link.router.wire import AGENT, DOMAIN, Bench, iq
 from xep.commands import Command
 from xep.data_forms import Field, Form
 from xep.data_forms import field as filled

@@ -20,7 +20,7 @@ from tests.component.features.adhoc.command_bench import (
     submitted,
 )
 from tests.component.handlers.world import ALICE, BOB, all_skills, result, xml
-from tests.component.router.wire import AGENT, DOMAIN, condition, error_of, iq
+from tests.component.link.router.wire import AGENT, DOMAIN, condition, error_of, iq
 from xep import disco
 from xep.commands import CONDITIONS, NAMESPACE, Actions, Command
 from xep.data_forms import Form

@@ -13,8 +13,8 @@ from component.agent.requests import OperatorStarter, Outcome, TurnRequest
 from component.budget.protocol import Payer
 from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult, Commands
 from component.commands.words import read_words
-from component.features.agents_admin.tell import TellCommands, TurnSheet
-from component.router.addresses import ComponentAddresses
+from component.features.agents_admin.commands import TellCommands, TurnSheet
+from component.link.router.addresses import ComponentAddresses
 from tests.component.audit.book import Book
 from xep.jid import JID
 from xep.stanza_error import StanzaError
@@ -48,12 +48,16 @@ class Desk:
         self.stopped = False
         self.book = Book()
         tell = TellCommands(
-            *(self, Agents(), lambda who: who.domain == "a.example"),
-            *(lambda _agent, _who: not self.stopped, self._let_in, self.book),
+            *(self, Agents(), self, self._let_in, self.book),
             ComponentAddresses(JID.parse("agent.example")),
-            wait_s=0.01,
         )
         self.commands = Commands(tell.commands(), [BOSS])
+
+    def admits(self, who: JID) -> bool:
+        return who.domain == "a.example"
+
+    def may_write(self, _agent: JID, _who: JID) -> bool:
+        return not self.stopped
 
     def _let_in(self, who: JID | None) -> None:
         if self.paused and who is not None:
@@ -177,7 +181,10 @@ async def test_tell_agent_refuses_while_the_queue_is_full_or_paused() -> None:
         (None, "It has not ended after 0 s"),
     ],
 )
-async def test_tell_agent_with_wait_reports_the_outcome(outcome: Outcome | None, said: str) -> None:
+async def test_tell_agent_with_wait_reports_the_outcome(
+    outcome: Outcome | None, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("component.features.agents_admin.commands.WAIT_S", 0.01)
     desk = Desk()
     desk.outcome = outcome
     answer = await desk.run(wait="true")

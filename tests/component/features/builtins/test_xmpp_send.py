@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from component.features.builtins.xmpp_send import xmpp_send_skill
 from component.kernel.guarded_messages import GuardedMessages
 from component.kernel.hourly_limit import HourlyLimit
-from component.settings.xmpp_send import XmppSend
+from component.settings.skills import XmppSend
 from component.skills import InvalidParam, Skill
 from tests.component.skill_calls import called, text_of
 from xep.jid import JID

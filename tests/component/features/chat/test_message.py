@@ -2,21 +2,29 @@
 
 from datetime import UTC, datetime, timedelta
 from itertools import count
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import pytest
 
 from component.commands.definition import Asking, CommandError, CommandResult, Commands, Outline
-from component.features.chat.handlers import MessageHandler
-from component.messages.inbound import ReplyAddress
-from component.messages.messenger import Messenger
-from component.messages.outbound import OutboundMessage, Text, conversation_with
+from component.link.messages.inbound import ReplyAddress
+from component.link.messages.messenger import Messenger
+from component.link.messages.outbound import OutboundMessage, Text, conversation_with
 from component.policy import Rule
 from component.skills import Skill, skill
 from component.storage import StorageError
+from tests.component.features.chat.handler import message_handler
 from tests.component.handlers.world import ALICE, BOB, World
-from tests.component.router.wire import AGENT, DOMAIN, REFUSED, Bench, ListOutput, element, parse
+from tests.component.link.router.wire import (
+    AGENT,
+    DOMAIN,
+    REFUSED,
+    Bench,
+    ListOutput,
+    element,
+    parse,
+)
 from xep.jid import JID
 from xep.stanza import Message
 
@@ -243,7 +251,8 @@ async def test_strangers_cannot_fill_the_memory() -> None:
             if n % 100 == 0:
                 await world.bench.settled()
         await world.bench.settled()
-        assert 4_000 < len(world.message._hints._given) <= 4_096
+        to_agent: Any = world.message._stages[-1].handle
+        assert 4_000 < len(to_agent.__self__._hints._given) <= 4_096
 
 
 # -- the answer ----------------------------------------------------------------------------------
@@ -357,7 +366,7 @@ async def test_the_same_message_twice_is_answered_once_and_received_twice() -> N
 async def test_a_receipt_is_taken_and_not_answered() -> None:
     output = ListOutput()
     messenger = Messenger(output)
-    handler = MessageHandler("Assistant", messenger, Commands(()))
+    handler = message_handler("Assistant", messenger, Commands(()))
     bench = Bench(handler.routes())
     address = ReplyAddress(ALICE, JID.parse(AGENT))
     delivery = messenger.send(

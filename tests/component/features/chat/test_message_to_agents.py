@@ -8,10 +8,10 @@ import pytest
 
 from component.agent.requests import TurnRequest
 from component.commands.definition import Asking, CommandResult, Commands, NoParams, Outline
-from component.features.chat.handlers import MessageHandler
 from component.storage import StorageError
+from tests.component.features.chat.handler import message_handler
 from tests.component.handlers.sent import Sent
-from tests.component.router.wire import AGENT, DOMAIN, Bench, until
+from tests.component.link.router.wire import AGENT, DOMAIN, Bench, until
 from xep.chat_markers import Displayed
 from xep.jid import JID
 from xep.receipts import Received
@@ -62,7 +62,7 @@ class Talk:
             return CommandResult("noted")
 
         outline = Outline(name="note", title="Note", about="note it", params=NoParams)
-        handler = MessageHandler(
+        handler = message_handler(
             *("Assistant", Sent(self.sent), Commands([outline.done_by(note)])),
             agents=self.listener,
             let_in=self._let_in,

@@ -11,14 +11,14 @@ from component.agent.requests import TurnRequest
 from component.app.schema import SCHEMA
 from component.commands.definition import Commands
 from component.commands.everybody import everybody
-from component.features.chat.handlers import MessageHandler
 from component.features.chat.notices import Notices
 from component.features.chat.rows import NoticeStore
 from component.policy.persons import Persons
 from component.storage import Storage, StorageError
+from tests.component.features.chat.handler import message_handler
 from tests.component.handlers.sent import Sent
 from tests.component.handlers.world import a_person
-from tests.component.router.wire import AGENT, DOMAIN, OURS, Bench, element
+from tests.component.link.router.wire import AGENT, DOMAIN, OURS, Bench, element
 from xep.disco import Feature, InfoQuery
 from xep.fluux_agent import NAMESPACE as FLUUX
 from xep.jid import JID
@@ -72,7 +72,7 @@ class Talk:
         notices = Notices(
             store, Persons(info, OURS.is_own), agent_at, lambda agent: NOTICE, self._flushed
         )
-        self.handler = MessageHandler(
+        self.handler = message_handler(
             "Assistant",
             Sent(self.sent),
             self.commands,

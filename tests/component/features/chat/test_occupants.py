@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from component.features.chat.handlers import MessageHandler
 from component.features.chat.occupants import OccupantHandler
-from component.messages.messenger import Messenger
-from component.router.table import IQRoute
-from tests.component.router.wire import AGENT, Bench, iq
+from component.link.messages.messenger import Messenger
+from component.link.router.table import IQRoute
+from tests.component.features.chat.handler import message_handler
+from tests.component.link.router.wire import AGENT, Bench, iq
 from xep.jid import JID
 from xep.muc import USER
 from xep.version import Version
@@ -54,7 +54,7 @@ def bench(clock: Clock, *, joined: bool = True) -> Bench:
     nothing: Any = NoAgent()
     messenger: Any = Messenger(output)
     occupants = OccupantHandler(messenger, admits, is_room, clock)
-    messages = MessageHandler("Assistant", messenger, nothing, agents=nothing, clock=clock)
+    messages = message_handler("Assistant", messenger, nothing, agents=nothing, clock=clock)
     version = IQRoute("get", Version, lambda _request: Version(name="agent"))
     routes = [*occupants.routes(), *messages.routes(), version]
     made.append(Bench(routes, admits=lambda who: admits(who) and not is_room(who)))

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.handlers.pubsub import FEATURES
+from component.link.router.table import Host
 from component.policy import Rule
-from component.router.table import Host
 from component.skills import Skill, skill
 from tests.component.handlers.world import (
     ALICE,
@@ -21,7 +21,7 @@ from tests.component.handlers.world import (
     all_skills,
     result,
 )
-from tests.component.router.wire import AGENT, DOMAIN, condition, error_of
+from tests.component.link.router.wire import AGENT, DOMAIN, condition, error_of
 from xep import (
     caps,
     chat_markers,

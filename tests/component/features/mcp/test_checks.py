@@ -2,7 +2,7 @@
 
 import pytest
 
-from component.app.settings import make_settings
+from component.app.features import make_settings
 from component.features.mcp.feature import McpFeature
 from component.settings import Server
 from tests.component.features.mcp.serving import scripted

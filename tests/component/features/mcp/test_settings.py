@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from component.app.settings import load
+from component.app.features import load
 from component.features.mcp.settings import SERVERS
 from component.settings import Settings, SettingsError
 

@@ -10,6 +10,7 @@ import pytest
 
 from component.features.memory_nodes.agent_nodes import AgentNodes, node_of
 from component.features.memory_nodes.store import PepStore
+from component.link.router.addresses import ComponentAddresses
 from component.memory.index import Index
 from component.memory.index_database import FILE_NAME
 from component.memory.knowledge import Knowledge, Memo
@@ -20,7 +21,6 @@ from component.memory_directory.layout import Layout, SessionKey
 from component.pubsub.notifier import Notifier
 from component.pubsub.publishing import NewItem, Wanted
 from component.pubsub.service import PubSubService
-from component.router.addresses import ComponentAddresses
 from component.settings.memory import Memory
 from component.storage import Storage
 from component.storage.database import Database

@@ -7,7 +7,7 @@ from xml.etree.ElementTree import fromstring
 import pytest
 
 from component.features.memory_nodes.privileges import PrivilegedCall, Privileges
-from component.router.table import Request
+from component.link.router.table import Request
 from xep import pubsub, pubsub_owner
 from xep.binding import Payload, RawXML, decode, encode
 from xep.fluux_agent.memory import NAMESPACE

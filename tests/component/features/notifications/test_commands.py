@@ -9,7 +9,7 @@ import pytest
 from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult
 from component.commands.words import read_words
 from component.features.notifications.commands import NotificationCommands
-from component.settings.notifications import Notifications
+from component.settings.work import Notifications
 from component.storage import Storage
 from component.storage.notifications import Notification, NotificationStore
 from xep.jid import JID

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from component.features.notifications.plan import MOST_IN_DIGEST, effective, plan
-from component.settings.notifications import Notifications
+from component.settings.work import Notifications
 from component.storage.notifications import (
     Batch,
     Notification,

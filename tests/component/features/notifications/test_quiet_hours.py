@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.features.notifications.plan import QuietHours, effective, plan
-from component.settings.notifications import Notifications, quiet_hours, time_zone
+from component.settings.work import Notifications, quiet_hours, time_zone
 from component.storage.notifications import Notification, Preferences, Recipient
 from tests.profiles import examples
 from xep.jid import JID

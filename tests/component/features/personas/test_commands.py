@@ -16,7 +16,7 @@ from component.memory_directory.texts import Texts
 from component.personas.own_personas import LAPSE_S, Drafts, OwnPersonas
 from component.personas.packages import LONGEST_TEXT, PersonaText
 from component.personas.personas import Personas
-from component.settings.personas import Personas as Configured
+from component.settings.agents import Personas as Configured
 from component.skills.schema_properties import properties_of
 from tests.component.audit.book import Book
 from xep.jid import JID

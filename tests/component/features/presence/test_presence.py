@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from component.app.schema import SCHEMA
-from component.connection.outbox import Outbox
 from component.features.presence.handlers import SLICE, PresenceHandler
-from component.messages.delivery import Delivery, nothing_to_send
+from component.link.messages.delivery import Delivery, nothing_to_send
+from component.link.messages.outbox import Outbox, OutputStream
 from component.storage import Storage
 from component.storage.subscriptions import Subscription, SubscriptionState, SubscriptionStore
 from tests.component.handlers.world import ALICE, BOB, Contacts, World
-from tests.component.router.wire import AGENT, DOMAIN, REFUSED, element, parse
+from tests.component.link.router.wire import AGENT, DOMAIN, REFUSED, element, parse
 from xep.binding import decode
 from xep.caps import Caps
 from xep.jid import JID
@@ -329,7 +329,7 @@ class Server:
     async def read(self) -> None:
         while True:
             self.most_bytes = max(self.most_bytes, self.outbox.waiting_bytes)
-            self.outbox.flush(self)
+            self.outbox.flush(self.try_send)
             await checkpoint()
 
 
@@ -355,7 +355,7 @@ class Crowd(SlowStore):
 async def test_others_are_answered_while_many_are_told(leaving: bool) -> None:
     """Counted in stanzas: whoever is answered meanwhile waits for one slice at most."""
     outbox = Outbox(10_000_000)
-    outbox.start()
+    outbox.start(OutputStream())
     server = Server(outbox)
 
     def send(presence: Presence) -> Delivery:

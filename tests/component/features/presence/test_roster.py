@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from component.app.schema import SCHEMA
 from component.features.presence.roster import RosterPresence
-from component.router.addresses import AccountAddresses
+from component.link.router.addresses import AccountAddresses
 from component.storage import Storage
 from component.storage.stopped import StoppedContacts
 from component.storage.subscriptions import Subscription, SubscriptionStore
-from tests.component.router.wire import Bench, condition, element, iq, parse
+from tests.component.link.router.wire import Bench, condition, element, iq, parse
 from tests.profiles import examples
 from xep.binding import encode
 from xep.caps import Caps

@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 
 from component.commands.definition import Commands
-from component.features.chat.handlers import MessageHandler
 from component.features.questions.answers import ChatAnswers
-from component.features.tasks_iq.handlers import ConfirmHandler
+from component.features.tasks_iq.handlers import TasksHandler
 from component.skills import skill
 from component.skills.params import prepare
 from component.storage import StorageError
@@ -22,8 +21,9 @@ from component.tasks.protocol import Naming, Question, UncertainError
 from component.tasks.questions import Answerer, InWords, Judgement, answer, decide
 from component.tasks.request import CallerContext, Confirmation
 from component.tasks.rows import moment
+from tests.component.features.chat.handler import message_handler
 from tests.component.handlers.sent import Sent
-from tests.component.router.wire import AGENT, Bench, element, iq
+from tests.component.link.router.wire import AGENT, Bench, element, iq
 from tests.component.tasks.ledger import NOON, Ledger, asked_for
 from xep.binding import encode
 from xep.fluux_agent.confirm import Decision
@@ -58,11 +58,12 @@ class World:
         self.sent: list[Message | Presence] = []
         self._ids = (f"m{number}" for number in count(1))
         words = Questions(clock=lambda: moment(self.ledger.now))
-        self.message = MessageHandler(
-            *("Assistant", Sent(self.sent), Commands(()), lambda: 0.0, (ChatAnswers(self, words),)),
+        self.message = message_handler(
+            *("Assistant", Sent(self.sent), Commands(()), [ChatAnswers(self, words).stage()]),
+            clock=lambda: 0.0,
             now=lambda: moment(NOON),
         )
-        handlers = (self.message, ConfirmHandler(self))
+        handlers = (self.message, TasksHandler(self))
         self.bench = Bench([route for handler in handlers for route in handler.routes()])
 
     def confirm(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.component.features.questions.chat_world import ALICE, BOB, HINT, World
-from tests.component.router.wire import AGENT, DOMAIN, condition, element, error_of
+from tests.component.link.router.wire import AGENT, DOMAIN, condition, element, error_of
 from tests.component.tasks.ledger import NOON
 from xep.fluux_agent.confirm import Decision
 from xep.hashes import Hash

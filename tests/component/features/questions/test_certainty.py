@@ -8,7 +8,7 @@ from component.tasks.expiry import forget
 from component.tasks.protocol import Certainty, Naming, UncertainError
 from component.tasks.question_rows import is_certain
 from tests.component.features.questions.chat_world import ALICE, PHONE, World
-from tests.component.router.wire import AGENT, element
+from tests.component.link.router.wire import AGENT, element
 from tests.component.tasks.ledger import DAY, NOON
 from xep.fluux_agent.confirm import Decision
 from xep.jid import JID

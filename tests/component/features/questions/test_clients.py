@@ -4,12 +4,12 @@ import pytest
 
 from component.agent.requests import MessageStarter, TurnRequest
 from component.commands.definition import Commands
-from component.features.chat.handlers import MessageHandler
 from component.storage import StorageError
+from tests.component.features.chat.handler import message_handler
 from tests.component.features.questions.chat_world import World
 from tests.component.handlers.sent import Sent
-from tests.component.messages.clients import CORRECTED, CORRECTED_ID, SAID, URL, Shape, shapes
-from tests.component.router.wire import Bench
+from tests.component.link.messages.clients import CORRECTED, CORRECTED_ID, SAID, URL, Shape, shapes
+from tests.component.link.router.wire import Bench
 from xep.jid import JID
 from xep.receipts import Received
 from xep.stanza import Message, Presence
@@ -145,7 +145,7 @@ class Talk:
         self.waiting: dict[str | None, str | None] = {}
         self.broken = False
         self.sent: list[Message | Presence] = []
-        handler = MessageHandler("Assistant", Sent(self.sent), Commands(()), agents=self)
+        handler = message_handler("Assistant", Sent(self.sent), Commands(()), agents=self)
         self.bench = Bench(handler.routes())
 
     async def received(self, request: TurnRequest) -> None:

@@ -1,16 +1,17 @@
 """Whose answer a message is, where both a task and a dialogue may be asking."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from component.commands.definition import Asking, CommandResult, Commands, NoParams, Outline
-from component.features.chat.handlers import MessageHandler
-from component.features.questions.dialogues import Dialogues
-from component.messages.inbound import InboundMessage
+from component.features.questions.answers import Dialogues
+from component.link.messages.inbound import InboundMessage
 from component.storage import StorageError
+from tests.component.features.chat.handler import message_handler
 from tests.component.handlers.sent import Sent
-from tests.component.router.wire import AGENT, DOMAIN, Bench
+from tests.component.link.router.wire import AGENT, DOMAIN, Bench
 from xep.jid import JID
 from xep.stanza import Message, Presence
 
@@ -34,9 +35,11 @@ class Talk:
             return CommandResult("noted")
 
         outline = Outline(name="note", title="Note", about="note it", params=NoParams)
-        handler = MessageHandler(
-            *("Assistant", Sent(self.sent), Commands([outline.done_by(note)]), lambda: 0.0),
-            (Dialogues(_Questions(self), _Dialogue(self), lambda at: at.local or "assistant"),),
+        questions: Any = _Questions(self)
+        handler = message_handler(
+            *("Assistant", Sent(self.sent), Commands([outline.done_by(note)])),
+            [Dialogues(questions, _Dialogue(self), lambda at: at.local or "assistant").stage()],
+            clock=lambda: 0.0,
         )
         self.bench = Bench(handler.routes())
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.component.features.questions.chat_world import HINT, World
-from tests.component.router.wire import AGENT
+from tests.component.link.router.wire import AGENT
 
 pytestmark = pytest.mark.anyio
 

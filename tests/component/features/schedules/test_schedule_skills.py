@@ -17,7 +17,7 @@ from component.policy.flows import AgentLimits
 from component.skills import Context, InvalidParam, SkillError, SkillFailed, call, prepare
 from component.storage import Storage
 from component.tasks.confirmation import parameters_of
-from tests.component.router.wire import until
+from tests.component.link.router.wire import until
 from tests.component.tools.test_tools import AT, WHO, Desk, a_caller
 from xep.fluux_agent.confirm import Confirm
 from xep.jid import JID

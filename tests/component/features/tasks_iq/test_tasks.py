@@ -13,11 +13,12 @@ from component.storage import StorageError
 from component.tasks import queries
 from component.tasks.changes import change
 from tests.component.handlers.world import result, xml
-from tests.component.router.wire import DOMAIN, Bench, error_of, iq
+from tests.component.link.router.wire import DOMAIN, Bench, error_of, iq
 from tests.component.tasks.ledger import NOON, Ledger, asked_for
 from xep.binding import Payload
 from xep.data_forms import Form
 from xep.fluux_agent import errors
+from xep.fluux_agent.confirm import NAMESPACE as CONFIRM
 from xep.fluux_agent.errors import Malformed, Retry, UnknownTask
 from xep.fluux_agent.execute import Result
 from xep.fluux_agent.task import (
@@ -211,4 +212,4 @@ async def test_questions_are_asked_by_get_and_changes_made_by_set() -> None:
     async with faces() as made:
         for payload, type_ in ((Task(id="t-1"), "set"), (Cancel(id="t-1"), "get")):
             assert error_of(await made.ask(payload, type_)).condition == "service-unavailable"
-        assert made.bench.router.table.features("agent") == (NAMESPACE,)
+        assert made.bench.router.table.features("agent") == (CONFIRM, NAMESPACE)

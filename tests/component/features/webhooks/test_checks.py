@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from component.app.settings import make_settings
-from component.app.skills import load_skills
+from component.app.features import load_skills, make_settings
 from component.features.webhooks.feature import check_webhooks
 from component.settings import Server, Settings
 from component.settings.policy import Agent, Policy, Rule

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from component.app.settings import make_settings
+from component.app.features import make_settings
 from component.features.workers.feature import WorkersFeature
 from component.features.workers.settings import Worker, WorkersEntry
 from component.settings import Server

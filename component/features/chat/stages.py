@@ -1,0 +1,251 @@
+"""The stages that a message from a person passes, besides answers to questions.
+
+A line that begins with a slash is a command (`component.commands`), answered without a model, and
+so is the word "help" alone. Everything else goes to the agent at that address. Where no model is
+configured, the sender gets a hint now and then instead of an answer each time, so that two programs
+cannot answer each other forever.
+"""
+
+import secrets
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import msgspec
+import structlog
+
+from component.agent.requests import MessageStarter, TurnRequest
+from component.commands.definition import CommandError, Commands
+from component.commands.words import read_words
+from component.features.chat.message_ids import References, key_of
+from component.features.chat.notices import Hints
+from component.handlers.exchange_limit import Admitted, ExchangeLimit
+from component.link.messages.inbound import (
+    Attachment,
+    Handled,
+    InboundMessage,
+    MessageStage,
+    StageOrder,
+)
+from component.skills.errors import printable
+from component.storage import StorageError
+from xep.chat_states import NAMESPACE as CHAT_STATES
+from xep.explicit_encryption import NAMESPACE as ENCRYPTION
+from xep.jid import JID
+from xep.message_correction import NAMESPACE as CORRECTION
+from xep.message_retraction import NAMESPACE as RETRACTION
+from xep.stanza_error import StanzaError
+
+if TYPE_CHECKING:
+    from component.agent.conversations import Conversations
+
+_log = structlog.get_logger("component.message")
+
+_ID_BYTES: Final = 16
+_LONGEST_NAME: Final = 200
+_LONGEST_URL: Final = 2_000
+_STALE: Final = timedelta(minutes=10)
+"""What a message asks for may not be wanted any more after this time."""
+_LATE_MESSAGE: Final = (
+    "Your message of {sent:%Y-%m-%d %H:%M %Z} reached me only now. Send it again if you still want"
+    " an answer."
+)
+_AT_FAULT: Final = "I can't do that now because of an error on my side. Please try again later."
+_ENCRYPTED: Final = (
+    "I can't read this message, because it is encrypted with {name}. Please turn encryption off for"
+    " this chat and send it again."
+)
+_LATE_COMMAND: Final = (
+    "I haven't done that, because your message was delayed on its way. Send it again if you still"
+    " want it."
+)
+_LATE_CORRECTION: Final = (
+    "Your correction came too late: I have already acted on what you wrote before. Send it as a new"
+    " message if it still matters."
+)
+_TOO_MANY: Final = (
+    "You are sending messages faster than a person would, so I have stopped answering: we might be"
+    " two programs that answer each other. I have not read your last message. If you are a person,"
+    " wait for a minute without writing to me, and then send it again."
+)
+_LATE_RETRACTION: Final = "You retracted your message too late: I have already acted on it."
+
+
+def exchange_stage(limit: ExchangeLimit) -> MessageStage:
+    """Return the stage that ends exchanges with programs that answer every message."""
+
+    async def handle(message: InboundMessage) -> Handled | None:
+        """Let a message wait for the pause that its sender gets; or drop it, and say so once."""
+        thread = message.conversation.thread
+        verdict = limit.next(message.principal, thread, delayed=message.delayed)
+        if isinstance(verdict, Admitted):
+            await anyio.sleep(verdict.pause_s)
+            return None
+        if not verdict.first:
+            return Handled(is_read=False)
+        _log.warning(
+            "stopped answering somebody who sends messages faster than a person; the limit is"
+            " limits.messages_per_sender",
+            sender=str(message.sender),
+        )
+        return Handled(_TOO_MANY, is_read=False)
+
+    return MessageStage(StageOrder.LIMITS, handle)
+
+
+async def _refuse_encrypted(message: InboundMessage) -> Handled | None:
+    if message.encryption is None:
+        return None
+    return Handled(_ENCRYPTED.format(name=message.encryption))
+
+
+ENCRYPTED_STAGE: Final = MessageStage(
+    StageOrder.ENCRYPTED, _refuse_encrypted, features=(ENCRYPTION,)
+)
+"""Says that a message cannot be read."""
+
+
+def command_stage(commands: Commands) -> MessageStage:
+    """Return the stage that runs commands."""
+
+    async def handle(message: InboundMessage) -> Handled | None:
+        if message.is_action or not message.text.startswith("/"):
+            return None
+        if message.delayed:  # the person may no longer want it
+            return Handled(_LATE_COMMAND)
+        name, *rest = message.text[1:].split(maxsplit=1) or [""]
+        agent = message.conversation.agent
+        asking = commands.asking(message.principal, agent, message.language, message.sender)
+        command = commands.get(name.casefold(), asking)
+        if command is None:
+            return Handled(f"There is no command /{name[:40]}. Send /help for a list.")
+        try:
+            return Handled((await command.run(asking, read_words(command, "".join(rest)))).text)
+        except CommandError as error:
+            return Handled(str(error))
+        except StorageError as error:
+            _log.error("a command failed", command=command.name, reason=str(error))
+            return Handled(_AT_FAULT)
+
+    return MessageStage(StageOrder.COMMANDS, handle)
+
+
+class AgentStages:
+    """The stages that pass messages to the agents.
+
+    Args:
+        name: the name of the agent.
+        agents: the agents that people talk with; None without a model.
+        agent_at: gives the name of the agent at an address of this service.
+        let_in: raises StanzaError if new requests of this principal are rejected now.
+        now: returns the time, for delayed messages.
+        clock: seconds that only go forward; the event loop's by default.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        agents: "Conversations | None",
+        agent_at: Callable[[JID], str],
+        let_in: Callable[[JID], None],
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], float] = anyio.current_time,
+    ) -> None:
+        self._name = name
+        self._agents = agents
+        self._agent_at = agent_at
+        self._let_in = let_in
+        self._now = now
+        self._hints = Hints(clock)
+        self._references = References()
+
+    def stages(self) -> tuple[MessageStage, ...]:
+        """Return the stages."""
+        revised = () if self._agents is None else (CORRECTION, RETRACTION)
+        states = () if self._agents is None else (CHAT_STATES,)
+        return (
+            MessageStage(StageOrder.REVISIONS, self._take_revision, features=revised),
+            MessageStage(StageOrder.AGENT, self._say_to_agent, features=states),
+        )
+
+    async def _take_revision(self, message: InboundMessage) -> Handled | None:
+        """Correct or remove a message that waits for its turn."""
+        revised = message.retracts or message.replaces
+        if revised is None:
+            return None
+        # Cheogram retracts a message by an empty correction.
+        body = None if message.retracts is not None else said_to_agent(message) or None
+        if self._agents is not None:
+            agent, first = self._agent_of(message), self._references.find(message, revised)
+            try:
+                if await self._agents.revised(agent, message.principal, first, body):
+                    self._references.add(message, first)
+                    return Handled()
+            except StorageError as error:
+                _log.error("could not revise a message", reason=str(error))
+                return Handled(_AT_FAULT)
+        return Handled(_LATE_RETRACTION if body is None else _LATE_CORRECTION)
+
+    async def _say_to_agent(self, message: InboundMessage) -> Handled | None:
+        body = said_to_agent(message)
+        if not body:
+            return None
+        if message.delayed and message.sent_at and self._now() - message.sent_at > _STALE:
+            return Handled(_LATE_MESSAGE.format(sent=message.sent_at))
+        if self._agents is None:
+            return Handled(None if message.delayed else self._hint(message.principal))
+        if message.principal.local is None:
+            return None  # announcements of servers and services are not conversations
+        agent = JID(self._agent_of(message), message.conversation.agent.domain)
+        request = TurnRequest(
+            id=_turn_id(message),
+            starter=MessageStarter(message.sender, message.id),
+            conversation=msgspec.structs.replace(message.conversation, agent=agent),
+            principal=message.principal,
+            reply_to=message.reply_to,
+            text=body,
+            language=message.language,
+        )
+        try:
+            self._let_in(message.principal)
+            await self._agents.received(request)
+            self._references.add(message)
+        except StanzaError as error:
+            return Handled(error.text)
+        except StorageError as error:
+            _log.error("could not accept a message", reason=str(error))
+            return Handled(_AT_FAULT)
+        return Handled()
+
+    def _agent_of(self, message: InboundMessage) -> str:
+        return self._agent_at(message.conversation.agent)
+
+    def _hint(self, principal: JID) -> str | None:
+        if not self._hints.is_due(principal):
+            return None
+        return (
+            f"I am {self._name}. No model is set up, so I answer commands only: send /help or help."
+        )
+
+
+def _turn_id(message: InboundMessage) -> str:
+    """Return the id of the turn that a message starts: the same for all its copies, so that another
+    instance does not accept a copy while the first waits for its answer.
+    """
+    key = key_of(message)
+    return secrets.token_hex(_ID_BYTES) if key is None else key[:_ID_BYTES].hex()
+
+
+def said_to_agent(message: InboundMessage) -> str:
+    """Return the text of a message for a model, with a line for each attachment."""
+    text = f"/me {message.text}" if message.is_action else message.text
+    return "\n".join(filter(None, (text, *map(_attached, message.attachments))))
+
+
+def _attached(file: Attachment) -> str:
+    name = printable(file.name or file.description or "a file", _LONGEST_NAME)
+    what = [] if file.media_type is None else [printable(file.media_type, _LONGEST_NAME)]
+    what += [] if file.size is None else [f"{file.size} bytes"]
+    about = f" ({', '.join(what)})" if what else ""
+    return f"[Attached: {name}{about}, at {printable(file.url, _LONGEST_URL)}]"

@@ -1,0 +1,1 @@
+"""The stream to the XMPP server: the connection, the router of stanzas, and messages."""

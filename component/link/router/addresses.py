@@ -1,0 +1,115 @@
+"""The addresses of this service, and what each of them is.
+
+The router and the handlers do not know whether the agent is attached as a component or as a client:
+they ask here. A component has a domain with all its localparts, a client has one account.
+"""
+
+from collections.abc import Set as AbstractSet
+from typing import TypeAlias
+
+from component.link.router.table import Host
+from xep.jid import JID, JIDError
+
+
+class ComponentAddresses:
+    """The addresses of a component (XEP-0114): its domain, and a localpart for each agent.
+
+    Args:
+        domain: the component's domain.
+        agents: localparts of the agents, which are their names.
+        default_agent: the agent that speaks at the domain itself.
+    """
+
+    def __init__(
+        self, domain: JID, agents: AbstractSet[str] = frozenset(), default_agent: str = "assistant"
+    ) -> None:
+        self._domain = domain
+        self._agents = agents
+        self._default_agent = default_agent
+
+    @property
+    def default(self) -> JID:
+        """The domain: it answers stanzas without a ``to``, and sends what no agent does."""
+        return self._domain
+
+    def find(self, text: str | None, *, iq: bool) -> tuple[JID, Host | None]:
+        """Return the address in the ``to`` of a stanza, and what it is; None if nothing here has
+        it. ``iq`` says whether the stanza is an IQ. Never raises.
+
+        The address keeps its resource, though none exists here: a message to it is handled like one
+        to the bare address (RFC 6121 §8.5.3.2.1) and answered from the address that it was sent to;
+        an IQ is refused (§8.5.3.2.3).
+        """
+        if text is None:
+            return self._domain, "component"
+        try:
+            to = JID.parse(text)
+        except JIDError:
+            return self._domain, None
+        if to.domain != self._domain.domain or (iq and to.resource is not None):
+            return to, None
+        if to.local is None:
+            return to, "component"
+        return to, "agent" if to.local in self._agents else None
+
+    def is_own(self, address: JID) -> bool:
+        """Return whether it is an address of the domain. A stanza from one can only be our own:
+        servers loop back stanzas.
+        """
+        return address.domain == self._domain.domain
+
+    def agent_at(self, address: JID) -> str:
+        """Return the name of the agent that speaks at an address; the default one at the domain."""
+        return address.local or self._default_agent
+
+    def address_of(self, agent: str) -> JID:
+        """Return the bare address at which an agent speaks."""
+        return JID(agent, self._domain.domain)
+
+
+class AccountAddresses:
+    """The address of a client: one account with one agent.
+
+    IQs reach the client's full address, because its server answers those to the bare one; messages
+    reach either (RFC 6121 §8.5). Handlers see only the bare address, which stays the same when the
+    server gives the client another resource.
+
+    Args:
+        account: the bare address.
+        agent: the name of the agent.
+    """
+
+    def __init__(self, account: JID, agent: str = "assistant") -> None:
+        self._account = account.bare
+        self._agent = agent
+
+    @property
+    def default(self) -> JID:
+        """The account. The server adds the resource to outgoing stanzas (RFC 6120 §8.1.2.1)."""
+        return self._account
+
+    def find(self, text: str | None, *, iq: bool) -> tuple[JID, Host | None]:
+        """Return the account, if the text is its bare address or one of its resources."""
+        if text is None:
+            return self._account, "agent"
+        try:
+            to = JID.parse_delivered(text)
+        except JIDError:
+            return self._account, None
+        return (self._account, "agent") if to.bare == self._account else (to, None)
+
+    def is_own(self, address: JID) -> bool:
+        """Return whether it is the account, or another client of the account."""
+        return address.bare == self._account
+
+    def agent_at(self, address: JID) -> str:
+        """Return the only agent."""
+        return self._agent
+
+    def address_of(self, agent: str) -> JID:
+        """Return the account."""
+        return self._account
+
+
+Addresses: TypeAlias = ComponentAddresses | AccountAddresses
+"""The addresses of this service."""

@@ -1,0 +1,44 @@
+"""A handler of messages with the stages of the feature, and those of a test."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from operator import attrgetter
+from typing import Any
+
+import anyio
+
+from component.commands.definition import Commands
+from component.features.chat.handlers import MessageHandler
+from component.features.chat.stages import (
+    ENCRYPTED_STAGE,
+    AgentStages,
+    command_stage,
+    exchange_stage,
+)
+from component.handlers.exchange_limit import ExchangeLimit
+from component.link.messages.inbound import MessageStage
+
+
+def message_handler(
+    name: str,
+    messages: Any,
+    commands: Commands,
+    more: Sequence[MessageStage] = (),
+    *,
+    agents: Any = None,
+    agent_at: Callable[[Any], str] = lambda at: at.local or "assistant",
+    let_in: Callable[[Any], None] = lambda _: None,
+    limit: ExchangeLimit | None = None,
+    clock: Callable[[], float] = anyio.current_time,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    **ports: Any,
+) -> MessageHandler:
+    stages = [
+        *more,
+        *([] if limit is None else [exchange_stage(limit)]),
+        ENCRYPTED_STAGE,
+        command_stage(commands),
+        *AgentStages(name, agents, agent_at, let_in, now, clock).stages(),
+    ]
+    stages.sort(key=attrgetter("order"))
+    return MessageHandler(messages, stages, now=now, **ports)
