@@ -59,7 +59,7 @@ MODULES: Final[dict[str, str]] = {
     "component/policy/policy.py": "tests/component/policy tests/component/execution",
     "component/features/notifications/plan.py": "tests/component/features/notifications",
     "component/features/schedules/rows.py": "tests/component/features/schedules",
-    "component/pubsub/access.py": "tests/component/pubsub tests/component/handlers/test_pubsub.py",
+    "component/pubsub/access.py": "tests/component/pubsub tests/component/features/pubsub",
     "component/router/fair_queue.py": "tests/component/router",
     "component/sandbox/http_gate.py": "tests/component/sandbox tests/component/features/builtins",
     "component/skills/forms.py": "tests/component/skills",

@@ -25,11 +25,11 @@ from component.agent.requests import MessageStarter, Reply, TurnRequest
 from component.app.schema import SCHEMA
 from component.audit.record import Audit, AuditOptions
 from component.budget.book import BudgetBook, BudgetLimits, Limit
-from component.commands.pause_gate import PauseGate
 from component.execution.admission import Admission
 from component.execution.executor import SkillExecutor
 from component.execution.joint_confirmation import SEVERAL_CALLS, JointConfirmations
 from component.execution.tools import ToolExecutor
+from component.kernel.pause_gate import PauseGate
 from component.memory.files import open_root
 from component.memory.lines import SessionKey
 from component.memory.paths import Layout

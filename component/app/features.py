@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from component.features.feature import Feature
 
 FEATURES: Final = (
+    "service_commands",
     "announcements",
     "apis",
     "builtins",

@@ -1,12 +1,10 @@
 """The kernel and the opened features of one service."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import TypeVar
 
-from component.app.commands import commands_of_service
-from component.commands.definition import AnyCommand
-from component.commands.recording import recorded
+from component.commands import recorded
 from component.features.feature import Feature
 from component.kernel.environment import Environment
 from component.kernel.kernel import Kernel
@@ -53,6 +51,7 @@ class Subsystems:
                 kernel.presence_events.on_granted(opened.granted)
             kernel.disco.nodes.extend(opened.disco_nodes)
             kernel.gauges.append(opened.gauges)
+            kernel.warnings.append(opened.warnings)
         self._ended = _given(each.task_ended for each in self.opened)
         self._changed = _given(each.task_changed for each in self.opened)
         self._deleted = _given(each.task_deleted for each in self.opened)
@@ -60,7 +59,8 @@ class Subsystems:
         kernel.tasks.task_changed = self._task_changed
         kernel.tasks.service.on_deleted = self._task_deleted
         kernel.answers.extend(chain.from_iterable(each.answers for each in self.opened))
-        kernel.commands.add(recorded(self._commands(), environment.monitoring.recorder))
+        commands = chain.from_iterable(each.commands for each in self.opened)
+        kernel.commands.add(recorded(commands, environment.monitoring.recorder))
         stream.dispatch(
             (
                 *chain.from_iterable(each.handlers for each in self.opened),
@@ -69,11 +69,6 @@ class Subsystems:
                 kernel.presence_events,
             )
         )
-
-    def _commands(self) -> Iterator[AnyCommand]:
-        yield from commands_of_service(self.kernel, self._warnings)
-        for opened in self.opened:
-            yield from opened.commands
 
     def connected(self) -> None:
         """A session has begun. Never waits."""
@@ -86,16 +81,6 @@ class Subsystems:
         """The stream is about to be closed. Never waits."""
         for opened in self.opened:
             opened.leaving()
-
-    def _warnings(self) -> Sequence[str]:
-        """Return what an admin has to decide or to know, in sentences."""
-        late = self.kernel.tasks.late_sources()
-        waiting = (
-            (f"Sources of skills are not ready yet: {', '.join(late)}. Tasks wait for them.",)
-            if late
-            else ()
-        )
-        return (*waiting, *chain.from_iterable(each.warnings() for each in self.opened))
 
     def held_sources(self) -> Sequence[str]:
         """Return the names of the sources of which descriptions wait for an approval."""

@@ -10,7 +10,7 @@ import structlog
 from anyio.abc import TaskStatus
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from component.commands.definition import OPERATOR, CommandError, Commands
+from component.commands import OPERATOR, CommandError, Commands
 from component.control.messages import MAX_REQUEST_BYTES, ControlAnswer, ControlRequest
 from component.control.path import ControlError, socket_path
 from component.control.peers import may_control, peer_uid

@@ -15,7 +15,7 @@ import msgspec
 from anyio.abc import TaskStatus
 from anyio.lowlevel import checkpoint
 
-from component.commands.definition import AnyCommand
+from component.commands import AnyCommand
 from component.kernel.check import Check
 from component.kernel.disco import Nodes
 from component.kernel.kernel import Kernel

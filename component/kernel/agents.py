@@ -27,15 +27,15 @@ from component.agent.skill_model import SkillModel
 from component.audit.protocol import Recorder
 from component.budget.book import BudgetBook
 from component.budget.protocol import Spender, TurnBudget
-from component.commands.persona_dialogue import PersonaDialogue
 from component.execution.joint_confirmation import JointConfirmations
 from component.execution.tools import ToolExecutor
-from component.handlers.speech import Speech
 from component.kernel.agent_profiles import AgentProfiles
 from component.kernel.contacts import ContactSubsystem
 from component.kernel.environment import Environment
 from component.kernel.memory import Memories
 from component.kernel.options import agent_entries, budget_limits, make_flows
+from component.kernel.persona_dialogue import PersonaDialogue
+from component.kernel.speech import Speech
 from component.kernel.stream import StreamSubsystem
 from component.kernel.tasks import TaskSubsystem
 from component.memory.facts import Facts

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from component.commands.definition import Commands
+from component.commands import Commands
 from component.kernel.contacts import ContactSubsystem
 from component.kernel.disco import Disco
 from component.kernel.environment import Environment
@@ -53,6 +53,7 @@ class Kernel:
         answers: take the answers of people to questions; complete when all features are open.
         forgets: delete the rows of a person; features add theirs.
         gauges: return metrics that are read on request; features add theirs.
+        warnings: return what an admin has to decide, in sentences; features add theirs.
 
     Raises ModelRefusedError: a package that a model needs is not installed.
     """
@@ -61,6 +62,7 @@ class Kernel:
         self.environment = environment
         self.forgets: Sequence[Forget] = ()
         self.gauges: list[Callable[[], Iterable[Gauge]]] = []
+        self.warnings: list[Callable[[], Sequence[str]]] = []
         self.answers: list[Answers] = []
         self._messages: GuardedMessages | None = None
         self.stream = StreamSubsystem(environment.catalog, environment.monitoring)

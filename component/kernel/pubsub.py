@@ -6,10 +6,10 @@ import anyio
 import structlog
 from anyio.abc import TaskStatus
 
-from component.commands.adhoc import Offers
-from component.handlers.pubsub import PubSubHandler
-from component.handlers.pubsub_nodes import NodeOverview
-from component.handlers.pubsub_pending import PendingOffers
+from component.features.pubsub.handlers import PubSubHandler
+from component.features.pubsub.node_discovery import NodeOverview
+from component.features.pubsub.pending import PendingOffers
+from component.kernel.adhoc import Offers
 from component.kernel.contacts import ContactSubsystem
 from component.kernel.environment import Environment
 from component.kernel.options import page_bytes

@@ -11,7 +11,6 @@ from typing import Final
 
 import structlog
 
-from component.commands.pause_gate import PauseGate
 from component.execution import Admission, SkillExecutor
 from component.execution.derived import DerivedCalls
 from component.execution.joint_confirmation import SEVERAL_CALLS
@@ -19,6 +18,7 @@ from component.kernel.contacts import ContactSubsystem
 from component.kernel.environment import Environment
 from component.kernel.files import FileSubsystem
 from component.kernel.options import make_flows, task_limits
+from component.kernel.pause_gate import PauseGate
 from component.kernel.stream import StreamSubsystem
 from component.skills import Context, Skill
 from component.skills.granting import CapabilityCheck

@@ -15,7 +15,7 @@ from component.agent.profile import Profile
 from component.agent.prompt import instructions
 from component.app.settings import make_settings
 from component.budget.protocol import Payer, TurnBudget
-from component.commands.definition import Asking, NoParams
+from component.commands import Asking, NoParams
 from component.features.conversation_commands.feature import ConversationCommandsFeature
 from component.kernel.agents import AgentPorts, AgentSubsystem
 from component.kernel.memory import Memories, open_memories

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from component.commands.adhoc import Offer, Offers
-from component.handlers.paging import address_asked, page, sized
+from component.kernel.adhoc import Offer, Offers
+from component.kernel.paging import address_asked, page, sized
 from component.router.table import Request
 from xep import data_forms, disco
 from xep.commands import NAMESPACE

@@ -4,7 +4,6 @@ from collections.abc import Awaitable
 
 import msgspec
 
-from component.commands.adhoc import Asked, Offers
 from component.execution import SkillRequest
 from component.execution.admission import ExecutionAnswer
 from component.features.adhoc.disco_nodes import CommandNodes
@@ -12,6 +11,7 @@ from component.features.adhoc.handlers import CommandsHandler
 from component.features.adhoc.offers import CommandOffers, SkillOffers
 from component.features.adhoc.sessions import Sessions
 from component.features.feature import Feature, Opened
+from component.kernel.adhoc import Asked, Offers
 from component.kernel.kernel import Kernel
 from component.kernel.options import page_bytes
 from component.tasks.skill_call import SkillCall

@@ -11,8 +11,8 @@ from typing import Final
 import anyio
 import msgspec
 
-from component.commands.adhoc import Asked, Misfit, Offer, Offers, Outcome
 from component.features.adhoc.sessions import Session, Sessions, expired, refused
+from component.kernel.adhoc import Asked, Misfit, Offer, Offers, Outcome
 from component.router.table import IQRoute, ReplyPayload, Request
 from component.skills.errors import printable
 from component.skills.forms import InvalidForm, form_of, values_of

@@ -10,11 +10,11 @@ from typing import TypeAlias
 import msgspec
 import structlog
 
-from component.commands.adhoc import Asked, Completed, Misfit, Offer, Outcome
-from component.commands.definition import AnyCommand, CommandError, CommandResult, Commands
+from component.commands import AnyCommand, CommandError, CommandResult, Commands
 from component.execution.admission import ExecutionAnswer
 from component.features.adhoc.results import of_accepted, of_answer, of_result
-from component.handlers.storing import stored
+from component.kernel.adhoc import Asked, Completed, Misfit, Offer, Outcome
+from component.kernel.storing import stored
 from component.skills.registry import View
 from component.skills.skill import Skill
 from component.storage import StorageError

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from component.commands.definition import CommandResult
+from component.commands import CommandResult
 from component.skills.form_fields import NEWLINE
 from component.tasks.files import text_of
 from xep.binding.escaping import without_forbidden

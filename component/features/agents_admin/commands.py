@@ -7,7 +7,7 @@ import msgspec
 
 from component.agent.registry import AgentError, Agents, AgentState
 from component.budget.book import BudgetBook, BudgetUsage
-from component.commands.definition import (
+from component.commands import (
     AnyCommand,
     Asking,
     CommandError,

@@ -17,7 +17,7 @@ from component.agent.requests import OperatorStarter, TurnRequest
 from component.agent.turn import Outcome, OutcomeKind
 from component.audit.protocol import AuditEvent, Recorder
 from component.budget.protocol import Payer
-from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
+from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline
 from component.messages.inbound import Conversation, ReplyAddress
 from component.router.addresses import Addresses
 from xep.jid import JID, JIDError

@@ -14,7 +14,7 @@ from component.audit.protocol import EventKind
 from component.audit.query import Query, latest, moment
 from component.audit.record import Audit
 from component.audit.verify import Verdict, verify_beside
-from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
+from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline
 from component.storage import StorageError
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from component.features.chat.notices import Notices
 from component.features.chat.occupants import OccupantHandler
 from component.features.chat.rows import NoticeStore
 from component.features.feature import Feature, Opened
-from component.handlers.exchange_limit import ExchangeLimit
+from component.kernel.exchange_limit import ExchangeLimit
 from component.kernel.kernel import Kernel
 from component.kernel.options import agent_at
 from xep.jid import JID

@@ -22,11 +22,10 @@ import msgspec
 import structlog
 
 from component.agent.requests import MessageStarter, TurnRequest
-from component.commands.definition import CommandError, Commands
-from component.commands.words import read_words
+from component.commands import CommandError, Commands, read_words
 from component.features.chat.hints import Hints
 from component.features.chat.notices import Notices
-from component.handlers.exchange_limit import Admitted, ExchangeLimit
+from component.kernel.exchange_limit import Admitted, ExchangeLimit
 from component.messages.answers import Answers
 from component.messages.delivery import Delivery
 from component.messages.duplicates import Duplicates, key_of

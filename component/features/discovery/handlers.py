@@ -5,8 +5,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from component.handlers.paging import address_asked, check_page, page, sized
 from component.kernel.disco import Disco
+from component.kernel.paging import address_asked, check_page, page, sized
 from component.router.table import IQRoute, Request
 from component.skills.registry import View
 from xep import disco, pubsub, result_sets
@@ -21,7 +21,7 @@ _SKILL_NODE: Final = fluux.NAMESPACE + "/"
 
 
 class PubSubNodes(Protocol):
-    """The nodes of the PubSub service: `component.handlers.pubsub_nodes.NodeOverview`."""
+    """The nodes of the PubSub service: `component.features.pubsub.node_discovery.NodeOverview`."""
 
     async def names(self, request: Request[disco.ItemsQuery]) -> Sequence[tuple[str, str]]:
         """Return the nodes that the sender may see, sorted, each with its title."""

@@ -5,7 +5,7 @@ from typing import Annotated, Protocol, TypeVar
 
 import msgspec
 
-from component.commands.definition import (
+from component.commands import (
     AnyCommand,
     Asking,
     CommandError,

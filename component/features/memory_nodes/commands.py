@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
+from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline
 from component.features.memory_nodes.account_home import AccountHome
 from component.memory.store import Whose
 from xep.fluux_agent.memory import NAMESPACE

@@ -6,8 +6,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
-from component.commands.views import when
+from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline, when
 from component.features.notifications.plan import Rules
 from component.features.notifications.quiet_hours import effective
 from component.settings.notifications import quiet_hours, time_zone

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
-from component.commands.persona_dialogue import PersonaDialogue, changed
+from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline
+from component.kernel.persona_dialogue import PersonaDialogue, changed
 from component.memory.own_personas import OwnPersonas
 from component.memory.packages import Persona, PersonaError
 from component.memory.persona_text import VERBS, exported, id_of

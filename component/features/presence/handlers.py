@@ -11,7 +11,7 @@ import anyio
 import structlog
 
 from component.features.presence.in_turn import InTurn
-from component.handlers.exchange_limit import ExchangeLimit, Stopped
+from component.kernel.exchange_limit import ExchangeLimit, Stopped
 from component.messages.delivery import Delivery
 from component.router.table import Host, Request, StanzaRoute
 from component.storage.stopped import StoppedContacts

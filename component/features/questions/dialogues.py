@@ -18,7 +18,7 @@ from component.task_messages.yes_no import said_in
 from xep.jid import JID
 
 if TYPE_CHECKING:
-    from component.commands.persona_dialogue import PersonaDialogue
+    from component.kernel.persona_dialogue import PersonaDialogue
 
 _log = structlog.get_logger("component.message")
 

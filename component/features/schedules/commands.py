@@ -5,8 +5,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
-from component.commands.words import split
+from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline, split
 from component.features.schedules.rows import Origin
 from component.features.schedules.schedules import ScheduleError, Schedules, Wish
 from component.features.schedules.skills import added_text, line_of, row_of, told

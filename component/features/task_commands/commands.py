@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from component.commands.definition import (
+from component.commands import (
     AnyCommand,
     Asking,
     CommandError,
@@ -12,7 +12,7 @@ from component.commands.definition import (
     NoParams,
     Outline,
 )
-from component.commands.views import (
+from component.features.task_commands.sheets import (
     TaskSheet,
     line_of,
     retention_text,

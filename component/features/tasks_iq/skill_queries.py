@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from cachebox import LRUCache
 
-from component.handlers.paging import page
+from component.kernel.paging import page
 from component.router.table import IQRoute, Request
 from component.skills.errors import SearchError
 from component.skills.registry import View

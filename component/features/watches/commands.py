@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
+from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline
 from component.features.watches.service import WatchService
 from component.features.watches.sheet import WatchSheet
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from component.commands.definition import AnyCommand
+from component.commands import AnyCommand
 from component.features.feature import Feature, Opened
 from component.features.watches import rows
 from component.features.watches.commands import WatchCommands

@@ -14,8 +14,8 @@ from component.skills import Context, skill
 from component.tasks.protocol import Question
 from component.tasks.skill_call import SkillCall
 from tests.component.execution.test_tools import AT, WHO, Desk, a_caller
-from tests.component.handlers.world import World
 from tests.component.router.wire import until
+from tests.component.world import World
 from tests.waiting import eventually
 from xep.fluux_agent.confirm import Decision
 from xep.fluux_agent.execute import Accepted

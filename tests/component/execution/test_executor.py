@@ -16,8 +16,8 @@ from component.skills import Skill, SkillError, skill
 from component.storage.database import Database
 from component.tasks.replay_cache import ReplayCache
 from component.tasks.skill_call import call_of
-from tests.component.handlers.world import ALICE, BOB, NOW, World
 from tests.component.router.wire import AGENT
+from tests.component.world import ALICE, BOB, NOW, World
 from tests.waiting import eventually
 from xep.binding import encode
 from xep.disco import Feature, InfoQuery

@@ -38,8 +38,8 @@ from component.skills.model_answers import ModelQuestion
 from component.tasks.protocol import Call, CallerContext
 from tests.component.agent.world import message
 from tests.component.audit.book import Book
-from tests.component.handlers.world import ALICE, World
 from tests.component.router.wire import AGENT, until
+from tests.component.world import ALICE, World
 from xep.fluux_agent.confirm import Decision
 from xep.jid import JID
 

@@ -6,14 +6,14 @@ from xml.etree import ElementTree as ET
 
 import msgspec
 
-from component.commands.adhoc import Asked, Offers
-from component.commands.definition import AnyCommand, Asking, Commands
-from component.commands.everybody import everybody
+from component.commands import AnyCommand, Asking, Commands
 from component.features.adhoc.disco_nodes import CommandNodes
 from component.features.adhoc.handlers import CommandsHandler
 from component.features.adhoc.offers import CommandOffers, SkillOffers
 from component.features.adhoc.sessions import Sessions
 from component.features.discovery.handlers import Discovery
+from component.features.service_commands.commands import everybody
+from component.kernel.adhoc import Asked, Offers
 from component.kernel.disco import Disco, Facts
 from component.policy import Policy, Rule
 from component.router.table import Host
@@ -30,8 +30,8 @@ from component.skills import (
 )
 from component.skills.threads import Threads
 from component.tasks.outputs import error_of, result_of
-from tests.component.handlers.world import ALICE, Contacts, result, xml
 from tests.component.router.wire import AGENT, DOMAIN, Bench, iq
+from tests.component.world import ALICE, Contacts, result, xml
 from xep.commands import Command
 from xep.data_forms import Field, Form
 from xep.data_forms import field as filled

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.commands.adhoc import Asked
 from component.features.adhoc.sessions import Session, Sessions
+from component.kernel.adhoc import Asked
 from component.skills import skill
 from tests.component.features.adhoc.command_bench import CommandBench, go_on
-from tests.component.handlers.world import ALICE, BOB, result
 from tests.component.router.wire import AGENT, DOMAIN, error_of
+from tests.component.world import ALICE, BOB, result
 from tests.profiles import examples
 from tests.xep.strategies import xml_text
 from xep.commands import BadSessionId, Command, SessionExpired

@@ -12,8 +12,7 @@ from component.agent.registry import AgentState
 from component.agent.requests import OperatorStarter, TurnRequest
 from component.agent.turn import Outcome
 from component.budget.protocol import Payer
-from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult, Commands
-from component.commands.words import read_words
+from component.commands import OPERATOR, Asking, CommandError, CommandResult, Commands, read_words
 from component.features.agents_admin.tell import TellCommands, TurnSheet
 from component.router.addresses import ComponentAddresses
 from tests.component.audit.book import Book

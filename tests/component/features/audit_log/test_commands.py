@@ -9,7 +9,7 @@ from component.audit.lines import Line
 from component.audit.protocol import AuditEvent
 from component.audit.record import Audit, AuditOptions
 from component.audit.verify import Verdict
-from component.commands.definition import (
+from component.commands import (
     OPERATOR,
     Asking,
     CommandError,
@@ -17,12 +17,12 @@ from component.commands.definition import (
     Commands,
     NoParams,
     Outline,
+    read_words,
+    recorded,
 )
-from component.commands.pause_gate import PauseGate
-from component.commands.recording import recorded
-from component.commands.words import read_words
 from component.features.audit_log.commands import AUDIT, AuditCommands, AuditParams
 from component.features.task_commands.commands import CANCEL, OneTask
+from component.kernel.pause_gate import PauseGate
 from component.storage import Storage
 from xep.jid import JID
 from xep.stanza_error import StanzaError

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 import pytest
 
-from component.commands.definition import Asking, CommandError, CommandResult, Commands, Outline
+from component.commands import Asking, CommandError, CommandResult, Commands, Outline
 from component.features.chat.handlers import MessageHandler
 from component.messages.inbound import ReplyAddress
 from component.messages.messenger import Messenger
@@ -15,8 +15,8 @@ from component.messages.outbound import OutboundMessage, Text, conversation_with
 from component.policy import Rule
 from component.skills import Skill, skill
 from component.storage import StorageError
-from tests.component.handlers.world import ALICE, BOB, World
 from tests.component.router.wire import AGENT, DOMAIN, REFUSED, Bench, ListOutput, element, parse
+from tests.component.world import ALICE, BOB, World
 from xep.jid import JID
 from xep.stanza import Message
 

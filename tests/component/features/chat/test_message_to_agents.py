@@ -7,11 +7,11 @@ import anyio
 import pytest
 
 from component.agent.requests import TurnRequest
-from component.commands.definition import Asking, CommandResult, Commands, NoParams, Outline
+from component.commands import Asking, CommandResult, Commands, NoParams, Outline
 from component.features.chat.handlers import MessageHandler
 from component.storage import StorageError
-from tests.component.handlers.sent import Sent
 from tests.component.router.wire import AGENT, DOMAIN, Bench, until
+from tests.component.sent import Sent
 from xep.chat_markers import Displayed
 from xep.jid import JID
 from xep.receipts import Received

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.features.discovery.about import About
-from tests.component.handlers.world import World, result
 from tests.component.router.wire import AGENT, DOMAIN, Bench, iq
+from tests.component.world import World, result
 from xep.binding import encode
 from xep.entity_time import Time, TimeQuery
 from xep.ping import Ping

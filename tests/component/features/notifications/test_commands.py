@@ -4,8 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult
-from component.commands.words import read_words
+from component.commands import OPERATOR, Asking, CommandError, CommandResult, read_words
 from component.features.notifications.commands import NotificationCommands
 from component.features.notifications.plan import Rules
 from component.storage import Storage

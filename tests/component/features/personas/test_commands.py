@@ -5,11 +5,17 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult, Commands
-from component.commands.people import whose
-from component.commands.persona_dialogue import PersonaDialogue
-from component.commands.words import read_words
+from component.commands import (
+    OPERATOR,
+    Asking,
+    CommandError,
+    CommandResult,
+    Commands,
+    read_words,
+    whose,
+)
 from component.features.personas.commands import PERSONA, Exported, PersonaCommands, PersonaParams
+from component.kernel.persona_dialogue import PersonaDialogue
 from component.memory import files
 from component.memory.own_personas import OwnPersonas
 from component.memory.paths import Layout

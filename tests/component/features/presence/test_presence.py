@@ -17,8 +17,8 @@ from component.features.presence.handlers import SLICE, PresenceHandler
 from component.messages.delivery import Delivery, nothing_to_send
 from component.storage import Storage
 from component.storage.subscriptions import Subscription, SubscriptionState, SubscriptionStore
-from tests.component.handlers.world import ALICE, BOB, Contacts, World
 from tests.component.router.wire import AGENT, DOMAIN, REFUSED, element, parse
+from tests.component.world import ALICE, BOB, Contacts, World
 from xep.binding import decode
 from xep.caps import Caps
 from xep.jid import JID

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from component.commands.definition import Commands
+from component.commands import Commands
 from component.features.chat.handlers import MessageHandler
 from component.features.questions.answers import ChatAnswers
 from component.features.tasks_iq.handlers import ConfirmHandler
@@ -21,8 +21,8 @@ from component.tasks.inputs import InWords, Judgement, answer, decide
 from component.tasks.instances import cancel_row
 from component.tasks.protocol import CallerContext, Naming, Question, UncertainError
 from component.tasks.rows import change, moment
-from tests.component.handlers.sent import Sent
 from tests.component.router.wire import AGENT, Bench, element, iq
+from tests.component.sent import Sent
 from tests.component.tasks.ledger import DAY, NOON, Ledger, asked_for
 from xep.binding import encode
 from xep.fluux_agent.confirm import Decision

@@ -4,13 +4,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from component.commands.definition import Asking, CommandResult, Commands, NoParams, Outline
+from component.commands import Asking, CommandResult, Commands, NoParams, Outline
 from component.features.chat.handlers import MessageHandler
 from component.features.questions.dialogues import Dialogues
 from component.messages.inbound import InboundMessage
 from component.storage import StorageError
-from tests.component.handlers.sent import Sent
 from tests.component.router.wire import AGENT, DOMAIN, Bench
+from tests.component.sent import Sent
 from xep.jid import JID
 from xep.stanza import Message, Presence
 

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from component.commands.definition import Commands
+from component.commands import Commands
 from component.features.chat.handlers import MessageHandler
-from component.handlers.exchange_limit import PERIOD_S, QUIET_S, Admitted, ExchangeLimit, Stopped
+from component.kernel.exchange_limit import PERIOD_S, QUIET_S, Admitted, ExchangeLimit, Stopped
 from component.messages.messenger import Messenger
 from tests.component.router.wire import AGENT, DOMAIN, Bench, ListOutput, element, parse
 from xep.jid import JID

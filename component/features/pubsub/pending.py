@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from component.commands.adhoc import Asked, Completed, Offer
-from component.handlers.storing import stored
+from component.kernel.adhoc import Asked, Completed, Offer
+from component.kernel.storing import stored
 from component.pubsub.service import PubSubService
 from component.skills.form_fields import Schema
 from xep.commands import Note
@@ -19,7 +19,7 @@ _FIELD = "pubsub#node"
 
 
 class PendingOffers:
-    """The command, a `component.commands.adhoc.Offers`. It is listed for those who may
+    """The command, a `component.kernel.adhoc.Offers`. It is listed for those who may
     create nodes; every owner of a node can use it.
 
     Args:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from component.commands.definition import Commands
+from component.commands import Commands
 from component.features.chat.handlers import MessageHandler
 from component.messages.inbound import ReplyAddress
 from component.messages.messenger import Messenger
@@ -14,8 +14,8 @@ from component.skills import skill
 from tests.component.features.adhoc.command_bench import CommandBench
 from tests.component.features.presence.test_presence import living, presence, sent
 from tests.component.features.questions.chat_world import PHONE, World
-from tests.component.handlers.world import result
 from tests.component.router.wire import AGENT, Bench, ListOutput, element
+from tests.component.world import result
 from xep.commands import NAMESPACE as COMMANDS
 from xep.commands import Command
 from xep.jid import JID

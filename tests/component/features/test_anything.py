@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.router.table import IQRoute
-from tests.component.handlers.world import ALICE, BOB, NODE, World, all_skills
 from tests.component.router.wire import AGENT, DOMAIN, Bench, addresses, error_of, iq
+from tests.component.world import ALICE, BOB, NODE, World, all_skills
 from tests.profiles import examples
 from tests.xep.strategies import elements, json_values, payloads, xml_text
 from xep import disco

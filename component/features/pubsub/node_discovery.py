@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from component.handlers.paging import page
-from component.handlers.storing import stored
+from component.kernel.paging import page
+from component.kernel.storing import stored
 from component.pubsub import faults
 from component.pubsub.config import meta_data_of
 from component.pubsub.service import PubSubService

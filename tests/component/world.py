@@ -12,9 +12,7 @@ from xml.etree import ElementTree as ET
 import anyio
 
 from component.app.schema import SCHEMA
-from component.commands.definition import AnyCommand, Asking, Commands
-from component.commands.everybody import everybody
-from component.commands.pause_gate import PauseGate
+from component.commands import AnyCommand, Asking, Commands
 from component.execution import Admission, SkillExecutor
 from component.execution.derived import DerivedCalls
 from component.execution.joint_confirmation import SEVERAL_CALLS
@@ -25,14 +23,16 @@ from component.features.discovery.about import About
 from component.features.discovery.contact_profiles import ContactProfiles, profile_nodes
 from component.features.discovery.handlers import Discovery
 from component.features.presence.handlers import PresenceHandler
+from component.features.pubsub.handlers import PubSubHandler
+from component.features.pubsub.node_discovery import NodeOverview
+from component.features.pubsub.pending import PendingOffers
+from component.features.service_commands.commands import everybody
 from component.features.tasks_iq.handlers import ConfirmHandler, ExecuteHandler, TasksHandler
 from component.features.tasks_iq.node import SkillsNode, TasksNode
 from component.features.tasks_iq.skill_queries import SkillsHandler
-from component.handlers.pubsub import PubSubHandler
-from component.handlers.pubsub_nodes import NodeOverview
-from component.handlers.pubsub_pending import PendingOffers
 from component.kernel.avatars import generated_avatar
 from component.kernel.disco import Disco, Facts
+from component.kernel.pause_gate import PauseGate
 from component.kernel.presence_events import PresenceEvents
 from component.kernel.profiles import ContactProfile, Profiles
 from component.messages.messenger import Messenger
@@ -58,8 +58,8 @@ from component.tasks.approvers import Approvers
 from component.tasks.protocol import Call, Confirmation, SkillAccess
 from component.tasks.service import TaskService
 from tests.component.audit.book import Book
-from tests.component.handlers.sent import Sent
 from tests.component.router.wire import AGENT, DOMAIN, Bench, ListOutput, iq, until
+from tests.component.sent import Sent
 from xep.binding import Payload, decode, encode
 from xep.disco import Feature, InfoQuery
 from xep.fluux_agent.execute import Execute

@@ -2,10 +2,10 @@
 
 import pytest
 
-from component.handlers.agent_errors import AgentErrors
+from component.kernel.agent_errors import AgentErrors
 from component.router.faults import PlainErrors
-from tests.component.handlers.world import World
 from tests.component.router.wire import Bench, do, error_of, iq, request
+from tests.component.world import World
 from xep import disco
 from xep.disco import ItemsQuery
 from xep.fluux_agent import errors, skills

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.commands.definition import AnyOutline, CommandError, NoParams, Outline
-from component.commands.words import read_words, split
+from component.commands import AnyOutline, CommandError, NoParams, Outline, read_words, split
 
 
 class Looking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -17,8 +17,8 @@ from component.pubsub.subscribing import MOST_AT_NODE
 from component.skills import skill
 from component.storage.database import Database
 from component.tasks.retention import DeletedTask, forget
-from tests.component.handlers.world import ALICE, BOB, World, result
 from tests.component.router.wire import AGENT, DOMAIN, condition, until
+from tests.component.world import ALICE, BOB, World, result
 from tests.servers.postgres import Postgres
 from xep import pubsub, pubsub_errors, pubsub_event
 from xep import pubsub_owner as owner

@@ -5,6 +5,7 @@ from datetime import datetime
 
 import msgspec
 
+from component.commands import when
 from component.tasks.files import text_of
 from component.tasks.retention import Bounds
 from xep.fluux_agent.task import Task
@@ -152,18 +153,3 @@ def retention_text(tasks: int, size: int, bounds: Bounds) -> str:
 
 def _size_text(size: int) -> str:
     return f"{size / 1_000_000:.3g} MB" if size >= 1_000_000 else f"{-(-size // 1000)} kB"
-
-
-def span(seconds: int) -> str:
-    """Return a span of time in its two largest units, from seconds."""
-    parts: list[str] = []
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
-        amount, seconds = divmod(seconds, size)
-        if amount or parts:
-            parts.append(f"{amount} {unit}")
-    return " ".join(parts[:2]) or "0 s"
-
-
-def when(moment: datetime) -> str:
-    """Return a moment in words, to the second."""
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

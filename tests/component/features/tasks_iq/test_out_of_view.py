@@ -6,8 +6,8 @@ import pytest
 from component.policy import Policy, Rule
 from component.skills import Registry
 from component.skills.conformance_fixtures import conformance_skills
-from tests.component.handlers.world import ALICE, BOB, World, result
 from tests.component.router.wire import AGENT, error_of, until
+from tests.component.world import ALICE, BOB, World, result
 from xep.fluux_agent.errors import UnknownSkill, UnknownTask
 from xep.fluux_agent.execute import Accepted, Execute, Param
 from xep.fluux_agent.task import AnswerParams, Cancel, Events, InputAnswer, Task, Tasks

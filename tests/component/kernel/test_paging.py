@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.handlers.paging import MOST_PER_PAGE, page, sized
+from component.kernel.paging import MOST_PER_PAGE, page, sized
 from component.pubsub.pages import choose
 from xep import disco
 from xep.binding import encode

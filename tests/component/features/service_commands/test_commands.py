@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from component.commands.admin import AdminCommands, Status, Vitals
-from component.commands.definition import OPERATOR, CommandResult, Commands, NoParams
-from component.commands.pause_gate import PauseGate
+from component.commands import OPERATOR, CommandResult, Commands, NoParams
+from component.features.service_commands.commands import AdminCommands, Status, Vitals
+from component.kernel.pause_gate import PauseGate
 from component.tasks.admin import Counts
 from xep.fluux_agent.errors import Retry
 from xep.jid import JID

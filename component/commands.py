@@ -1,22 +1,27 @@
-"""Defines a command once, for ad-hoc commands, slash commands and the command line.
+"""Commands: each is defined once, for ad-hoc commands, slash commands and the command line.
 
 The fields of `params` are the form, the words after the slash and the options of the command line;
 `run` does the work; the answer is a text for people and a value for programs.
 """
 
+import dataclasses
+import re
+import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import inspect as types
 
+from component.audit.protocol import AuditEvent, Recorder
 from component.skills.choice_order import schema_of
 from component.skills.errors import InvalidParam
 from component.skills.params import fill
 from component.skills.readers import Reader, reader_of
-from xep.jid import JID
+from xep.jid import JID, JIDError
 
 P = TypeVar("P", bound=msgspec.Struct)
 
@@ -226,3 +231,188 @@ class Commands:
         if asking.admin and name in self._for_admins:
             return self._for_admins[name]
         return self._for_all.get(name)
+
+
+class PersonParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The parameters of a command about a person and an agent."""
+
+    person: Annotated[
+        str,
+        msgspec.Meta(title="Person", description="Address of the person, juliet@example.com."),
+    ] = msgspec.field(name="for")
+    agent: Annotated[
+        str,
+        msgspec.Meta(title="Agent", description="Name of the agent. Default: the default agent."),
+    ] = ""
+
+
+def person_of(address: str) -> JID:
+    """Return the bare address of a person. Raises CommandError."""
+    try:
+        return JID.parse(address.strip()).bare
+    except JIDError as error:
+        raise CommandError(f"{address!r} is not an address: {error}", "for") from None
+
+
+def whose(asking: Asking, default_agent: str) -> tuple[str, JID]:
+    """Return the agent and the person of a command. Raises CommandError for the operator."""
+    if asking.principal is None:
+        raise CommandError("This works only over XMPP.")
+    return asking.agent or default_agent, asking.principal
+
+
+# -- the words after a slash command -------------------------------------------------------------
+#
+# `/tasks running limit=5`, `/skills "new mails" today`: words are assigned to the parameters in
+# their order, then `name=value` to those it names. Quotation marks group words with spaces. A
+# parameter that is an array takes all remaining words: parameters after it are given by name only.
+# The text after the word that an outline names as `verbatim` is the value of one parameter,
+# unchanged.
+
+_NAMED = re.compile(r"([A-Za-z_][\w-]*)=(.*)", re.DOTALL)
+_LONGEST_SHOWN = 40
+# Phones write these automatically instead of the plain ones, each language its own.
+_QUOTES = str.maketrans("\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}", '""')
+_PAIRS = ("\u201c\u201d", "\u201e\u201c\u201d", "\u201d\u201d", "\u00ab\u00bb", "\u00bb\u00ab",
+          "\u2018\u2019", "\u201a\u2018\u2019", "\u2039\u203a", "\u203a\u2039",
+          "\u300c\u300d", "\u300e\u300f")  # fmt: skip
+"""Quotation marks that open, and those that close what they have opened."""
+_QUOTED = re.compile(
+    r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.|(?P<typographic>(?<![^\s=])(?:"""
+    + "|".join(f"{pair[0]}[^{pair[0]}]*?[{pair[1:]}]" for pair in _PAIRS)
+    + r"))(?!\S)",
+    re.DOTALL,
+)
+"""Matches a text in typographic quotation marks, and one in plain ones, which stays as it is."""
+
+
+def read_words(outline: Outline[P], text: str) -> P:
+    """Return the parameters of a command, from the words after its name.
+
+    Raises CommandError, naming the word that is wrong.
+    """
+    first, *rest = text.split(maxsplit=1) or [""]
+    word = first.casefold()
+    if word in outline.verbatim:
+        found = (outline.verbatim[word], "".join(rest))
+        return outline.read([(next(iter(outline.readers)), word), found])
+    return outline.read(_assigned(outline, split(text)))
+
+
+def split(text: str) -> list[str]:
+    """Split a line into words like a shell, and accept the typographic quotes that phones write.
+
+    Raises CommandError if a quotation mark or a backslash has no end.
+    """
+    try:
+        return shlex.split(_QUOTED.sub(_with_plain_quotes, text).translate(_QUOTES))
+    except ValueError:
+        last = text.rsplit(maxsplit=1)[-1]
+        raise CommandError(
+            f"A quotation mark or a backslash before {_shown(last)} is incomplete: put"
+            ' text that contains one in quotation marks, as in "what\'s new".'
+        ) from None
+
+
+def _with_plain_quotes(found: re.Match[str]) -> str:
+    typographic = found["typographic"]
+    return found.group() if typographic is None else shlex.quote(typographic[1:-1].strip())
+
+
+def _assigned(outline: AnyOutline, words: list[str]) -> list[tuple[str, str]]:
+    """Return each word with the name of its parameter."""
+    names = list(outline.readers)
+    pairs: list[tuple[str, str]] = []
+    named: str | None = None
+    taken = 0
+    for word in words:
+        if found := _NAMED.fullmatch(word):
+            named = found[1]
+            if named not in outline.readers:
+                raise CommandError(f"/{outline.name} has no {_shown(named)}{_which(names)}", named)
+            pairs.append((named, found[2]))
+        elif named is not None:
+            raise CommandError(
+                f"{_shown(word)} comes after {named}=…: write words without a name first, and put"
+                " words with spaces in quotation marks."
+            )
+        elif taken < len(names):
+            pairs.append((names[taken], word))
+            # One that can have several values takes all the rest.
+            taken += not outline.readers[names[taken]].items
+        else:
+            raise CommandError(
+                f"{_shown(word)} is one word too many for /{outline.name}{_which(names)}"
+                + (" Put text with spaces in quotation marks." if names else "")
+            )
+    return pairs
+
+
+def _which(names: list[str]) -> str:
+    return f": its parameters are {', '.join(names)}." if names else ": it has no parameters."
+
+
+def _shown(word: str) -> str:
+    """Return a word of the user, made safe for a sentence."""
+    if len(word) > _LONGEST_SHOWN:
+        word = word[: _LONGEST_SHOWN - 1] + "…"
+    return repr(word)
+
+
+# -- the audit log -------------------------------------------------------------------------------
+
+_OPERATOR = "operator"
+"""The operator of the machine has no XMPP address."""
+
+
+def recorded(commands: Iterable[AnyCommand], recorder: Recorder) -> tuple[AnyCommand, ...]:
+    """Return commands that do the same, and record which admin called them and the outcome.
+
+    Commands about an admin's own things, which everybody can use, are not recorded here.
+    """
+    return tuple(
+        dataclasses.replace(command, run=_recorded(command, command.run, recorder))
+        for command in commands
+    )
+
+
+def _recorded(command: AnyCommand, run: Run[P], recorder: Recorder) -> Run[P]:
+    async def run_and_record(asking: Asking, params: P) -> CommandResult:
+        task = str(getattr(params, "task", None) or "")
+        if not asking.admin or not (command.who == "admin" or asking.principal is None or task):
+            return await run(asking, params)
+        outcome = "failed"
+        try:
+            answer = await run(asking, params)
+            outcome = "done"
+        finally:
+            recorder.record(
+                AuditEvent(
+                    kind="admin",
+                    outcome=outcome,
+                    principal=_OPERATOR if asking.principal is None else str(asking.principal),
+                    subject=command.name,
+                    task=task,
+                )
+            )
+        return answer
+
+    return run_and_record
+
+
+# -- texts ---------------------------------------------------------------------------------------
+
+
+def span(seconds: int) -> str:
+    """Return a span of time in its two largest units, from seconds."""
+    parts: list[str] = []
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
+        amount, seconds = divmod(seconds, size)
+        if amount or parts:
+            parts.append(f"{amount} {unit}")
+    return " ".join(parts[:2]) or "0 s"
+
+
+def when(moment: datetime) -> str:
+    """Return a moment in words, to the second."""
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from component.agent.requests import Reply
-from component.handlers.speech import Speech
+from component.kernel.speech import Speech
 from component.messages.inbound import ReplyAddress
 from component.messages.messenger import Messenger
 from tests.component.router.wire import ListOutput

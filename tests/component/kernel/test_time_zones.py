@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.handlers.time_zones import TimeZones, duration, in_local_time
+from component.kernel.contacts import TimeZones
+from component.zones import duration, in_local_time
 from xep.disco import Feature, InfoQuery
 from xep.entity_time import NAMESPACE, Time
 from xep.jid import JID

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar, get_args
 
-from component.handlers.storing import stored
+from component.kernel.storing import stored
 from component.pubsub import faults
 from component.pubsub.access import Requester
 from component.pubsub.config import DEFAULT, form_of, preconditions
