@@ -41,6 +41,7 @@ FEATURES: Final = (
     "questions",
     "chat",
     "command_line",
+    "pubsub",  # the last: it answers for every node that no other one has
 )
 """The names of the folders, in the order in which the features are opened."""
 

@@ -11,7 +11,7 @@ from component.app import features
 from component.audit import tables as audit
 from component.budget import tables as budget
 from component.proactive import started
-from component.pubsub import tables as pubsub
+from component.pubsub import rows as pubsub
 from component.skill_directories import tables as skill_directories
 from component.storage import notifications
 from component.storage import tables as storage

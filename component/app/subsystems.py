@@ -34,10 +34,10 @@ class Subsystems:
 
     def __init__(self, environment: Environment, features: Sequence[Feature]) -> None:
         self.kernel = kernel = Kernel(environment)
-        stream, pubsub = kernel.stream, kernel.pubsub
+        stream = kernel.stream
         self.opened = [feature.open(kernel) for feature in features]
         for node in chain.from_iterable(each.nodes for each in self.opened):
-            pubsub.service.add_computed(node)
+            kernel.pubsub.add_computed(node)
         forgets = [each.forget for each in self.opened if each.forget is not None]
         kernel.forgets = (*forgets, forget)
         for opened in self.opened:
@@ -50,6 +50,8 @@ class Subsystems:
             if opened.granted is not None:
                 kernel.presence_events.on_granted(opened.granted)
             kernel.disco.nodes.extend(opened.disco_nodes)
+            kernel.offers.extend(opened.offers)
+            kernel.forms.update(opened.forms)
             kernel.gauges.append(opened.gauges)
             kernel.warnings.append(opened.warnings)
         self._ended = _given(each.task_ended for each in self.opened)
@@ -64,7 +66,6 @@ class Subsystems:
         stream.dispatch(
             (
                 *chain.from_iterable(each.handlers for each in self.opened),
-                *pubsub.handlers(),
                 kernel.pubsub_events,
                 kernel.presence_events,
             )

@@ -16,11 +16,12 @@ from anyio.abc import TaskStatus
 from anyio.lowlevel import checkpoint
 
 from component.commands import AnyCommand
+from component.kernel.adhoc import Offers
 from component.kernel.check import Check
 from component.kernel.disco import Nodes
 from component.kernel.kernel import Kernel
 from component.kernel.presence_events import OnAvailability, OnGranted
-from component.kernel.stream import Handler
+from component.kernel.stream import FormHandler, Handler
 from component.messages.answers import Answers
 from component.metrics.gauge import Gauge
 from component.pubsub.computed import ComputedNode
@@ -64,7 +65,9 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
         answers: handle messages that answer a question, before commands and agents do.
         nodes: PubSub nodes whose items are computed from its tables.
         commands: for people and operators; `kernel.commands` has those of all features.
-        disco_nodes: nodes that service discovery describes.
+        offers: sources of ad-hoc commands; the first that has a node serves it.
+        forms: handle messages that carry a form, by its FORM_TYPE, in place of what handles chat.
+        disco_nodes: nodes that service discovery describes; the first that has a node answers.
         loops: run as long as the service does; they are started in this order, and a service whose
             loop raises before it has started does not connect.
         sources: add, change and remove skills; they need only the settings and this machine.
@@ -102,6 +105,8 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     answers: Sequence[Answers] = ()
     nodes: Sequence[ComputedNode] = ()
     commands: Sequence[AnyCommand] = ()
+    offers: Sequence[Offers] = ()
+    forms: Mapping[str, FormHandler] = {}
     disco_nodes: Sequence[Nodes] = ()
     loops: Sequence[Loop] = ()
     sources: Sequence[SkillSource] = ()

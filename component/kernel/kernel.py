@@ -6,24 +6,28 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from component.commands import Commands
+from component.kernel.adhoc import Offers
 from component.kernel.contacts import ContactSubsystem
 from component.kernel.disco import Disco
 from component.kernel.environment import Environment
 from component.kernel.module_functions import ModuleFunctions
 from component.kernel.options import facts, names_by_localpart
 from component.kernel.presence_events import PresenceEvents
-from component.kernel.pubsub import PubSubSubsystem
 from component.kernel.pubsub_events import PubSubEvents
-from component.kernel.stream import StreamSubsystem
+from component.kernel.stream import FormHandler, StreamSubsystem
 from component.kernel.tasks import TaskSubsystem
 from component.kernel.work import WorkSubsystem
 from component.messages.answers import Answers
 from component.metrics.gauge import Gauge
 from component.proactive.person_zones import PersonZones
+from component.pubsub.interests import Interests
+from component.pubsub.notifier import Notifier
+from component.pubsub.service import PubSubService
 from component.settings import Settings
 from component.storage import Storage
 from component.storage.forgetting import Forget, Forgotten, forget
 from component.storage.notifications import NotificationStore
+from xep.disco import InfoQuery
 from xep.jid import JID
 
 if TYPE_CHECKING:
@@ -50,6 +54,9 @@ class Kernel:
         agents: talks with people; None without a model.
         work: starts work without a request, and sends its results.
         commands: all commands; they are complete when all features are open.
+        offers: the sources of ad-hoc commands; complete when all features are open.
+        forms: handle messages that carry a form, by its FORM_TYPE; complete when all features are
+            open.
         answers: take the answers of people to questions; complete when all features are open.
         forgets: delete the rows of a person; features add theirs.
         gauges: return metrics that are read on request; features add theirs.
@@ -64,6 +71,8 @@ class Kernel:
         self.gauges: list[Callable[[], Iterable[Gauge]]] = []
         self.warnings: list[Callable[[], Sequence[str]]] = []
         self.answers: list[Answers] = []
+        self.offers: list[Offers] = []
+        self.forms: dict[str, FormHandler] = {}
         self._messages: GuardedMessages | None = None
         self.stream = StreamSubsystem(environment.catalog, environment.monitoring)
         settings = environment.settings
@@ -83,7 +92,7 @@ class Kernel:
             settings.agent.zone,
             lambda: datetime.now(UTC),
         )
-        self.pubsub = PubSubSubsystem(environment, self.stream, self.contacts, self.presence_events)
+        self.pubsub = self._make_pubsub()
         self.pubsub_events = PubSubEvents()
         self.commands = Commands(
             admins=environment.catalog.admins, agent_at=self.stream.addresses.agent_at
@@ -117,6 +126,16 @@ class Kernel:
             sending = Sending(self.environment, self.stream, self.contacts)
             self._messages = GuardedMessages(settings, sending)
         return self._messages
+
+    def _make_pubsub(self) -> PubSubService:
+        async def ask(client: JID, from_: JID, query: InfoQuery) -> InfoQuery:
+            return await self.stream.get(client, query, InfoQuery, from_)
+
+        interests = Interests(ask)
+        self.presence_events.listen(interests)
+        self.stream.on_disconnected(interests.clear)
+        notifier = Notifier(self.storage, self.stream.messenger, interests, self.contacts.may_write)
+        return PubSubService(self.storage, notifier, self.environment.catalog.admins)
 
     def _make_agents(self) -> "AgentSubsystem | None":
         if self.settings.llm is None:

@@ -5,10 +5,10 @@ register their handlers with it, and send stanzas and make calls (IQs of type ge
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import chain
-from typing import Final, Literal, Protocol, TypeVar
+from typing import Final, Literal, Protocol, TypeAlias, TypeVar
 
 from anyio.lowlevel import checkpoint
 
@@ -22,9 +22,10 @@ from component.messages.delivery import Delivery
 from component.messages.messenger import Messenger
 from component.metrics.counters import Counters
 from component.router.router import Router, StanzaEvent
-from component.router.table import Host, Route
+from component.router.table import Host, Request, Route
 from xep.binding import Payload
 from xep.binding.escaping import unescape_attribute
+from xep.data_forms import Form
 from xep.jid import JID
 from xep.stanza import Presence
 
@@ -39,6 +40,10 @@ class Handler(Protocol):
 
     def routes(self) -> Sequence[Route]:
         """Return the routes of this handler."""
+
+
+FormHandler: TypeAlias = Callable[[Request[None], Form], Awaitable[None]]
+"""Handles a message that carries a form."""
 
 
 class StreamSubsystem:

@@ -83,24 +83,15 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 DEFAULT: Final = NodeConfig()
 
 
-class _Setting:
+class _Setting(msgspec.Struct, frozen=True):
     """One field of the form: how it is read and written."""
 
-    def __init__(
-        self,
-        name: str,
-        label: str,
-        type_: FieldType,
-        read: Callable[[Field], Any],
-        write: Callable[[Any], str] = str,
-        choices: tuple[str, ...] = (),
-    ) -> None:
-        self.name = name
-        self.label = label
-        self.type_ = type_
-        self.read = read
-        self.write = write
-        self.choices = choices
+    name: str
+    label: str
+    type_: FieldType
+    read: Callable[[Field], Any]
+    write: Callable[[Any], str] = str
+    choices: tuple[str, ...] = ()
 
     def field(self, value: Any, *, with_choices: bool) -> Field:
         """The field of the form with this value."""

@@ -8,19 +8,19 @@ answers to others.
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 import structlog
 
 from component.messages.delivery import Delivery
 from component.messages.inbound import ReplyAddress
-from component.messages.messenger import TooBigError
+from component.messages.messenger import Messenger, TooBigError
 from component.messages.outbound import OutboundMessage, conversation_with
 from component.pubsub import access, rows
 from component.pubsub.changes import Change, Direct
-from component.pubsub.events import event_of
-from component.pubsub.publishing import new_id
+from component.pubsub.interests import Interests
+from component.pubsub.items import new_id
 from component.pubsub.turns import Turns
 from component.storage.database import Database
 from component.storage.errors import StorageError
@@ -35,28 +35,8 @@ SLICE_BYTES: Final = 65_536
 """Bytes of notifications that are sent before the server must have taken them."""
 PAUSE_S: Final = 0.02
 """Seconds between two slices, for the server and its users."""
-_PAGE: Final = 1_000
 ENVELOPE_BYTES: Final = 300
 """About the size of a message without its payloads."""
-
-
-class Messages(Protocol):
-    """Sends messages: `component.messages.messenger.Messenger`."""
-
-    def send(self, message: OutboundMessage, /) -> Delivery:
-        """Queue a message. Never waits. Raises TooBigError."""
-
-    async def ready(self) -> None:
-        """Wait until there is a stream that takes more."""
-
-
-class Interested(Protocol):
-    """Who wants to be notified without a subscription: `component.pubsub.interests.Interests`."""
-
-    def resources(self, service: str, node: str, before: float) -> Sequence[tuple[str, str]]:
-        """The full addresses that want notifications and came online before this time of the event
-        loop, each with its bare one.
-        """
 
 
 class _Sending:
@@ -82,9 +62,8 @@ class _Sending:
             self.to.append(entry.to)
         else:
             self.type = entry.config.notification_type
-            event = event_of(entry) if entry.notifies else None
-            if event is not None:
-                self.payloads = (event,)
+            if entry.notifies:
+                self.payloads = (entry.event(),)
                 self.size += sum(len(each.payload) for each in entry.items)
                 if entry.kind == "deleted":
                     self.to.extend(entry.subscribers)
@@ -106,26 +85,27 @@ class Notifier:
     Args:
         storage: has the subscriptions.
         messages: sends messages.
-        interested: the online clients whose capabilities request notifications.
+        interests: the online clients whose capabilities request notifications.
         may_write: whether one of our addresses may write to a contact.
         pause_s: seconds between two slices.
 
     Attributes:
+        interests: as given.
         may_write: as given.
     """
 
     def __init__(
         self,
         storage: Storage,
-        messages: Messages,
-        interested: Interested,
+        messages: Messenger,
+        interests: Interests,
         may_write: Callable[[JID, JID], bool],
         *,
         pause_s: float = PAUSE_S,
     ) -> None:
         self._storage = storage
         self._messages = messages
-        self._interested = interested
+        self.interests = interests
         self.may_write = may_write
         self._pause_s = pause_s
         self._turns: Turns[_Sending] = Turns("subscribers")
@@ -138,7 +118,7 @@ class Notifier:
 
     def interested_in(self, service: str, node: str) -> int:
         """Return how many online clients want notifications of a node without a subscription."""
-        return len(self._interested.resources(service, node, anyio.current_time()))
+        return len(self.interests.resources(service, node, anyio.current_time()))
 
     async def run(self) -> None:
         """Send queued entries, until cancelled."""
@@ -169,12 +149,12 @@ class Notifier:
             # Who came online later has been sent the last item, which may be this one.
             sending.online = [
                 (full, bare)
-                for full, bare in self._interested.resources(
+                for full, bare in self.interests.resources(
                     change.service, change.node, sending.moment
                 )
                 if change.principal in (None, bare)
             ]
-        part, sending.online = sending.online[:_PAGE], sending.online[_PAGE:]
+        part, sending.online = sending.online[: rows.PAGE], sending.online[rows.PAGE :]
         allowed = await self._storage.read(_allowed(change, [bare for _, bare in part]))
         sending.to.extend(full for full, bare in part if bare in allowed)
 
@@ -214,9 +194,7 @@ def _page_of(change: Change, after: str) -> Callable[[Database], list[tuple[str,
     """A page of the subscribers of a node, each with whether it is notified."""
 
     def op(database: Database) -> list[tuple[str, bool]]:
-        page = rows.subscriptions_to(
-            database, change.service, change.node, "subscribed", after, _PAGE
-        )
+        page = rows.subscriptions_after(database, change.service, change.node, "subscribed", after)
         node = rows.node(database, change.service, change.node)
         checked = node is not None and node.config.access_model in ("presence", "whitelist")
         told: list[tuple[str, bool]] = []

@@ -23,9 +23,10 @@ from component.features.discovery.about import About
 from component.features.discovery.contact_profiles import ContactProfiles, profile_nodes
 from component.features.discovery.handlers import Discovery
 from component.features.presence.handlers import PresenceHandler
+from component.features.pubsub.approvals import Approvals
 from component.features.pubsub.handlers import PubSubHandler
-from component.features.pubsub.node_discovery import NodeOverview
-from component.features.pubsub.pending import PendingOffers
+from component.features.pubsub.node_discovery import NodeDiscovery
+from component.features.pubsub.verbs import Verbs
 from component.features.service_commands.commands import everybody
 from component.features.tasks_iq.handlers import ConfirmHandler, ExecuteHandler, TasksHandler
 from component.features.tasks_iq.node import SkillsNode, TasksNode
@@ -65,6 +66,7 @@ from xep.disco import Feature, InfoQuery
 from xep.fluux_agent.execute import Execute
 from xep.fluux_agent.task import Task
 from xep.jid import JID
+from xep.pubsub import SUBSCRIBE_AUTHORIZATION
 from xep.stanza import Message, Presence
 from xep.stanza_error import StanzaError
 
@@ -195,7 +197,7 @@ class World:
         """The features that clients have, by their full addresses."""
         self.news_of_nodes = ListOutput()
         """Notifications of the PubSub service."""
-        self.interests = Interests(self._ask_features, self._came_online)
+        self.interests = Interests(self._ask_features)
         owners = [JID.parse(jid) for jid in admins]
         self.pubsub = PubSubService(
             self.storage,
@@ -205,10 +207,12 @@ class World:
                 self.interests,
                 self.contacts.may_write,
             ),
-            lambda who: who in owners,
-            (SkillsNode(self.view), *profile_nodes(PROFILES)),
+            owners,
         )
-        self.nodes = PubSubHandler(self.pubsub)
+        for node in (SkillsNode(self.view), *profile_nodes(PROFILES)):
+            self.pubsub.add_computed(node)
+        verbs = Verbs(self.pubsub)
+        approvals = Approvals(verbs)
 
         def features(host: Host) -> tuple[str, ...]:
             return self.bench.router.table.features(host)
@@ -225,7 +229,8 @@ class World:
             features,
             has_pubsub=True,
         )
-        self.discovery = Discovery(self.disco, self.view, NodeOverview(self.pubsub))
+        self.disco.nodes.append(NodeDiscovery(verbs))
+        self.discovery = Discovery(self.disco, self.view, self.pubsub)
 
         def offered(asking: Asking) -> tuple[AnyCommand, ...]:
             return self.commands.of(asking)
@@ -244,7 +249,12 @@ class World:
             [JID.parse(jid) for jid in admins],
         )
         self.message = MessageHandler(
-            "Assistant", self.messages, self.commands, clock, forms=self.nodes.authorized, now=now
+            "Assistant",
+            self.messages,
+            self.commands,
+            clock,
+            forms={SUBSCRIBE_AUTHORIZATION: approvals.decide},
+            now=now,
         )
         self.threads = Threads(8, 4)
         self.tools_ended: list[str] = []
@@ -289,8 +299,8 @@ class World:
             About("agent", "1.2.3", now),
             self.discovery,
             ContactProfiles(PROFILES),
-            self.nodes,
-            CommandsHandler((PendingOffers(self.pubsub),), Sessions()),
+            PubSubHandler(verbs),
+            CommandsHandler((approvals,), Sessions()),
             presence_events,
             SkillsHandler(self.view, ttl_s=60),
             ExecuteHandler(self.executor),
@@ -308,11 +318,6 @@ class World:
         if found is None:
             raise StanzaError("service-unavailable")
         return InfoQuery(node=query.node, features=tuple(Feature(var=each) for each in found))
-
-    async def _came_online(
-        self, service: str, full: str, bare: str, interests: frozenset[str]
-    ) -> None:
-        await self.pubsub.overview.came_online(service, full, bare, interests)
 
     async def _approvers(self, call: Call) -> Confirmation | None:
         return await self.whom.find(
@@ -339,7 +344,6 @@ class World:
                 await group.start(self.news.run)
                 await group.start(self.service.run)
                 await group.start(self.pubsub.run)
-                await group.start(self.interests.run)
                 async with self.bench.running():
                     yield
                 group.cancel_scope.cancel()

@@ -11,7 +11,7 @@ from component.features.adhoc.handlers import CommandsHandler
 from component.features.adhoc.offers import CommandOffers, SkillOffers
 from component.features.adhoc.sessions import Sessions
 from component.features.feature import Feature, Opened
-from component.kernel.adhoc import Asked, Offers
+from component.kernel.adhoc import Asked
 from component.kernel.kernel import Kernel
 from component.kernel.options import page_bytes
 from component.tasks.skill_call import SkillCall
@@ -29,14 +29,13 @@ class AdHocFeature(Feature):
         ) -> ExecutionAnswer | Awaitable[ExecutionAnswer]:
             return executor.execute(_request(asked, skill, json))
 
-        offers: tuple[Offers, ...] = (
-            SkillOffers(catalog.view, run, self.settings.limits.retry_after_s),
-            CommandOffers(kernel.commands),
-            *kernel.pubsub.offers(),
-        )
         return Opened(
-            handlers=(CommandsHandler(offers, Sessions(admins=catalog.admins)),),
-            disco_nodes=(CommandNodes(offers, page_bytes(self.settings)),),
+            handlers=(CommandsHandler(kernel.offers, Sessions(admins=catalog.admins)),),
+            offers=(
+                SkillOffers(catalog.view, run, self.settings.limits.retry_after_s),
+                CommandOffers(kernel.commands),
+            ),
+            disco_nodes=(CommandNodes(kernel.offers, page_bytes(self.settings)),),
         )
 
 

@@ -14,7 +14,7 @@ class AnnouncementFeature(Feature):
 
     def open(self, kernel: Kernel) -> Opened:
         """Make the command, and what creates the nodes."""
-        nodes = Announcements(kernel.pubsub.service)
+        nodes = Announcements(kernel.pubsub)
         agents = self.settings.agent_names
         address_of = kernel.stream.addresses.address_of
         owners = frozenset(admin.bare for admin in kernel.environment.catalog.admins)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from component.pubsub.config import NodeConfig
-from component.pubsub.publishing import new_id
+from component.pubsub.items import new_id
 from component.pubsub.service import PubSubService
 from xep import atom
 from xep.jid import JID
@@ -34,7 +34,9 @@ class Announcements:
         """Create the node of an agent if there is none, and make these its owners, besides those
         that it has. Raises StorageError.
         """
-        await self._service.create(agent, ANNOUNCEMENTS, CONFIG, owners=sorted(owners, key=str))
+        await self._service.ensure(
+            agent, ANNOUNCEMENTS, CONFIG, owners=sorted(owners, key=str), reconfigures=False
+        )
 
     async def publish(self, agent: JID, text: str) -> str:
         """Publish an announcement of an agent; the id of the item. Raises StanzaError and
@@ -48,4 +50,5 @@ class Announcements:
             published=now,
             updated=now,
         )
-        return await self._service.publish(agent, ANNOUNCEMENTS, id_, entry, publisher=agent)
+        await self._service.publish(agent, ANNOUNCEMENTS, id_, entry)
+        return id_

@@ -26,7 +26,7 @@ class ChatFeature(Feature):
             agent_at=stream.addresses.agent_at,
             let_in=kernel.tasks.pause_gate.check,
             notices=self._notices(kernel),
-            forms=kernel.pubsub.handler.authorized,
+            forms=kernel.forms,
             is_own=stream.addresses.is_own,
             limit=ExchangeLimit(settings.limits.messages_per_sender),
         )

@@ -13,8 +13,9 @@ forever.
 import contextlib
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
@@ -26,6 +27,7 @@ from component.commands import CommandError, Commands, read_words
 from component.features.chat.hints import Hints
 from component.features.chat.notices import Notices
 from component.kernel.exchange_limit import Admitted, ExchangeLimit
+from component.kernel.stream import FormHandler
 from component.messages.answers import Answers
 from component.messages.delivery import Delivery
 from component.messages.duplicates import Duplicates, key_of
@@ -37,10 +39,11 @@ from component.messages.references import References
 from component.router.table import Request, StanzaRoute
 from component.skills.errors import printable
 from component.storage import StorageError
-from xep.binding import Payload
+from xep.binding import ContentError, Payload
 from xep.chat_markers import NAMESPACE as MARKERS
 from xep.chat_markers import Displayed
 from xep.chat_states import NAMESPACE as CHAT_STATES
+from xep.data_forms import Form
 from xep.explicit_encryption import NAMESPACE as ENCRYPTION
 from xep.jid import JID
 from xep.message_correction import NAMESPACE as CORRECTION
@@ -49,6 +52,7 @@ from xep.message_retraction import NAMESPACE as RETRACTION
 from xep.reactions import NAMESPACE as REACTIONS
 from xep.receipts import NAMESPACE as RECEIPTS
 from xep.receipts import Received
+from xep.stanza import Incoming
 from xep.stanza_error import StanzaError
 
 if TYPE_CHECKING:
@@ -120,7 +124,7 @@ class MessageHandler:
         agent_at: gives the name of the agent at an address of this service.
         let_in: raises StanzaError if new requests of this principal are rejected now.
         notices: the notice that each person gets once; None where it is turned off.
-        forms: handles messages that are forms, such as `PubSubHandler.authorized`; None for others.
+        forms: handle messages that carry a form, by its FORM_TYPE.
         now: returns the time, for delayed messages.
         is_own: whether only this service can have sent a message from an address.
         limit: ends exchanges with programs that answer every message; None: they do not end.
@@ -137,7 +141,7 @@ class MessageHandler:
         agent_at: Callable[[JID], str] = lambda at: at.local or "assistant",
         let_in: Callable[[JID], None] = lambda _: None,
         notices: Notices | None = None,
-        forms: Callable[[Request[None]], Awaitable[None] | None] = lambda _: None,
+        forms: Mapping[str, FormHandler] = MappingProxyType({}),
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         is_own: Callable[[JID], bool] = lambda _: False,
         limit: ExchangeLimit | None = None,
@@ -198,9 +202,10 @@ class MessageHandler:
         message = parse_message(request.stanza, request.sender, request.to, self._now())
         if self._is_returned(request, message):
             return None
-        handled = self._forms(request)
-        if handled is not None:
-            return handled
+        form = _form_of(request.stanza)
+        take = None if form is None else self._forms.get(form.form_type or "")
+        if form is not None and take is not None:
+            return take(request, form)
         message = self._messages.receive(message)
         if not _says_something(message):
             return None
@@ -401,6 +406,14 @@ class MessageHandler:
         return (
             f"I am {self._name}. No model is set up, so I answer commands only: send /help or help."
         )
+
+
+def _form_of(stanza: Incoming) -> Form | None:
+    """Return the form that a message carries; None also if it is not valid."""
+    try:
+        return stanza.payload(Form)
+    except ContentError:
+        return None
 
 
 def _turn_id(message: InboundMessage) -> str:

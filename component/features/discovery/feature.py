@@ -16,11 +16,16 @@ class DiscoveryFeature(Feature):
     def open(self, kernel: Kernel) -> Opened:
         """Make the handlers and the nodes."""
         catalog = kernel.environment.catalog
-        overview = kernel.pubsub.overview if kernel.disco.has_pubsub else None
         return Opened(
             handlers=(
                 About(SOFTWARE, version(SOFTWARE)),
-                Discovery(kernel.disco, catalog.view, overview, page_bytes(self.settings)),
+                Discovery(
+                    kernel.disco,
+                    catalog.view,
+                    kernel.pubsub if kernel.disco.has_pubsub else None,
+                    page_bytes(self.settings),
+                    self.settings.limits.retry_after_s,
+                ),
                 ContactProfiles(catalog.profiles),
             ),
             nodes=profile_nodes(catalog.profiles),

@@ -31,7 +31,7 @@ _log = structlog.get_logger("component.memory")
 
 class AgentNodes:
     """Implements `nodes.MemoryNodes`, and provides the nodes to people who have none yet
-    (`component.pubsub.core.NodeProvider`).
+    (`PubSubService.add_provider`).
 
     Args:
         service: our PubSub service.
@@ -68,7 +68,7 @@ class AgentNodes:
             address = addresses.address_of(agent)
             service.observe(address, PREFIX, self._changed)
             service.listen(address, PREFIX, self._restore)
-        service.add_provider(self)
+        service.add_provider(self.provide)
 
     def is_reachable(self, whose: Whose) -> bool:
         """Whether there is such an agent: its nodes are in our own database."""
@@ -105,9 +105,7 @@ class AgentNodes:
         address = self._addresses.address_of(whose.agent)
         only_if = Stored(None if replaces is None else replaces.payload)
         try:
-            await self._service.publish(
-                address, node_of(whose.who), id_, payload, publisher=address, only_if=only_if
-            )
+            await self._service.publish(address, node_of(whose.who), id_, payload, only_if=only_if)
         except StoredChangedError:
             raise ItemChangedError from None
         except StanzaError as error:

@@ -3,19 +3,18 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar, get_args
 
+from component.features.pubsub.verbs import Verbs
 from component.kernel.storing import stored
 from component.pubsub import faults
 from component.pubsub.access import Requester
 from component.pubsub.config import DEFAULT, form_of, preconditions
-from component.pubsub.publishing import NewItem, Wanted
-from component.pubsub.service import PubSubService
-from component.pubsub.subscribing import Options, options_form, read_authorization
+from component.pubsub.items import NewItem, Wanted
+from component.pubsub.subscriptions import Options, options_form
 from component.router.table import IQRoute, Request
 from xep import pubsub, pubsub_owner
-from xep.binding import ContentError, RawXML
-from xep.data_forms import Form
+from xep.binding import RawXML
 from xep.jid import JID
-from xep.pubsub import Pubsub, SubscriptionState
+from xep.pubsub import Pubsub
 from xep.pubsub_errors import Feature
 from xep.pubsub_owner import PubsubOwner
 from xep.stanza_error import StanzaError
@@ -45,13 +44,12 @@ class PubSubHandler:
     """Translates requests of the namespaces of XEP-0060 to the verbs of the service.
 
     Args:
-        service: the PubSub service.
+        verbs: the verbs of the service.
         retry_after_s: seconds after which to ask again when the database refuses.
     """
 
-    def __init__(self, service: PubSubService, retry_after_s: int = 5) -> None:
-        self._service = service
-        self._verbs = service.verbs
+    def __init__(self, verbs: Verbs, retry_after_s: int = 5) -> None:
+        self._verbs = verbs
         self._retry_after_s = retry_after_s
 
     def routes(self) -> tuple[IQRoute, ...]:
@@ -81,27 +79,9 @@ class PubSubHandler:
 
     async def _answer(self, request: Request[P], verb: Callable[[Requester, P], Awaitable[T]]) -> T:
         node = _node_of(request.payload)
-        address = await self._service.locate(request.to, node, request.sender)
-        return await verb(self._service.requester(address, request.sender), request.payload)
-
-    def authorized(self, request: Request[None]) -> Awaitable[None] | None:
-        """Take the form by which an owner approves a subscription or refuses it (§8.6); None if
-        the message holds no such form.
-        """
-        try:
-            form = request.stanza.payload(Form)
-        except ContentError:
-            return None
-        if form is None or form.form_type != pubsub.SUBSCRIBE_AUTHORIZATION:
-            return None
-        who = self._service.requester(request.to, request.sender)
-        return stored(self._authorized(who, form), self._retry_after_s)
-
-    async def _authorized(self, who: Requester, form: Form) -> None:
-        said = read_authorization(form)
-        if said is not None:
-            state: SubscriptionState = "subscribed" if said.allows else "none"
-            await self._verbs.set_subscriptions(who, said.node, [(said.jid, state, said.subid)])
+        service = self._verbs.service
+        address = await service.locate(request.to, node, request.sender)
+        return await verb(service.requester(address, request.sender), request.payload)
 
     # -- pubsub, get -------------------------------------------------------------------------------
 

@@ -1,16 +1,15 @@
-"""Discovery of PubSub nodes: which there are, and what each is (XEP-0060 §5.2 to §5.5)."""
+"""Discovery of PubSub nodes: what each is, and which items it has (XEP-0060 §5.3 to §5.5)."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable
 from typing import Final
 
-from component.kernel.paging import page
+from component.features.pubsub.verbs import Verbs
+from component.kernel.paging import check_page, page, sized
 from component.kernel.storing import stored
 from component.pubsub import faults
 from component.pubsub.config import meta_data_of
-from component.pubsub.service import PubSubService
 from component.router.table import Request
 from xep import disco, pubsub
-from xep.binding import encode
 from xep.binding.conversion import format_datetime
 from xep.data_forms import Field
 from xep.result_sets import PAGE_ROOM
@@ -19,43 +18,32 @@ _IDENTITY: Final = disco.Identity(category="pubsub", type="leaf")
 _FEATURES: Final = (disco.Feature(var=pubsub.NAMESPACE),)
 
 
-class NodeOverview:
-    """Answers disco#info and disco#items about nodes.
+class NodeDiscovery:
+    """Answers disco#info and disco#items about nodes; a `component.kernel.disco.Nodes`.
 
-    Implements `component.features.discovery.handlers.PubSubNodes`.
+    It answers for each name, with an error if there is no such node, so it is the last one asked.
 
     Args:
-        service: the PubSub service.
+        verbs: the verbs of the service.
         retry_after_s: seconds after which to ask again when the database refuses.
         room: the bytes that the entries of a page may take.
     """
 
-    def __init__(
-        self, service: PubSubService, retry_after_s: int = 5, room: int = PAGE_ROOM
-    ) -> None:
-        self._room = room
-        self._service = service
+    def __init__(self, verbs: Verbs, retry_after_s: int = 5, room: int = PAGE_ROOM) -> None:
+        self._verbs = verbs
         self._retry_after_s = retry_after_s
-
-    async def names(self, request: Request[disco.ItemsQuery]) -> Sequence[tuple[str, str]]:
-        """Return the nodes that the sender may know of, sorted, each with its title."""
-        who = self._service.requester(request.to, request.sender)
-        return await stored(self._service.overview.visible(who), self._retry_after_s)
+        self._room = room
 
     async def info(self, request: Request[disco.InfoQuery]) -> disco.InfoQuery:
         """Return what a node is, with its metadata (XEP-0060 §5.3, §5.4). Raises StanzaError."""
         name = _named(request.payload.node)
-        who = self._service.requester(request.to, request.sender)
+        who = self._verbs.service.requester(request.to, request.sender)
         node, owners, subscribers = await stored(
-            self._service.overview.described(who, name), self._retry_after_s
+            self._verbs.described(who, name), self._retry_after_s
         )
         created = format_datetime(node.created.replace(microsecond=0))
         extra = (
-            Field(
-                var="pubsub#creation_date",
-                type="text-single",
-                values=(created,),
-            ),
+            Field(var="pubsub#creation_date", type="text-single", values=(created,)),
             Field(var="pubsub#creator", type="jid-single", values=(node.creator,)),
             Field(var="pubsub#owner", type="jid-multi", values=tuple(owners)),
             Field(var="pubsub#num_subscribers", type="text-single", values=(str(subscribers),)),
@@ -67,17 +55,20 @@ class NodeOverview:
             forms=(meta_data_of(node.config, extra),),
         )
 
-    async def items(self, request: Request[disco.ItemsQuery]) -> disco.ItemsQuery:
+    def items(self, request: Request[disco.ItemsQuery]) -> Awaitable[disco.ItemsQuery]:
         """Return the items of a node by their ids (XEP-0060 §5.5). Raises StanzaError."""
+        check_page(request.payload.page)  # a handler can raise it only before it suspends
+        return self._items(request)
+
+    async def _items(self, request: Request[disco.ItemsQuery]) -> disco.ItemsQuery:
         name = _named(request.payload.node)
-        who = self._service.requester(request.to, request.sender)
-        ids = await stored(self._service.overview.item_ids(who, name), self._retry_after_s)
+        who = self._verbs.service.requester(request.to, request.sender)
+        ids = await stored(self._verbs.item_ids(who, name), self._retry_after_s)
         address = request.to.bare
-        entries = {each: disco.Item(jid=address, name=each) for each in ids}
         items, which = page(
-            sorted(entries),
+            sorted(ids),
             request.payload.page,
-            lambda id_: (entries[id_], len(encode(entries[id_], disco.ITEMS).encode())),
+            lambda id_: sized(disco.Item(jid=address, name=id_)),
             self._room,
         )
         return disco.ItemsQuery(node=name, items=items, page=which)

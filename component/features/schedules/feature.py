@@ -56,7 +56,7 @@ class ScheduleFeature(Feature):
         address_of = kernel.stream.addresses.address_of
         agents = self.settings.agent_names
         homes = frozenset(address_of(name) for name in agents)
-        news = ScheduleNews(kernel.pubsub.service, address_of)
+        news = ScheduleNews(kernel.pubsub, address_of)
         runner = ScheduleRunner(kernel.storage, kernel.work.starter, news)
         self._schedules = Schedules(
             kernel.storage,

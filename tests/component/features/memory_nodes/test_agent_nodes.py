@@ -10,6 +10,7 @@ import pytest
 
 from component.features.memory_nodes.agent_nodes import AgentNodes, node_of
 from component.features.memory_nodes.store import PepStore
+from component.features.pubsub.verbs import Verbs
 from component.memory.file_store import PrivateFiles
 from component.memory.files import open_root
 from component.memory.index import Index
@@ -20,8 +21,9 @@ from component.memory.paths import Layout
 from component.memory.replica import Replica, ReplicaOptions
 from component.memory.sharing import Sharing
 from component.memory.sync_state import SyncStates
+from component.pubsub.interests import Interests
+from component.pubsub.items import NewItem, Wanted
 from component.pubsub.notifier import Notifier
-from component.pubsub.publishing import NewItem, Wanted
 from component.pubsub.service import PubSubService
 from component.router.addresses import ComponentAddresses
 from component.settings.memory import Memory
@@ -50,17 +52,15 @@ class Nobody:
     async def ready(self) -> None:
         pass
 
-    def resources(self, *_asked: Any) -> Any:
-        return ()
-
 
 class Home:
     """Knowledge of two agents, kept alike with the nodes."""
 
     def __init__(self, storage: Storage, root: Path, index: Index) -> None:
         nobody: Any = Nobody()
-        notifier = Notifier(storage, nobody, nobody, lambda _agent, _contact: True)
-        self.service = PubSubService(storage, notifier, lambda _who: False)
+        notifier = Notifier(storage, nobody, Interests(nobody), lambda _agent, _contact: True)
+        self.service = PubSubService(storage, notifier, ())
+        self.verbs = Verbs(self.service)
         addresses = ComponentAddresses(DOMAIN, frozenset(("assistant", "helper")))
         self.nodes = AgentNodes(self.service, addresses, ("assistant", "helper"), Memory())
         sharing = Sharing(Layout(root))
@@ -83,12 +83,12 @@ class Home:
         )
         asker = self.service.requester(address, who)
         item = NewItem(id=key, payloads=(payload,))
-        await self.service.verbs.publish_items(asker, NODE, [item], {})
+        await self.verbs.publish_items(asker, NODE, [item], {})
 
     async def read(self, who: JID = ANN, at: JID = ASSISTANT) -> dict[str, str]:
         address = await self.service.locate(at, NODE, who)
         asker = self.service.requester(address, who)
-        found, _ = await self.service.verbs.retrieve(asker, NODE, Wanted())
+        found, _ = await self.verbs.retrieve(asker, NODE, Wanted())
         return {each.id: each.payload for each in found}
 
     async def get(self, key: str, agent: str = "assistant", who: JID = ANN) -> str | None:
@@ -187,7 +187,7 @@ async def test_a_configuration_that_shows_the_node_to_others_is_undone(
                 Field(var="pubsub#access_model", values=("open",)),
             ),
         )
-        await here.service.verbs.configure(asker, NODE, form)
+        await here.verbs.configure(asker, NODE, form)
 
         async def is_hidden() -> bool:
             try:
@@ -203,7 +203,7 @@ async def test_a_node_that_its_owner_deletes_is_forgotten(storage: Storage, tmp_
     async with home(storage, tmp_path) as here:
         await here.publish("tea", "one")
         assert await here.get("tea") == "one"
-        await here.service.verbs.delete_node(here.service.requester(ASSISTANT, ANN), NODE)
+        await here.verbs.delete_node(here.service.requester(ASSISTANT, ANN), NODE)
         assert await here.get("tea") is None
         await here.knowledge.store("assistant", ANN, Memo("hat", "blue"))
         assert list(await here.read()) == ["hat"]
@@ -221,11 +221,11 @@ async def test_what_its_owner_deletes_while_nobody_notices_is_deleted_at_the_nex
         asker = here.service.requester(ASSISTANT, ANN)
         match how:
             case "retract":
-                await here.service.verbs.retract_items(asker, NODE, ["tea", "hat"], notify=False)
+                await here.verbs.retract_items(asker, NODE, ["tea", "hat"], notify=False)
             case "purge":
-                await here.service.verbs.purge(asker, NODE)
+                await here.verbs.purge(asker, NODE)
             case _:
-                await here.service.verbs.delete_node(asker, NODE)
+                await here.verbs.delete_node(asker, NODE)
     async with home(storage, tmp_path) as here:
         assert await here.get("tea") is None
         assert await here.get("hat") is None

@@ -9,11 +9,11 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from component.pubsub import allowance
+from component.features.pubsub import verbs
 from component.pubsub.config import DEFAULT, NodeConfig, form_of
 from component.pubsub.nodes import MOST_AFFILIATIONS
 from component.pubsub.service import Change
-from component.pubsub.subscribing import MOST_AT_NODE
+from component.pubsub.subscriptions import MOST_AT_NODE
 from component.skills import skill
 from component.storage.database import Database
 from component.tasks.retention import DeletedTask, forget
@@ -493,7 +493,7 @@ async def test_what_belongs_to_somebody_else_looks_as_if_it_were_not_there(
         await party.pubsub.ensure(
             AT, "mine", NodeConfig(access_model="whitelist"), owners=[JID.parse(ALICE).bare]
         )
-        await party.pubsub.publish(AT, "mine", "1", keep(Ping()), publisher=AT)
+        await party.pubsub.publish(AT, "mine", "1", keep(Ping()))
         assert await party.ids("mine", ALICE) == ["1"]
         for kind, requests in (("get", READS), ("set", WRITES)):
             for verb, request in requests.items():
@@ -504,7 +504,7 @@ async def test_what_belongs_to_somebody_else_looks_as_if_it_were_not_there(
                 assert same(theirs) == same(absent), verb
         assert await party.ids("mine", ALICE) == ["1"]
         assert party.news_of_nodes.sent == []
-        shown = await party.pubsub.overview.visible(party.pubsub.requester(AT, JID.parse(BOB)))
+        shown = await party.pubsub.visible(party.pubsub.requester(AT, JID.parse(BOB)))
         assert "mine" not in dict(shown)
 
 
@@ -852,9 +852,7 @@ async def test_the_oldest_items_are_deleted_when_a_node_has_too_many_bytes(
         small = NodeConfig(access_model="open", max_items=100, max_bytes=1_000)
         await party.pubsub.ensure(AT, "n", small)
         for number in range(8):
-            await party.pubsub.publish(
-                AT, "n", str(number), item(text="x" * 200).payloads[0], publisher=AT
-            )
+            await party.pubsub.publish(AT, "n", str(number), item(text="x" * 200).payloads[0])
         assert await party.ids("n") == ["4", "5", "6", "7"]
 
 
@@ -879,8 +877,8 @@ async def test_a_node_that_deletes_nothing_refuses_items_when_it_is_full(
 async def test_what_a_principal_publishes_is_charged_for_each_subscriber(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(allowance, "BYTES_PER_S", 1)
-    monkeypatch.setattr(allowance, "BURST_BYTES", 1_000_000)
+    monkeypatch.setattr(verbs, "BYTES_PER_S", 1)
+    monkeypatch.setattr(verbs, "BURST_BYTES", 1_000_000)
     async with running() as party:
         await party.create("n", access_model="open", publish_model="open", max_items="max")
         for who in (BOB, CAROL):
@@ -971,18 +969,19 @@ async def test_listeners_hear_of_every_change_in_order(running: Running) -> None
     async with running() as party:
         party.pubsub.listen(AT, "n", listener)
         await party.pubsub.ensure(AT, "n", NodeConfig(), owners=[JID.parse(BOB).bare])
-        await party.pubsub.publish(AT, "other", "1", keep(Ping()), publisher=AT)
-        made = await party.pubsub.publish(AT, "n", None, keep(Ping()), publisher=AT)
+        await party.pubsub.publish(AT, "other", "1", keep(Ping()))
+        await party.pubsub.publish(AT, "n", "1", keep(Ping()))
         assert (await party.publish("n", item("2"), who=BOB)).get("type") == "result"
-        await party.pubsub.retract(AT, "n", [made, "2", "gone"])
-        await party.pubsub.delete(AT, "n")
+        await party.pubsub.retract(AT, "n", ["1", "2", "gone"])
+        deletion = PubsubOwner(delete=owner.Delete(node="n"))
+        assert (await party.set(deletion, BOB)).get("type") == "result"
         await until(lambda: len(heard) == 4)
     kinds = [(each.kind, each.publisher) for each in heard]
     assert kinds == [
         ("published", AGENT),
         ("published", "bob@b.example"),
         ("retracted", AGENT),
-        ("deleted", AGENT),
+        ("deleted", "bob@b.example"),
     ]
     assert heard[2].ids == ("2",)  # the node keeps one item
 

@@ -1,4 +1,7 @@
-"""Publishing and deleting items (XEP-0060 §7, §8.5); functions of one transaction."""
+"""Items: publishing, deleting and retrieving them (XEP-0060 §6.5, §7, §8.5, XEP-0059).
+
+Functions of one transaction.
+"""
 
 import re
 import secrets
@@ -11,14 +14,17 @@ from component.pubsub import access, faults, rows
 from component.pubsub.access import Requester
 from component.pubsub.changes import Change
 from component.pubsub.config import DEFAULT, NodeConfig
-from component.pubsub.pages import choose
 from component.pubsub.rows import Node, StoredItem
 from component.storage.database import Database
 from xep import pubsub_errors
-from xep.binding.escaping import unescape_attribute
-from xep.result_sets import PAGE_ROOM, ResultSet
+from xep.binding.escaping import escape_attribute, unescape_attribute
+from xep.result_sets import PAGE_ROOM, First, ResultSet
 from xep.stanza_error import StanzaError
 
+MOST_ITEMS: Final = 1_000
+"""Items in one answer."""
+_ITEM_BYTES: Final = 200
+"""Bytes of an item beside its payload and its id."""
 _XMLNS: Final = re.compile(r"<[^\s/>]+ xmlns='([^']*)'")
 
 
@@ -45,9 +51,7 @@ def publish(
     name: str,
     items: Sequence[NewItem],
     required: dict[str, Any],
-    *,
-    publisher: str | None = None,
-) -> list[Change]:
+) -> Change:
     """Publish items at a node (§7.1); a node that does not exist is created for the owner of the
     service. `items` have ids: they are drawn before, because an operation may run again.
 
@@ -57,7 +61,6 @@ def publish(
         name: the node.
         items: what to publish.
         required: the preconditions of publish options.
-        publisher: who published it, if not the requester.
     """
     made = _auto_create(database, who, name, required)
     node, found = access.find(database, who, name, lock=True)
@@ -67,19 +70,18 @@ def publish(
     _check_items(node, items)
     if node.config.persist_items and len(items) > node.config.max_items:
         raise faults.fault("not-allowed", pubsub_errors.MaxItemsExceeded())
-    by = publisher or who.principal
     stored = tuple(
         StoredItem(
             id=each.id or "",
             payload="".join(each.payloads),
-            publisher=by,
+            publisher=who.principal,
             published=rows.at(database.now),
         )
         for each in items
     )
     if node.config.persist_items:
         _store(database, who, node, stored)
-    change = Change(
+    return Change(
         service=who.service,
         node=name,
         kind="published",
@@ -88,10 +90,9 @@ def publish(
         else rows.count_change(database, who.service, name),
         items=stored,
         config=node.config,
-        publisher=by,
+        publisher=who.principal,
         notifies=node.config.deliver_notifications,
     )
-    return [change]
 
 
 def _auto_create(database: Database, who: Requester, name: str, required: dict[str, Any]) -> bool:
@@ -190,7 +191,7 @@ def trim(database: Database, node: Node, config: NodeConfig) -> None:
 
 def retract(
     database: Database, who: Requester, name: str, ids: Sequence[str], *, notify: bool | None
-) -> list[Change]:
+) -> Change:
     """Delete items (§7.2). `notify` says whether to notify subscribers; None for the node's
     default.
     """
@@ -210,7 +211,7 @@ def retract(
     rows.remove_items(database, who.service, name, ids)
     note_retractions(database, who, node, ids)
     tells = node.config.notify_retract if notify is None else notify
-    change = Change(
+    return Change(
         service=who.service,
         node=name,
         kind="retracted",
@@ -220,17 +221,16 @@ def retract(
         publisher=who.principal,
         notifies=tells and node.config.deliver_notifications,
     )
-    return [change]
 
 
-def purge(database: Database, who: Requester, name: str) -> list[Change]:
+def purge(database: Database, who: Requester, name: str) -> Change:
     """Delete all items of a node (§8.5)."""
     node = access.owned(database, who, name)
     if not node.config.persist_items:
         raise faults.unsupported("persistent-items")
     note_retractions(database, who, node)
     rows.purge(database, who.service, name)
-    change = Change(
+    return Change(
         service=who.service,
         node=name,
         kind="purged",
@@ -239,7 +239,6 @@ def purge(database: Database, who: Requester, name: str) -> list[Change]:
         publisher=who.principal,
         notifies=node.config.notify_retract and node.config.deliver_notifications,
     )
-    return [change]
 
 
 def note_retractions(
@@ -251,6 +250,22 @@ def note_retractions(
     if ids is None:
         ids = [id_ for id_, _ in rows.item_keys(database, who.service, node.name)]
     rows.note_retractions(database, who.service, node.name, ids)
+
+
+def check_named(ids: Sequence[str | None]) -> list[str]:
+    """The ids of items to delete.
+
+    Raises:
+        StanzaError: ``bad-request`` with `item-required` if there is none, or one is missing.
+    """
+    named = [each for each in ids if each]
+    if not named or len(named) != len(ids):
+        raise faults.item_required()
+    return named
+
+
+Key = tuple[str, int]
+"""The id of an item, and the size of its payload in bytes."""
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -269,7 +284,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     subid: str | None = None
 
 
-def items(
+def retrieve(
     database: Database, who: Requester, name: str, wanted: Wanted, room: int = PAGE_ROOM
 ) -> tuple[list[StoredItem], ResultSet | None]:
     """Items of a node, the oldest first, and which part of all they are (§6.5).
@@ -292,13 +307,83 @@ def items(
     return chosen, page
 
 
-def check_named(ids: Sequence[str | None]) -> list[str]:
-    """The ids of items to delete.
+def choose(
+    keys: Sequence[Key], request: ResultSet | None, most: int | None, room: int = PAGE_ROOM
+) -> tuple[list[str], ResultSet | None]:
+    """The ids of the items to return, and the set that says which part of the node they are.
+
+    Without a page requested the newest are returned, and the set only if some are left out.
+
+    Args:
+        keys: all items, the oldest first.
+        request: the page that is requested.
+        most: only so many, the newest.
+        room: the bytes that the items may take; a single one may be larger.
 
     Raises:
-        StanzaError: ``bad-request`` with `item-required` if there is none, or one is missing.
+        StanzaError: ``item-not-found`` if the item is not there from which the page starts,
+            ``bad-request`` if the request contradicts itself.
     """
-    named = [each for each in ids if each]
-    if not named or len(named) != len(ids):
-        raise faults.item_required()
-    return named
+    if request is None:
+        wanted = len(keys) if most is None else max(0, most)
+        start = _backwards(keys, 0, len(keys), min(wanted, MOST_ITEMS), room)
+        whole = len(keys) - start >= min(wanted, len(keys))
+        return [key for key, _ in keys[start:]], None if whole else _set(keys, start, len(keys))
+    if most is not None:
+        keys = keys[max(0, len(keys) - most) :]
+    for number in (request.max, request.index):
+        if number is not None and number < 0:
+            raise StanzaError("bad-request", "<set/>: expected a number that is not negative")
+    size = MOST_ITEMS if request.max is None else min(request.max, MOST_ITEMS)
+    start, stop = 0, len(keys)
+    if request.index is not None:
+        start = min(request.index, len(keys))
+    if request.after:
+        start = _position(keys, request.after) + 1
+    if request.before:
+        stop = _position(keys, request.before)
+    if request.before is not None:
+        start = _backwards(keys, start, max(start, stop), size, room)
+        stop = max(start, stop)
+    else:
+        stop = _forwards(keys, start, max(start, stop), size, room)
+    return [key for key, _ in keys[start:stop]], _set(keys, start, stop)
+
+
+def _position(keys: Sequence[Key], id_: str) -> int:
+    for position, (key, _) in enumerate(keys):
+        if key == id_:
+            return position
+    raise faults.no_such_item()
+
+
+def _forwards(keys: Sequence[Key], start: int, stop: int, size: int, room: int) -> int:
+    """Where a page from `start` on ends."""
+    for position in range(start, min(stop, start + size)):
+        room -= _size(keys[position])
+        if room < 0 and position > start:
+            return position
+    return min(stop, start + size)
+
+
+def _backwards(keys: Sequence[Key], start: int, stop: int, size: int, room: int) -> int:
+    """Where a page that ends at `stop` starts."""
+    first = max(start, stop - size)
+    for position in range(stop - 1, first - 1, -1):
+        room -= _size(keys[position])
+        if room < 0 and position < stop - 1:
+            return position + 1
+    return first
+
+
+def _size(key: Key) -> int:
+    id_, payload = key
+    return payload + len(escape_attribute(id_).encode()) + _ITEM_BYTES
+
+
+def _set(keys: Sequence[Key], start: int, stop: int) -> ResultSet:
+    if start >= stop:
+        return ResultSet(count=len(keys))
+    return ResultSet(
+        first=First(key=keys[start][0], index=start), last=keys[stop - 1][0], count=len(keys)
+    )

@@ -1,6 +1,7 @@
 """Subscriptions and their options (XEP-0060 §6, §8.6, §8.8); functions of one transaction."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -22,6 +23,7 @@ MOST_SUBSCRIPTIONS: Final = 1_000
 """Subscriptions that one principal may have at one service."""
 MOST_AT_NODE: Final = 20
 """Subscriptions that one principal may have to one node: for each of its clients."""
+_MOST_LISTED: Final = 10_000
 _SUBID: Final = "pubsub#subid"
 _NODE: Final = "pubsub#node"
 _SUBSCRIBER: Final = "pubsub#subscriber_jid"
@@ -110,14 +112,14 @@ def check_own(who: Requester, jid: JID, error: StanzaError) -> str:
 
 
 def subscribe(
-    database: Database, who: Requester, node: Node, jid: str, options: Options, subid: str
+    database: Database, who: Requester, node: Node, wanted: Subscription
 ) -> tuple[Subscription, bool]:
     """Subscribe an address to a node (§6.1); the subscription, and whether it is new.
 
     `node` may be a computed one, to which everybody has access; access to others has been checked
-    (`check_subscribe`).
+    (`check_subscribe`). `wanted` has the address, the options and an id.
     """
-    known = rows.subscription(database, who.service, node.name, jid)
+    known = rows.subscription(database, who.service, node.name, wanted.jid)
     if known is not None:
         if known.state == "pending":
             raise faults.fault("not-authorized", pubsub_errors.PendingSubscription())
@@ -137,13 +139,9 @@ def subscribe(
         "owner",
         "publisher",
     )
-    made = Subscription(
-        node=node.name,
-        jid=jid,
-        subid=subid,
+    made = msgspec.structs.replace(
+        wanted,
         state="pending" if waits else "subscribed",
-        deliver=options.deliver,
-        expires=options.expires,
         since=rows.last_change(database, who.service, node.name),
     )
     rows.put_subscription(database, who.service, who.principal, made)
@@ -177,13 +175,17 @@ def known(
 def subscriptions_to(database: Database, who: Requester, name: str) -> list[Subscription]:
     """The approved subscriptions to a node, for its owners (§8.8.1)."""
     access.owned(database, who, name, lock=False)
-    return rows.subscriptions_to(database, who.service, name, "subscribed", limit=10_000)
+    return _first(rows.subscriptions_to(database, who.service, name, "subscribed"))
 
 
 def pending(database: Database, who: Requester, name: str) -> list[Subscription]:
     """The subscriptions to a node that wait for approval, for its owners (§8.7)."""
     access.owned(database, who, name, lock=False)
-    return rows.subscriptions_to(database, who.service, name, "pending", limit=10_000)
+    return _first(rows.subscriptions_to(database, who.service, name, "pending"))
+
+
+def _first(found: Iterator[Subscription]) -> list[Subscription]:
+    return list(itertools.islice(found, _MOST_LISTED))
 
 
 def approvable(database: Database, who: Requester) -> list[str]:
@@ -200,7 +202,7 @@ def approvable(database: Database, who: Requester) -> list[str]:
         node = rows.node(database, who.service, name)
         if node is not None and (
             node.config.access_model == "authorize"
-            or rows.subscriptions_to(database, who.service, name, "pending", limit=1)
+            or any(rows.subscriptions_to(database, who.service, name, "pending"))
         ):
             chosen.append(name)
     return chosen
