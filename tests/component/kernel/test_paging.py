@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.kernel.paging import MOST_PER_PAGE, page, sized
-from component.pubsub.pages import choose
+from component.pubsub.items import choose
 from xep import disco
 from xep.binding import encode
 from xep.jid import JID
