@@ -315,7 +315,7 @@ async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
     from component.agent.engine import Engine, EngineLimits
     from component.agent.profile import Profile
     from component.app import schema
-    from component.audit.record import Audit, AuditOptions
+    from component.audit.record import Audit
     from component.budget.book import BudgetBook, BudgetLimits, Limit
     from component.memory.files import open_root
     from component.memory.index import Index
@@ -327,6 +327,7 @@ async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
     from component.models.hosted import HostedModel
     from component.policy.persons import Persons
     from component.settings.agents import Loop
+    from component.settings.audit import Audit as AuditSettings
     from component.settings.llm import ModelChoice
     from component.settings.memory import Memory, Session
     from component.storage import Storage
@@ -342,7 +343,7 @@ async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
     async with AsyncExitStack() as stack:
         stack.push_async_callback(endpoint.aclose)
         storage = await stack.enter_async_context(Storage.open(schema.SCHEMA, directory / "data"))
-        audit = await stack.enter_async_context(Audit.open(storage, AuditOptions()))
+        audit = await stack.enter_async_context(Audit.open(storage, AuditSettings()))
         limit = Limit(tokens=10**9, usd=10**6)
         budgets = BudgetBook(
             storage, BudgetLimits(agents={"assistant": limit}, principal=limit, task=limit), audit

@@ -23,7 +23,7 @@ from component.agent.engine import Engine, EngineLimits
 from component.agent.profile import Profile
 from component.agent.requests import MessageStarter, Reply, TurnRequest
 from component.app.schema import SCHEMA
-from component.audit.record import Audit, AuditOptions
+from component.audit.record import Audit
 from component.budget.book import BudgetBook, BudgetLimits, Limit
 from component.execution.admission import Admission
 from component.execution.executor import SkillExecutor
@@ -43,6 +43,7 @@ from component.policy.flows import Flow, Flows
 from component.policy.persons import Persons
 from component.policy.taint import TAINTS
 from component.settings.agents import Loop
+from component.settings.audit import Audit as AuditSettings
 from component.settings.memory import Session
 from component.skills import Context, Registry, Skill, View
 from component.skills.schema_inputs import schema_inputs
@@ -314,7 +315,7 @@ async def playing(
         root = directory / "memory"
         await anyio.Path(root).mkdir(parents=True)
         storage = await stack.enter_async_context(Storage.open(SCHEMA, directory / "data"))
-        audit = await stack.enter_async_context(Audit.open(storage, AuditOptions()))
+        audit = await stack.enter_async_context(Audit.open(storage, AuditSettings()))
         limit = Limit(tokens=10**12, usd=10**6)
         budgets = BudgetBook(
             storage, BudgetLimits(agents={"assistant": limit}, principal=limit, task=limit), audit

@@ -8,7 +8,7 @@ from typing import Final
 
 from component.agent import tables as agent
 from component.app import features
-from component.audit import tables as audit
+from component.audit import heads as audit
 from component.budget import tables as budget
 from component.proactive import started
 from component.pubsub import rows as pubsub

@@ -3,11 +3,27 @@
 import platform
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from component.audit.lines import Link
 from component.storage.database import Database
+from component.storage.schema import Table
+
+TABLES: Final = (
+    Table(
+        name="audit_heads",
+        columns="""
+            chain TEXT PRIMARY KEY,
+            place TEXT NOT NULL,
+            seq BIGINT NOT NULL,
+            hash TEXT NOT NULL,
+            changed BIGINT NOT NULL
+        """,
+        kept="the state of the audit log, which is kept",
+    ),
+)
 
 
 class Head(msgspec.Struct, frozen=True):

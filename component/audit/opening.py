@@ -13,9 +13,16 @@ from typing import Final
 
 import msgspec
 
-from component.audit.files import DIRECTORY, end_of, files_in, lines_backwards
+from component.audit.files import (
+    DIRECTORY,
+    Journal,
+    end_of,
+    failing,
+    files_in,
+    lines_backwards,
+    sync_directory,
+)
 from component.audit.heads import Head, own_head
-from component.audit.journal import Journal, failing, sync_directory
 from component.audit.lines import Line, Link, Sealed, read_line
 from component.audit.protocol import AuditEvent
 from component.private import make_directory, open_private

@@ -8,9 +8,8 @@ from typing import Final
 
 import msgspec
 
-from component.audit.files import files_in, lines_backwards
+from component.audit.files import began, files_in, lines_backwards
 from component.audit.lines import Line, read_line
-from component.audit.retention import began
 
 _TEXTS: Final = ("kind", "outcome", "principal", "agent", "trace", "subject", "task")
 _POLL_S: Final = 0.25

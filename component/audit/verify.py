@@ -7,9 +7,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from component.audit.files import files_in, first_of
+from component.audit.files import files_in, first_of, removed_by
 from component.audit.lines import GENESIS, Link, Sealed, read_line
-from component.audit.retention import removed_by
 
 What = Literal["changed", "removed", "moved", "cut off", "torn", "noticed"]
 _LONGEST_LINE: Final = 1 << 20

@@ -10,7 +10,7 @@ from typing import Final, Protocol, TypeAlias
 from cachebox import LRUCache
 
 from component.audit.protocol import AuditEvent, Recorder
-from component.audit.refusals import Refusals
+from component.audit.quota import Refusals
 from component.metrics.counters import BOUNDS_S, Counters
 from xep.jid import JID
 

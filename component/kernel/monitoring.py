@@ -12,8 +12,8 @@ import structlog
 from anyio.abc import TaskStatus
 
 from component.audit.protocol import NoRecord, Recorder
-from component.audit.record import Audit, AuditOptions
-from component.audit.refusals import Refusals
+from component.audit.quota import Refusals
+from component.audit.record import Audit
 from component.execution.notes import RecordedNotes
 from component.kernel.options import SOFTWARE
 from component.metrics.counters import Counters, Usage
@@ -101,18 +101,6 @@ def _never_full() -> None:
     """Return None: nothing is recorded, so nothing can be full."""
 
 
-def audit_options(settings: Settings) -> AuditOptions:
-    """Return the options of the audit log, from the settings."""
-    audit = settings.audit
-    return AuditOptions(
-        on_failure=audit.on_failure,
-        keep_days=audit.keep_days,
-        max_file_bytes=audit.max_file_bytes,
-        lines_per_minute=audit.lines_per_minute,
-        version=version(SOFTWARE),
-    )
-
-
 def _providers(settings: Settings) -> Mapping[str, str]:
     """Return the provider of each model by its name, and under "" that of all others."""
     llm = settings.llm
@@ -142,7 +130,9 @@ async def open_monitoring(settings: Settings, storage: Storage) -> AsyncIterator
     async with AsyncExitStack() as stack:
         audit = None
         if settings.audit.enabled:
-            audit = await stack.enter_async_context(Audit.open(storage, audit_options(settings)))
+            audit = await stack.enter_async_context(
+                Audit.open(storage, settings.audit, version(SOFTWARE))
+            )
         monitoring = Monitoring(audit, tracer)
         stack.push_async_callback(monitoring.close)
         yield monitoring

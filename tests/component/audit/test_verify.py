@@ -12,10 +12,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from component.audit.files import end_of, files_in, name_of
+from component.audit.files import end_of, files_in, name_of, old_files, removal_of, remove
 from component.audit.lines import GENESIS, TAIL_BYTES, Chain, Link, read_line
 from component.audit.protocol import AuditEvent
-from component.audit.retention import old_files, removal_of, remove
 from component.audit.verify import Verdict, verify
 
 _DAY_NS = 86_400 * 10**9

@@ -1,7 +1,7 @@
 """What is recorded and counted of requests."""
 
 from component.audit.protocol import AuditEvent
-from component.audit.refusals import Refusals
+from component.audit.quota import Refusals
 from component.execution.notes import RecordedNotes
 from component.metrics.counters import Counters
 from xep.jid import JID

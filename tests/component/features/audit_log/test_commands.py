@@ -7,7 +7,7 @@ import pytest
 from component.app.schema import SCHEMA
 from component.audit.lines import Line
 from component.audit.protocol import AuditEvent
-from component.audit.record import Audit, AuditOptions
+from component.audit.record import Audit
 from component.audit.verify import Verdict
 from component.commands import (
     OPERATOR,
@@ -23,6 +23,7 @@ from component.commands import (
 from component.features.audit_log.commands import AUDIT, AuditCommands, AuditParams
 from component.features.task_commands.commands import CANCEL, OneTask
 from component.kernel.pause_gate import PauseGate
+from component.settings.audit import Audit as AuditSettings
 from component.storage import Storage
 from xep.jid import JID
 from xep.stanza_error import StanzaError
@@ -33,7 +34,7 @@ BOSS, ALICE = JID.parse("boss@a.example"), JID.parse("alice@a.example")
 
 
 async def asked(path: Path, words: str) -> CommandResult:
-    async with Storage.open(SCHEMA, path) as storage, Audit.open(storage, AuditOptions()) as audit:
+    async with Storage.open(SCHEMA, path) as storage, Audit.open(storage, AuditSettings()) as audit:
         for number in range(30):
             who = "alice" if number % 2 else "bob"
             audit.record(
