@@ -23,7 +23,7 @@ from component.kernel.kernel import Kernel
 from component.kernel.presence_events import OnAvailability, OnGranted
 from component.kernel.stream import FormHandler, Handler
 from component.messages.answers import Answers
-from component.metrics.gauge import Gauge
+from component.metrics.counters import Gauge
 from component.pubsub.computed import ComputedNode
 from component.settings import Settings
 from component.skills import Registry, Skill

@@ -18,7 +18,7 @@ from component.kernel.stream import FormHandler, StreamSubsystem
 from component.kernel.tasks import TaskSubsystem
 from component.kernel.work import WorkSubsystem
 from component.messages.answers import Answers
-from component.metrics.gauge import Gauge
+from component.metrics.counters import Gauge
 from component.proactive.person_zones import PersonZones
 from component.pubsub.interests import Interests
 from component.pubsub.notifier import Notifier

@@ -119,14 +119,7 @@ async def open_monitoring(settings: Settings, storage: Storage) -> AsyncIterator
     Raises StorageError: the audit log cannot be read or written; TracesError: the extra for traces
     is missing.
     """
-    traces = settings.traces
-    tracer = make_tracer(
-        traces.endpoint,
-        traces.authorization.get_secret_value(),
-        traces.sample,
-        version(SOFTWARE),
-        _providers(settings),
-    )
+    tracer = make_tracer(settings.traces, version(SOFTWARE), _providers(settings))
     async with AsyncExitStack() as stack:
         audit = None
         if settings.audit.enabled:

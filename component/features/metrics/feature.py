@@ -7,13 +7,12 @@ import structlog
 from anyio.abc import TaskStatus
 
 from component.features.feature import Feature, Opened
+from component.features.metrics.exposition import Exposition, Pages
+from component.features.metrics.http import ListenError, Server
 from component.features.metrics.service_metrics import ServiceMetrics
 from component.features.metrics.settings import METRICS
 from component.kernel.check import Check
 from component.kernel.kernel import Kernel
-from component.metrics.exposition import Exposition
-from component.metrics.http import ListenError, Server
-from component.metrics.pages import Pages
 from component.skills import Registry
 
 _log = structlog.get_logger("component.features.metrics")
@@ -27,7 +26,7 @@ class MetricsFeature(Feature):
         section = self.settings[METRICS]
         metrics = ServiceMetrics(kernel)
         exposition = Exposition(kernel.environment.monitoring.counters, metrics.gauges)
-        pages = Pages(exposition, metrics.refresh, metrics.faults).by_path()
+        pages = Pages(exposition, metrics).by_path()
 
         async def serve(*, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
             """Serve until cancelled. The service runs without metrics if the address is taken."""

@@ -3,6 +3,8 @@
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import anyio
 import msgspec
@@ -11,11 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from component.metrics.counters import Counters
-from component.metrics.exposition import Exposition
-from component.metrics.gauge import Gauge
-from component.metrics.http import ListenError, Response, Server
-from component.metrics.pages import Pages
+from component.features.metrics.exposition import Exposition, Pages
+from component.features.metrics.http import ListenError, Response, Server
+from component.metrics.counters import Counters, Gauge
 
 pytestmark = pytest.mark.anyio
 
@@ -98,10 +98,12 @@ async def serving(*, local: bool = True, faults: tuple[str, ...] = ()) -> AsyncI
     async def found() -> list[str]:
         return list(faults)
 
+    metrics: Any = SimpleNamespace(refresh=nothing, faults=found)
+
     async def broken() -> Response:
         raise ValueError("a fault of the page")
 
-    pages = {**Pages(Exposition(Counters(), list), nothing, found).by_path(), "/broken": broken}
+    pages = {**Pages(Exposition(Counters(), list), metrics).by_path(), "/broken": broken}
     server = Server("127.0.0.1", 0, pages, local=local)
     async with anyio.create_task_group() as group:
         await group.start(server.run)
@@ -190,7 +192,7 @@ async def test_headers_without_an_end_are_not_read_for_ever() -> None:
 async def test_who_says_nothing_is_hung_up_on_and_keeps_nobody_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("component.metrics.http._PATIENCE_S", 1.0)
+    monkeypatch.setattr("component.features.metrics.http._PATIENCE_S", 1.0)
     async with serving() as port, await anyio.connect_tcp("127.0.0.1", port) as silent:
         await silent.send(b"GET /hea")
         assert (await ask(port, get("/healthz")))[0] == 200

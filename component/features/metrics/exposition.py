@@ -1,4 +1,4 @@
-"""The Prometheus text format, generated from counters and gauges.
+"""The pages: metrics in the Prometheus text format, generated from counters and gauges, and health.
 
 Each `Exposition` has its own registry; importing a module registers nothing.
 """
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import Final
 
+import anyio
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -16,11 +17,13 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from component.metrics.counters import BOUNDS_S, Count, Counters, Durations
-from component.metrics.gauge import Gauge
+from component.features.metrics.http import Page, Response
+from component.features.metrics.service_metrics import ServiceMetrics
+from component.metrics.counters import BOUNDS_S, Count, Counters, Durations, Gauge
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _PREFIX: Final = "xmpp_agent"
+_PATIENCE_S: Final = 2.0
 
 
 class Exposition:
@@ -93,3 +96,38 @@ def _durations(name: str, about: str, labels: tuple[str, ...], durations: Durati
     for each, (counts, (total,)) in durations.values.items():
         family.add_metric(each, list(zip(bounds, accumulate(counts), strict=True)), total)
     return family
+
+
+class Pages:
+    """Creates the three pages: metrics, liveness and readiness.
+
+    Args:
+        exposition: the metrics in the text format.
+        metrics: updates metrics whose values have to be awaited, and says why no work can be done
+            now.
+    """
+
+    def __init__(self, exposition: Exposition, metrics: ServiceMetrics) -> None:
+        self._exposition = exposition
+        self._metrics_of_service = metrics
+
+    def by_path(self) -> Mapping[str, Page]:
+        """The pages by path."""
+        return {"/metrics": self._metrics, "/healthz": self._health, "/readyz": self._ready}
+
+    async def _metrics(self) -> Response:
+        with anyio.move_on_after(_PATIENCE_S):  # old values are better than none
+            await self._metrics_of_service.refresh()
+        return Response(200, self._exposition.text(), CONTENT_TYPE)
+
+    async def _health(self) -> Response:
+        # A response proves that the process is alive and its event loop runs.
+        return Response(200, b"ok\n")
+
+    async def _ready(self) -> Response:
+        faults = ["The storage does not answer."]
+        with anyio.move_on_after(_PATIENCE_S):
+            faults = await self._metrics_of_service.faults()
+        if faults:
+            return Response(503, "".join(f"{fault}\n" for fault in faults).encode())
+        return Response(200, b"ready\n")
