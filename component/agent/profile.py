@@ -7,7 +7,7 @@ import msgspec
 
 from component.memory.lines import SessionKey
 from component.policy.flows import AgentLimits
-from component.policy.narrower import common
+from component.policy.globs import common
 from component.settings.llm import Tier
 
 

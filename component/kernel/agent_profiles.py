@@ -14,7 +14,7 @@ from component.memory.workspace import Character
 from component.models.building import Models
 from component.models.protocol import Model
 from component.models.refused_tools import RefusedTools
-from component.policy.narrower import narrowed
+from component.policy.globs import narrowed
 from component.settings import Settings
 from component.settings.agents import AgentEntry
 from component.settings.llm import Tier

@@ -25,7 +25,7 @@ from component.memory.sessions import Sessions
 from component.memory.sharing import Sharing
 from component.memory.texts import Texts
 from component.memory.workspace import Workspace
-from component.policy.admins import read_admins
+from component.policy.entries import read_admins
 from component.private import make_directory
 from component.settings import Settings
 from component.storage import Storage, StorageError

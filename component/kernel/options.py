@@ -10,7 +10,7 @@ from component.kernel.disco import Facts
 from component.memory.knowledge import Knowledge
 from component.memory.skills import memory_skills
 from component.policy import Policy, Rule
-from component.policy.admins import read_admins
+from component.policy.entries import read_admins
 from component.policy.flows import Flow, Flows
 from component.router.addresses import AccountAddresses, Addresses, ComponentAddresses
 from component.router.admission import Shares

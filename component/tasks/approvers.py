@@ -5,7 +5,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final, Literal
 
-from component.policy import Asking
+from component.policy import ConfirmationRule
 from component.policy.persons import Persons
 from component.skills.skill import Skill
 from component.tasks.protocol import Asker, Confirmation
@@ -34,7 +34,10 @@ class Approvers:
     """
 
     def __init__(
-        self, asking: Callable[[str], Asking], persons: Persons, expires_s: float = 86400.0
+        self,
+        asking: Callable[[str], ConfirmationRule],
+        persons: Persons,
+        expires_s: float = 86400.0,
     ) -> None:
         self._asking = asking
         self._is_person = persons.is_person

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 from xml.etree import ElementTree as ET
 
@@ -235,11 +236,14 @@ class World:
         def offered(asking: Asking) -> tuple[AnyCommand, ...]:
             return self.commands.of(asking)
 
+        presence_events = PresenceEvents()
+        stream: Any = SimpleNamespace(send=Sent(self.sent).presence, connected_since=1)
         self.presence = PresenceHandler(
             cast("SubscriptionStore", subscriptions),
-            Sent(self.sent).presence,
+            stream,
             lambda host, agent: (self.disco.caps(host, agent),),
             self.contacts,
+            presence_events,
         )
         self.commands = Commands(
             (
@@ -293,7 +297,6 @@ class World:
             self.service,
             self.news.released,
         )
-        presence_events = PresenceEvents()
         presence_events.listen(self.interests)
         handlers = (
             About("agent", "1.2.3", now),
