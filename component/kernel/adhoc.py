@@ -70,3 +70,12 @@ class Offers(Protocol):
 
     def get(self, node: str, principal: JID) -> Offer | None:
         """Return a command by its node; None if the principal has no such command."""
+
+
+def find_offer(sources: Sequence[Offers], node: str, principal: JID) -> Offer | None:
+    """Return a command by its node, from the first source that has it."""
+    for source in sources:
+        offer = source.get(node, principal)
+        if offer is not None:
+            return offer
+    return None

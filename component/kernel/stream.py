@@ -14,8 +14,8 @@ from anyio.lowlevel import checkpoint
 
 from component.connection.connection import Connection
 from component.connection.outbox import Outbox
-from component.kernel.agent_errors import AgentErrors
 from component.kernel.catalog import Catalog
+from component.kernel.errors import AgentErrors
 from component.kernel.monitoring import Monitoring
 from component.kernel.options import addresses, connection_options, router_options
 from component.messages.delivery import Delivery

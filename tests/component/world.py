@@ -20,9 +20,8 @@ from component.execution.joint_confirmation import SEVERAL_CALLS
 from component.features.adhoc.handlers import CommandsHandler
 from component.features.adhoc.sessions import Sessions
 from component.features.chat.handlers import MessageHandler
-from component.features.discovery.about import About
 from component.features.discovery.contact_profiles import ContactProfiles, profile_nodes
-from component.features.discovery.handlers import Discovery
+from component.features.discovery.handlers import About, Discovery
 from component.features.presence.handlers import PresenceHandler
 from component.features.pubsub.approvals import Approvals
 from component.features.pubsub.handlers import PubSubHandler

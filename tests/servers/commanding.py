@@ -8,7 +8,7 @@ import anyio
 from component.connection.connection import Connection
 from component.connection.options import ConnectionOptions
 from component.connection.outbox import Outbox
-from component.kernel.agent_errors import AgentErrors
+from component.kernel.errors import AgentErrors
 from component.router.addresses import ComponentAddresses
 from component.router.router import Router, RouterOptions
 from tests.component.features.adhoc.command_bench import CommandBench

@@ -9,7 +9,7 @@ import pytest
 from component.connection.connection import Connection
 from component.connection.options import ConnectionOptions
 from component.connection.outbox import Outbox
-from component.kernel.agent_errors import AgentErrors
+from component.kernel.errors import AgentErrors
 from component.messages.inbound import ReplyAddress
 from component.messages.messenger import Messenger
 from component.messages.outbound import OutboundMessage, Text, conversation_with

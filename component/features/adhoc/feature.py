@@ -6,8 +6,7 @@ import msgspec
 
 from component.execution import SkillRequest
 from component.execution.admission import ExecutionAnswer
-from component.features.adhoc.disco_nodes import CommandNodes
-from component.features.adhoc.handlers import CommandsHandler
+from component.features.adhoc.handlers import CommandNodes, CommandsHandler
 from component.features.adhoc.offers import CommandOffers, SkillOffers
 from component.features.adhoc.sessions import Sessions
 from component.features.feature import Feature, Opened

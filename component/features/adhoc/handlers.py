@@ -2,6 +2,8 @@
 
 A command has one stage: the form made from its schema (FAC-002), which is returned until it is
 valid (FAC-004); then the work, once. A command without parameters runs at once.
+
+In service discovery the commands are a list, and each is a node (XEP-0050 §2).
 """
 
 from collections.abc import Awaitable, Sequence
@@ -12,12 +14,13 @@ import anyio
 import msgspec
 
 from component.features.adhoc.sessions import Session, Sessions, expired, refused
-from component.kernel.adhoc import Asked, Misfit, Offer, Offers, Outcome
+from component.kernel.adhoc import Asked, Misfit, Offer, Offers, Outcome, find_offer
+from component.kernel.paging import address_asked, page, sized
 from component.router.table import IQRoute, ReplyPayload, Request
 from component.skills.errors import printable
 from component.skills.forms import InvalidForm, form_of, values_of
 from component.skills.schema_properties import properties_of
-from xep import data_forms
+from xep import data_forms, disco
 from xep.commands import (
     NAMESPACE,
     Actions,
@@ -30,6 +33,7 @@ from xep.commands import (
 from xep.data_forms import Form
 from xep.fluux_agent import errors
 from xep.jid import JID
+from xep.result_sets import PAGE_ROOM
 from xep.stanza_error import StanzaError
 
 _LANG = "en"
@@ -98,11 +102,10 @@ class CommandsHandler:
             raise
 
     def _offer(self, node: str, principal: JID) -> Offer:
-        for offers in self._offers:
-            offer = offers.get(node, principal)
-            if offer is not None:
-                return offer
-        raise StanzaError("item-not-found", "This address has no such command.")
+        offer = find_offer(self._offers, node, principal)
+        if offer is None:
+            raise StanzaError("item-not-found", "This address has no such command.")
+        return offer
 
     @staticmethod
     def _ask(session: Session, offer: Offer, misfit: Misfit | None = None) -> Command:
@@ -251,3 +254,54 @@ def _end(error: BaseException) -> StanzaError:
     if isinstance(error, StanzaError):
         return error
     return errors.internal() if isinstance(error, Exception) else errors.outcome_unknown()
+
+
+class CommandNodes:
+    """Answers disco#info and disco#items at the nodes of commands.
+
+    Args:
+        offers: where commands come from.
+        room: the bytes that the entries of a page may take.
+    """
+
+    def __init__(self, offers: Sequence[Offers], room: int = PAGE_ROOM) -> None:
+        self._room = room
+        self._offers = offers
+
+    def info(self, request: Request[disco.InfoQuery]) -> disco.InfoQuery | None:
+        """Return the list of commands, or one of them (XEP-0050 §2.2, §2.3)."""
+        node = request.payload.node
+        if node is None:
+            return None
+        if node == NAMESPACE:
+            return _info(node, "command-list", "Commands", (disco.INFO, disco.ITEMS))
+        offer = find_offer(self._offers, node, request.principal)
+        if offer is None:
+            return None
+        return _info(node, "command-node", offer.title, (NAMESPACE, data_forms.NAMESPACE))
+
+    def items(self, request: Request[disco.ItemsQuery]) -> disco.ItemsQuery | None:
+        """Return a page of the commands for this principal; a command has no items."""
+        query = request.payload
+        if query.node is None:
+            return None
+        if query.node != NAMESPACE:
+            found = find_offer(self._offers, query.node, request.principal)
+            return None if found is None else disco.ItemsQuery(node=query.node)
+        to, principal = address_asked(request), request.principal
+
+        def item(node: str) -> tuple[disco.Item, int]:
+            offer = find_offer(self._offers, node, principal)
+            return sized(disco.Item(jid=to, node=node, name=None if offer is None else offer.title))
+
+        nodes = sorted(node for offers in self._offers for node in offers.nodes(principal))
+        items, which = page(nodes, query.page, item, self._room)
+        return disco.ItemsQuery(node=query.node, items=items, page=which)
+
+
+def _info(node: str, type_: str, name: str, features: tuple[str, ...]) -> disco.InfoQuery:
+    return disco.InfoQuery(
+        node=node,
+        identities=(disco.Identity(category="automation", type=type_, name=name),),
+        features=tuple([disco.Feature(var=feature) for feature in features]),
+    )

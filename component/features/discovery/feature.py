@@ -2,9 +2,8 @@
 
 from importlib.metadata import version
 
-from component.features.discovery.about import About
 from component.features.discovery.contact_profiles import ContactProfiles, profile_nodes
-from component.features.discovery.handlers import Discovery
+from component.features.discovery.handlers import About, Discovery
 from component.features.feature import Feature, Opened
 from component.kernel.kernel import Kernel
 from component.kernel.options import SOFTWARE, page_bytes

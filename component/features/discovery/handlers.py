@@ -1,17 +1,20 @@
-"""Service discovery (XEP-0030): agents, features and skills."""
+"""Service discovery (XEP-0030): agents, features and skills; and queries that every entity answers:
+ping, software version, time (XEP-0199, XEP-0092, XEP-0202).
+"""
 
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timezone
 from typing import Final
 
 import msgspec
 
 from component.kernel.disco import Disco
+from component.kernel.errors import stored
 from component.kernel.paging import address_asked, check_page, page, sized
-from component.kernel.storing import stored
 from component.pubsub.service import PubSubService
 from component.router.table import IQRoute, Request
 from component.skills.registry import View
-from xep import disco, pubsub, result_sets
+from xep import disco, entity_time, ping, pubsub, result_sets, version
 from xep.fluux_agent import skills as fluux
 from xep.jid import JID
 from xep.result_sets import PAGE_ROOM, ResultSet
@@ -154,3 +157,44 @@ def _node_info(node: str, type_: str, name: str) -> disco.InfoQuery:
         identities=(disco.Identity(category="hierarchy", type=type_, name=name),),
         features=(disco.Feature(var=disco.INFO), disco.Feature(var=disco.ITEMS)),
     )
+
+
+class About:
+    """Answers queries that are not about agents.
+
+    Args:
+        software: the name of the software.
+        release: its version.
+        now: returns the time with its zone; the system's clock by default.
+    """
+
+    def __init__(
+        self,
+        software: str,
+        release: str,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC).astimezone(),
+    ) -> None:
+        # The operating system is not disclosed (XEP-0092 §5).
+        self._version = version.Version(name=software, version=release)
+        self._now = now
+
+    def routes(self) -> tuple[IQRoute, ...]:
+        """Return the routes of this handler."""
+        return (
+            IQRoute("get", ping.Ping, self.pong, (ping.NAMESPACE,)),
+            IQRoute("get", version.VersionQuery, self.version, (version.NAMESPACE,)),
+            IQRoute("get", entity_time.TimeQuery, self.time, (entity_time.NAMESPACE,)),
+        )
+
+    def pong(self, _request: Request[ping.Ping]) -> None:
+        """Answer a ping with an empty result (XEP-0199 §4)."""
+
+    def version(self, _request: Request[version.VersionQuery]) -> version.Version:
+        """Return the name and version of the software."""
+        return self._version
+
+    def time(self, _request: Request[entity_time.TimeQuery]) -> entity_time.Time:
+        """Return the time and the time zone."""
+        now = self._now()
+        offset = now.utcoffset()
+        return entity_time.Time(tzo=UTC if offset is None else timezone(offset), utc=now)

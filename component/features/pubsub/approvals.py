@@ -9,7 +9,7 @@ import msgspec
 
 from component.features.pubsub.verbs import Verbs
 from component.kernel.adhoc import Asked, Completed, Offer
-from component.kernel.storing import stored
+from component.kernel.errors import stored
 from component.pubsub.access import Requester
 from component.pubsub.subscriptions import read_authorization
 from component.router.table import Request

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar, get_args
 
 from component.features.pubsub.verbs import Verbs
-from component.kernel.storing import stored
+from component.kernel.errors import stored
 from component.pubsub import faults
 from component.pubsub.access import Requester
 from component.pubsub.config import DEFAULT, form_of, preconditions

@@ -4,8 +4,8 @@ from collections.abc import Awaitable
 from typing import Final
 
 from component.features.pubsub.verbs import Verbs
+from component.kernel.errors import stored
 from component.kernel.paging import check_page, page, sized
-from component.kernel.storing import stored
 from component.pubsub import faults
 from component.pubsub.config import meta_data_of
 from component.router.table import Request

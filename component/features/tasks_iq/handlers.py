@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 
 from component.execution import SkillExecutor, SkillRequest
 from component.execution.admission import ANSWERS
-from component.kernel.storing import stored
+from component.kernel.errors import stored
 from component.router.table import IQRoute, ReplyPayload, Request
 from component.tasks.service import TaskService
 from component.tasks.skill_call import call_of

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.connection.outbox import Outbox
-from component.kernel.agent_errors import AgentErrors
+from component.kernel.errors import AgentErrors
 from component.router.router import Router
 from tests.component.router.wire import DOMAIN, OURS, Bench, Do, Done, do, element, iq, until
 from xep.fluux_agent.errors import NAMESPACE as ERRORS

@@ -10,7 +10,7 @@ from xml.sax.saxutils import quoteattr
 import anyio
 from anyio.lowlevel import checkpoint
 
-from component.kernel.agent_errors import AgentErrors
+from component.kernel.errors import AgentErrors
 from component.messages.delivery import Delivery, DeliveryOutcome
 from component.router.addresses import Addresses, ComponentAddresses
 from component.router.admission import Shares

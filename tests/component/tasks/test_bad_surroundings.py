@@ -19,7 +19,7 @@ from anyio import to_thread
 
 from component.app.schema import SCHEMA
 from component.execution import Admission, SkillExecutor, SkillRequest
-from component.kernel.storing import stored
+from component.kernel.errors import stored
 from component.skills import Context, Registry, Skill, skill
 from component.storage import Storage, StorageError
 from component.storage import sqlite as sqlite_module

@@ -19,7 +19,7 @@ import pytest
 
 from component.execution import Admission, SkillExecutor, SkillRequest
 from component.features.tasks_iq.handlers import ConfirmHandler, ExecuteHandler, TasksHandler
-from component.kernel.agent_errors import AgentErrors
+from component.kernel.errors import AgentErrors
 from component.messages.delivery import Delivery
 from component.router.router import Router, RouterOptions
 from component.skills import Context, Registry, Skill, skill

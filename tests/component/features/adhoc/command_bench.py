@@ -7,8 +7,7 @@ from xml.etree import ElementTree as ET
 import msgspec
 
 from component.commands import AnyCommand, Asking, Commands
-from component.features.adhoc.disco_nodes import CommandNodes
-from component.features.adhoc.handlers import CommandsHandler
+from component.features.adhoc.handlers import CommandNodes, CommandsHandler
 from component.features.adhoc.offers import CommandOffers, SkillOffers
 from component.features.adhoc.sessions import Sessions
 from component.features.discovery.handlers import Discovery

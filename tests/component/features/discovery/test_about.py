@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.features.discovery.about import About
+from component.features.discovery.handlers import About
 from tests.component.router.wire import AGENT, DOMAIN, Bench, iq
 from tests.component.world import World, result
 from xep.binding import encode

@@ -2,7 +2,7 @@
 
 import pytest
 
-from component.kernel.agent_errors import AgentErrors
+from component.kernel.errors import AgentErrors
 from component.router.faults import PlainErrors
 from tests.component.router.wire import Bench, do, error_of, iq, request
 from tests.component.world import World
