@@ -1,7 +1,7 @@
 """Subscriptions and their options (XEP-0060 §6, §8.6, §8.8); functions of one transaction."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -9,7 +9,8 @@ import msgspec
 
 from component.pubsub import access, faults, rows
 from component.pubsub.access import Requester
-from component.pubsub.rows import Node, Subscription
+from component.pubsub.changes import Direct
+from component.pubsub.rows import Node, State, Subscription
 from component.storage.database import Database
 from xep import pubsub_errors, pubsub_owner
 from xep.binding import ContentError, Payload
@@ -172,19 +173,14 @@ def known(
     return found
 
 
-def subscriptions_to(database: Database, who: Requester, name: str) -> list[Subscription]:
-    """The approved subscriptions to a node, for its owners (§8.8.1)."""
+def subscriptions_to(
+    database: Database, who: Requester, name: str, state: State
+) -> list[Subscription]:
+    """The subscriptions to a node that are approved, or wait for approval, for its owners (§8.7,
+    §8.8.1).
+    """
     access.owned(database, who, name, lock=False)
-    return _first(rows.subscriptions_to(database, who.service, name, "subscribed"))
-
-
-def pending(database: Database, who: Requester, name: str) -> list[Subscription]:
-    """The subscriptions to a node that wait for approval, for its owners (§8.7)."""
-    access.owned(database, who, name, lock=False)
-    return _first(rows.subscriptions_to(database, who.service, name, "pending"))
-
-
-def _first(found: Iterator[Subscription]) -> list[Subscription]:
+    found = rows.subscriptions_to(database, who.service, name, state)
     return list(itertools.islice(found, _MOST_LISTED))
 
 
@@ -311,7 +307,30 @@ def owners(database: Database, service: str, name: str) -> list[str]:
     ]
 
 
-def authorization_form(made: Subscription) -> Form:
+def approval_messages(
+    database: Database, who: Requester, made: Subscription, creators: Collection[JID]
+) -> Sequence[Direct]:
+    """The messages that ask the owners to approve a subscription (§8.6): those who have created the
+    node, those who may create nodes, and those who have subscribed to the presence of the address.
+    Others were made owners by somebody else, and have asked for nothing.
+    """
+    node = rows.node(database, who.service, made.node)
+    return tuple(
+        approval_message(who.service, made, owner)
+        for owner in owners(database, who.service, made.node)
+        if (node is not None and node.creator == owner)
+        or JID.parse(owner) in creators
+        or rows.sees_presence(database, who.service, owner)
+    )
+
+
+def approval_message(service: str, made: Subscription, owner: str) -> Direct:
+    """The message that asks an owner to approve a subscription (§8.6)."""
+    form = _authorization_form(made)
+    return Direct(service=service, node=made.node, to=owner, payloads=(form,), type="normal")
+
+
+def _authorization_form(made: Subscription) -> Form:
     """The form by which an owner approves a subscription, or refuses it (§8.6)."""
     return Form(
         type="form",

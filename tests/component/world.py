@@ -23,10 +23,10 @@ from component.features.chat.handlers import MessageHandler
 from component.features.discovery.contact_profiles import ContactProfiles, profile_nodes
 from component.features.discovery.handlers import About, Discovery
 from component.features.presence.handlers import PresenceHandler
-from component.features.pubsub.approvals import Approvals
+from component.features.pubsub.allowance import Allowances
 from component.features.pubsub.handlers import PubSubHandler
 from component.features.pubsub.node_discovery import NodeDiscovery
-from component.features.pubsub.verbs import Verbs
+from component.features.pubsub.owners import OwnerHandler
 from component.features.service_commands.commands import everybody
 from component.features.tasks_iq.handlers import ConfirmHandler, ExecuteHandler, TasksHandler
 from component.features.tasks_iq.node import SkillsNode, TasksNode
@@ -211,8 +211,8 @@ class World:
         )
         for node in (SkillsNode(self.view), *profile_nodes(PROFILES)):
             self.pubsub.add_computed(node)
-        verbs = Verbs(self.pubsub)
-        approvals = Approvals(verbs)
+        allowances = Allowances()
+        owners_of_nodes = OwnerHandler(self.pubsub, allowances)
 
         def features(host: Host) -> tuple[str, ...]:
             return self.bench.router.table.features(host)
@@ -229,7 +229,7 @@ class World:
             features,
             has_pubsub=True,
         )
-        self.disco.nodes.append(NodeDiscovery(verbs))
+        self.disco.nodes.append(NodeDiscovery(self.pubsub))
         self.discovery = Discovery(self.disco, self.view, self.pubsub)
 
         def offered(asking: Asking) -> tuple[AnyCommand, ...]:
@@ -256,7 +256,7 @@ class World:
             self.messages,
             self.commands,
             clock,
-            forms={SUBSCRIBE_AUTHORIZATION: approvals.decide},
+            forms={SUBSCRIBE_AUTHORIZATION: owners_of_nodes.decide},
             now=now,
         )
         self.threads = Threads(8, 4)
@@ -301,8 +301,9 @@ class World:
             About("agent", "1.2.3", now),
             self.discovery,
             ContactProfiles(PROFILES),
-            PubSubHandler(verbs),
-            CommandsHandler((approvals,), Sessions()),
+            PubSubHandler(self.pubsub, allowances),
+            owners_of_nodes,
+            CommandsHandler((owners_of_nodes,), Sessions()),
             presence_events,
             SkillsHandler(self.view, ttl_s=60),
             ExecuteHandler(self.executor),

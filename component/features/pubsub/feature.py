@@ -5,10 +5,10 @@ import structlog
 from anyio.abc import TaskStatus
 
 from component.features.feature import Feature, Opened
-from component.features.pubsub.approvals import Approvals
+from component.features.pubsub.allowance import Allowances
 from component.features.pubsub.handlers import PubSubHandler
 from component.features.pubsub.node_discovery import NodeDiscovery
-from component.features.pubsub.verbs import Verbs
+from component.features.pubsub.owners import OwnerHandler
 from component.kernel.kernel import Kernel
 from component.kernel.options import page_bytes
 from component.storage import StorageError
@@ -23,16 +23,16 @@ class PubSubFeature(Feature):
     def open(self, kernel: Kernel) -> Opened:
         """Make the handlers."""
         retry_after_s, room = self.settings.limits.retry_after_s, page_bytes(self.settings)
-        verbs = Verbs(kernel.pubsub, room)
-        approvals = Approvals(verbs, retry_after_s)
+        allowances = Allowances()
+        owners = OwnerHandler(kernel.pubsub, allowances, retry_after_s)
         views = _Views(kernel)
         # The nodes of an account are those of its server.
         has_nodes = kernel.disco.has_pubsub
         return Opened(
-            handlers=(PubSubHandler(verbs, retry_after_s),),
-            forms={SUBSCRIBE_AUTHORIZATION: approvals.decide},
-            offers=(approvals,) if has_nodes else (),
-            disco_nodes=(NodeDiscovery(verbs, retry_after_s, room),) if has_nodes else (),
+            handlers=(PubSubHandler(kernel.pubsub, allowances, retry_after_s, room), owners),
+            forms={SUBSCRIBE_AUTHORIZATION: owners.decide},
+            offers=(owners,) if has_nodes else (),
+            disco_nodes=(NodeDiscovery(kernel.pubsub, retry_after_s, room),) if has_nodes else (),
             loops=(kernel.pubsub.run, views.run),
             connected=views.changed,
         )

@@ -3,15 +3,20 @@
 from collections.abc import Awaitable
 from typing import Final
 
-from component.features.pubsub.verbs import Verbs
 from component.kernel.errors import stored
 from component.kernel.paging import check_page, page, sized
-from component.pubsub import faults
+from component.pubsub import access, faults, rows, subscriptions
+from component.pubsub.access import Requester
+from component.pubsub.computed import as_node
 from component.pubsub.config import meta_data_of
+from component.pubsub.rows import Node
+from component.pubsub.service import PubSubService
 from component.router.table import Request
+from component.storage.database import Database
 from xep import disco, pubsub
 from xep.binding.conversion import format_datetime
 from xep.data_forms import Field
+from xep.jid import JID
 from xep.result_sets import PAGE_ROOM
 
 _IDENTITY: Final = disco.Identity(category="pubsub", type="leaf")
@@ -24,23 +29,23 @@ class NodeDiscovery:
     It answers for each name, with an error if there is no such node, so it is the last one asked.
 
     Args:
-        verbs: the verbs of the service.
+        service: the PubSub service.
         retry_after_s: seconds after which to ask again when the database refuses.
         room: the bytes that the entries of a page may take.
     """
 
-    def __init__(self, verbs: Verbs, retry_after_s: int = 5, room: int = PAGE_ROOM) -> None:
-        self._verbs = verbs
+    def __init__(
+        self, service: PubSubService, retry_after_s: int = 5, room: int = PAGE_ROOM
+    ) -> None:
+        self._service = service
         self._retry_after_s = retry_after_s
         self._room = room
 
     async def info(self, request: Request[disco.InfoQuery]) -> disco.InfoQuery:
         """Return what a node is, with its metadata (XEP-0060 §5.3, §5.4). Raises StanzaError."""
         name = _named(request.payload.node)
-        who = self._verbs.service.requester(request.to, request.sender)
-        node, owners, subscribers = await stored(
-            self._verbs.described(who, name), self._retry_after_s
-        )
+        who = self._service.requester(request.to, request.sender)
+        node, owners, subscribers = await stored(self._described(who, name), self._retry_after_s)
         created = format_datetime(node.created.replace(microsecond=0))
         extra = (
             Field(var="pubsub#creation_date", type="text-single", values=(created,)),
@@ -62,8 +67,8 @@ class NodeDiscovery:
 
     async def _items(self, request: Request[disco.ItemsQuery]) -> disco.ItemsQuery:
         name = _named(request.payload.node)
-        who = self._verbs.service.requester(request.to, request.sender)
-        ids = await stored(self._verbs.item_ids(who, name), self._retry_after_s)
+        who = self._service.requester(request.to, request.sender)
+        ids = await stored(self._item_ids(who, name), self._retry_after_s)
         address = request.to.bare
         items, which = page(
             sorted(ids),
@@ -72,6 +77,32 @@ class NodeDiscovery:
             self._room,
         )
         return disco.ItemsQuery(node=name, items=items, page=which)
+
+    async def _described(self, who: Requester, name: str) -> tuple[Node, list[str], int]:
+        """Return a node, its owners, and how many subscribers it has."""
+        computed = self._service.computed(who, name)
+        if computed is not None:
+            return as_node(who.service, computed), [], 0
+
+        def op(database: Database) -> tuple[Node, list[str], int]:
+            node, _ = access.find(database, who, name)
+            owners = subscriptions.owners(database, who.service, name)
+            return node, owners, rows.count_subscribers(database, who.service, name)
+
+        return await self._service.storage.read(op)
+
+    async def _item_ids(self, who: Requester, name: str) -> list[str]:
+        computed = self._service.computed(who, name)
+        if computed is not None:
+            found = await computed.items(JID.parse(who.service), JID.parse(who.principal))
+            return [each.id for each in found]
+
+        def op(database: Database) -> list[str]:
+            node, found = access.find(database, who, name)
+            access.check_read(database, who, node, found, subscribing=False)
+            return [id_ for id_, _ in rows.item_keys(database, who.service, name)]
+
+        return await self._service.storage.read(op)
 
 
 def _named(node: str | None) -> str:
