@@ -5,12 +5,10 @@ from typing import Final, Literal, Protocol, TypeVar
 
 import msgspec
 
-from xep.binding import Payload, RawXML, keep
+from xep.binding import Payload
 from xep.data_forms import Form
 from xep.jid import JID
 from xep.pubsub import (
-    Affiliation,
-    Affiliations,
     Configure,
     Create,
     Item,
@@ -22,7 +20,6 @@ from xep.pubsub import (
     Retract,
     Subscribe,
     Subscription,
-    Subscriptions,
     Unsubscribe,
 )
 from xep.pubsub_errors import (
@@ -114,22 +111,6 @@ class PubSubClient:
         request = Pubsub(unsubscribe=Unsubscribe(node=node, jid=subscriber, subid=subid))
         await self._send("set", service, request, subscriber)
 
-    async def subscriptions(
-        self, service: JID, requester: JID, node: str = ""
-    ) -> tuple[Subscription, ...]:
-        """The subscriptions of the requester at a service, or at one node of it (XEP-0060 §5.6)."""
-        request = Pubsub(subscriptions=Subscriptions(node=node))
-        answer = await self._send("get", service, request, requester)
-        return () if answer.subscriptions is None else answer.subscriptions.subscriptions
-
-    async def affiliations(
-        self, service: JID, requester: JID, node: str = ""
-    ) -> tuple[Affiliation, ...]:
-        """The requester's affiliations at a service, or with one of its nodes (XEP-0060 §5.7)."""
-        request = Pubsub(affiliations=Affiliations(node=node))
-        answer = await self._send("get", service, request, requester)
-        return () if answer.affiliations is None else answer.affiliations.affiliations
-
     async def items(
         self,
         service: JID,
@@ -175,27 +156,22 @@ class PubSubClient:
         self,
         service: JID,
         node: str,
-        payload: Payload | RawXML | None,
+        item: Item,
         publisher: JID,
         *,
-        item_id: str | None = None,
         options: Form | None = None,
     ) -> str | None:
         """Publish an item (XEP-0060 §7.1), and return its id if the service says it.
 
         `options` are the configuration that the node must have (XEP-0060 §7.1.5).
         """
-        payloads = (
-            () if payload is None else (payload if isinstance(payload, RawXML) else keep(payload),)
-        )
         request = Pubsub(
-            publish=Publish(node=node, items=(Item(id=item_id, payloads=payloads),)),
+            publish=Publish(node=node, items=(item,)),
             publish_options=None if options is None else PublishOptions(form=options),
         )
         answer = await self._send("set", service, request, publisher)
-        if answer.publish is None or not answer.publish.items:
-            return item_id
-        return answer.publish.items[0].id or item_id
+        published = () if answer.publish is None else answer.publish.items
+        return (published[0].id if published else None) or item.id
 
     async def retract(
         self,

@@ -22,6 +22,7 @@ from xep.atom import Entry
 from xep.binding import RawXML, keep
 from xep.jid import JID, JIDError
 from xep.json_containers import Json
+from xep.pubsub import Item
 from xep.stanza_error import StanzaError
 
 _LONGEST_GOAL: Final = 2_000
@@ -202,7 +203,8 @@ def watch_skills(ports: Callable[[], WatchSkillPorts]) -> tuple[Skill, ...]:
         try:
             chain = await used.storage.read(lambda db: noted_chain(db, context.trace))
             payload = with_chain(_payload(text, json), agent, chain)
-            published = await used.publisher.publish(to, node, payload, agent, item_id=item or None)
+            new = Item(id=item or None, payloads=(payload,))
+            published = await used.publisher.publish(to, node, new, agent)
         except StanzaError as error:
             raise SkillError(f"The service refused it: {error.text or error.condition}") from None
         except StorageError as error:
