@@ -296,10 +296,10 @@ def read_words(outline: Outline[P], text: str) -> P:
     if word in outline.verbatim:
         found = (outline.verbatim[word], "".join(rest))
         return outline.read([(next(iter(outline.readers)), word), found])
-    return outline.read(_assigned(outline, split(text)))
+    return outline.read(_assigned(outline, split_words(text)))
 
 
-def split(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Split a line into words like a shell, and accept the typographic quotes that phones write.
 
     Raises CommandError if a quotation mark or a backslash has no end.

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from component.audit.lines import Line, Link, Sealed, read_line, timestamp
+from component.audit.lines import ChainLink, Line, Sealed, read_line, timestamp
 from component.audit.protocol import AuditEvent
 from component.storage import StorageError
 
@@ -47,7 +47,7 @@ def files_in(directory: Path) -> list[Path]:
     return sorted(found, key=first_of)
 
 
-class End(msgspec.Struct, frozen=True):
+class FileEnd(msgspec.Struct, frozen=True):
     """The end of a file.
 
     `last` is the last line whose hash matches, None if the file has no such line; it ends at
@@ -59,12 +59,12 @@ class End(msgspec.Struct, frozen=True):
     rest: bytes = b""
 
     @property
-    def link(self) -> Link | None:
+    def link(self) -> ChainLink | None:
         """The link with which the chain continues after the file."""
-        return None if self.last is None else Link(self.last.line.seq, self.last.hash)
+        return None if self.last is None else ChainLink(self.last.line.seq, self.last.hash)
 
 
-def end_of(path: Path) -> End:
+def end_of(path: Path) -> FileEnd:
     """Read the end of a file, backwards. Raises OSError."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
@@ -73,9 +73,9 @@ def end_of(path: Path) -> End:
             sealed = read_line(raw) if whole else None
             if sealed is not None and sealed.matches:
                 good = start + len(raw) + 1
-                return End(sealed, good, os.pread(file.fileno(), size - good, good))
+                return FileEnd(sealed, good, os.pread(file.fileno(), size - good, good))
             end = start
-        return End(None, end, os.pread(file.fileno(), size - end, end))
+        return FileEnd(None, end, os.pread(file.fileno(), size - end, end))
 
 
 def lines_backwards(path: Path) -> Iterator[bytes]:
@@ -114,7 +114,7 @@ def _backwards(descriptor: int, size: int) -> Iterator[tuple[int, bytes, bool]]:
 # -- writing -------------------------------------------------------------------------------------
 
 
-class Journal:
+class LogWriter:
     """Appends to the audit log.
 
     Appended lines are on disk when the method returns. After an error, the valid size of the file
@@ -216,7 +216,7 @@ def failing(directory: Path) -> Iterator[None]:
 # -- removal -------------------------------------------------------------------------------------
 
 
-def old_files(directory: Path, keep_days: int, now_ms: int) -> tuple[list[Path], Link | None]:
+def old_files(directory: Path, keep_days: int, now_ms: int) -> tuple[list[Path], ChainLink | None]:
     """The files whose lines are all older than `keep_days` days, and their last line.
 
     The last file is never included. Raises StorageError.
@@ -240,7 +240,7 @@ def began(path: Path) -> str | None:
     return None if sealed is None else sealed.line.time
 
 
-def removal_of(files: Sequence[Path], last: Link) -> AuditEvent:
+def removal_of(files: Sequence[Path], last: ChainLink) -> AuditEvent:
     """The event to record before the files, whose last line is `last`, are removed."""
     return AuditEvent(
         kind="record",
@@ -250,15 +250,15 @@ def removal_of(files: Sequence[Path], last: Link) -> AuditEvent:
     )
 
 
-def removed_by(line: Line) -> Link | None:
+def removed_by(line: Line) -> ChainLink | None:
     """The last removed line, if `line` records a removal."""
     if (line.kind, line.outcome) != ("record", "removed"):
         return None
     found = _REMOVED.fullmatch(line.detail)
-    return None if found is None else Link(int(found[1]), found[2])
+    return None if found is None else ChainLink(int(found[1]), found[2])
 
 
-def remove(files: Sequence[Path]) -> None:
+def remove_files(files: Sequence[Path]) -> None:
     """Remove files, the oldest first. Raises StorageError."""
     with failing(files[0].parent):
         for path in files:

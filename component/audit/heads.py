@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from component.audit.lines import Link
+from component.audit.lines import ChainLink
 from component.storage.database import Database
 from component.storage.schema import Table
 
@@ -35,7 +35,7 @@ class Head(msgspec.Struct, frozen=True):
 
     chain: str
     place: str
-    link: Link
+    link: ChainLink
 
 
 def place_of(directory: Path) -> str:
@@ -58,7 +58,7 @@ def heads_in(database: Database) -> tuple[bool, Sequence[Head]]:
     found = database.execute(
         "SELECT chain, place, seq, hash FROM audit_heads ORDER BY changed DESC, chain"
     ).fetchall()
-    heads = [Head(chain, place, Link(seq, hash_)) for chain, place, seq, hash_ in found]
+    heads = [Head(chain, place, ChainLink(seq, hash_)) for chain, place, seq, hash_ in found]
     return database.dialect == "postgresql", heads
 
 

@@ -11,10 +11,10 @@ import structlog
 from anyio import to_thread
 from anyio.abc import TaskStatus
 
-from component.audit.files import DIRECTORY, old_files, removal_of, remove
+from component.audit.files import DIRECTORY, old_files, removal_of, remove_files
 from component.audit.heads import Head, heads_in, own_head, place_of, put_head
-from component.audit.lines import Chain, Link, timestamp
-from component.audit.opening import Opened, open_record
+from component.audit.lines import Chain, ChainLink, timestamp
+from component.audit.opening import OpenedLog, open_record
 from component.audit.protocol import AuditEvent
 from component.audit.quota import Quota
 from component.settings.audit import Audit as AuditSettings
@@ -41,7 +41,7 @@ MOST_WAITING: Final = 65_536
 """Maximum number of events that wait for the disk, before `audit.on_failure` applies."""
 
 
-class Figures(msgspec.Struct, frozen=True):
+class AuditFigures(msgspec.Struct, frozen=True):
     """Statistics: events written, lost and waiting, and how many seconds the oldest has waited."""
 
     written: int
@@ -64,7 +64,7 @@ class Audit:
     are counted and the log records how many were lost.
     """
 
-    def __init__(self, opened: Opened, storage: Storage, settings: AuditSettings) -> None:
+    def __init__(self, opened: OpenedLog, storage: Storage, settings: AuditSettings) -> None:
         """Use `Audit.open`."""
         self.directory = storage.directory / DIRECTORY
         self._storage = storage
@@ -165,17 +165,17 @@ class Audit:
             return None
         return "Requests cannot be recorded in the audit log at the moment; try again later."
 
-    async def known(self) -> Sequence[Link]:
+    async def known(self) -> Sequence[ChainLink]:
         """The lines that are known from the database. Raises StorageError."""
         found = await self._storage.read(heads_in)
         head = own_head(found, self._name, self.directory)
         return () if head is None else (head.link,)
 
     @property
-    def figures(self) -> Figures:
+    def figures(self) -> AuditFigures:
         """Statistics of the audit log."""
         since = self._since_ns or (self._times[0] if self._times else 0)
-        return Figures(
+        return AuditFigures(
             written=self._written.seq - self._begun_at,
             lost=self._lost_before + self._lost,
             waiting=len(self._waiting) + self._promised - self._written.seq,
@@ -184,7 +184,7 @@ class Audit:
         )
 
     @property
-    def head(self) -> Link:
+    def head(self) -> ChainLink:
         """The last line that is on disk."""
         return self._written
 
@@ -321,7 +321,7 @@ class Audit:
         if last is not None:
             self.record(removal_of(files, last))
             await self.settled()
-            await to_thread.run_sync(remove, files, limiter=self._thread)
+            await to_thread.run_sync(remove_files, files, limiter=self._thread)
 
     # -- the database ----------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from xep.data_forms import Form
 from xep.jid import JID
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class AdHocRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The requester of a command and the address that it was sent to.
 
     `principal` is the bare JID of `requester`; `target` is the component's address; `session`
@@ -58,8 +58,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     about: str
     schema: Schema
     form_type: str | None
-    run: Callable[[Asked, msgspec.Raw], Outcome | Awaitable[Outcome]]
-    prepare: "Callable[[Asked], Awaitable[Offer]] | None" = None
+    run: Callable[[AdHocRequest, msgspec.Raw], Outcome | Awaitable[Outcome]]
+    prepare: "Callable[[AdHocRequest], Awaitable[Offer]] | None" = None
 
 
 class Offers(Protocol):

@@ -39,7 +39,7 @@ class Admitted(msgspec.Struct, frozen=True):
     pause_s: float = 0.0
 
 
-class Stopped(msgspec.Struct, frozen=True):
+class ExchangeStopped(msgspec.Struct, frozen=True):
     """A message must not be handled; it is the `first` that reaches the limit."""
 
     first: bool
@@ -66,7 +66,7 @@ class ExchangeLimit:
 
     def next(
         self, who: JID, thread: str | None = None, *, delayed: bool = False
-    ) -> Admitted | Stopped:
+    ) -> Admitted | ExchangeStopped:
         """Count a message of a sender, and return what happens to it.
 
         Delayed messages arrive at the same time although people wrote them over a longer time, but
@@ -75,10 +75,10 @@ class ExchangeLimit:
         """
         now = self._clock()
         found = Admitted() if delayed else self._in_thread.next((who, thread), now)
-        if isinstance(found, Stopped):
+        if isinstance(found, ExchangeStopped):
             return found
         of_all = self._in_all.next((who, None), now)
-        return of_all if isinstance(of_all, Stopped) or of_all.pause_s else found
+        return of_all if isinstance(of_all, ExchangeStopped) or of_all.pause_s else found
 
 
 class _Counts:
@@ -88,17 +88,17 @@ class _Counts:
         self._messages = messages
         self._senders: LRUCache[_Key, _Sender] = LRUCache(_MOST_COUNTED)
 
-    def next(self, key: _Key, now: float) -> Admitted | Stopped:
+    def next(self, key: _Key, now: float) -> Admitted | ExchangeStopped:
         sender = self._senders.get(key)
         if sender is None or (sender.stopped_at is not None and now - sender.stopped_at >= QUIET_S):
             sender = self._senders[key] = _Sender(self._messages, now)
         if sender.stopped_at is not None:
             sender.stopped_at = now
-            return Stopped(first=False)
+            return ExchangeStopped(first=False)
         regained = (now - sender.at) * self._messages / PERIOD_S
         sender.left, sender.at = min(sender.left + regained, self._messages), now
         if sender.left < 1:
             sender.stopped_at = now
-            return Stopped(first=True)
+            return ExchangeStopped(first=True)
         sender.left -= 1
         return Admitted(_PAUSE_S if sender.left < self._messages / 2 else 0.0)

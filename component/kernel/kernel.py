@@ -20,8 +20,8 @@ from component.kernel.work import WorkSubsystem
 from component.messages.answers import Answers
 from component.metrics.counters import Gauge
 from component.proactive.person_zones import PersonZones
-from component.pubsub.interests import Interests
-from component.pubsub.notifier import Notifier
+from component.pubsub.interests import NodeInterests
+from component.pubsub.notifier import NodeNotifier
 from component.pubsub.service import PubSubService
 from component.settings import Settings
 from component.storage import Storage
@@ -131,10 +131,12 @@ class Kernel:
         async def ask(client: JID, from_: JID, query: InfoQuery) -> InfoQuery:
             return await self.stream.get(client, query, InfoQuery, from_)
 
-        interests = Interests(ask)
+        interests = NodeInterests(ask)
         self.presence_events.listen(interests)
         self.stream.on_disconnected(interests.clear)
-        notifier = Notifier(self.storage, self.stream.messenger, interests, self.contacts.may_write)
+        notifier = NodeNotifier(
+            self.storage, self.stream.messenger, interests, self.contacts.may_write
+        )
         return PubSubService(self.storage, notifier, self.environment.catalog.admins)
 
     def _make_agents(self) -> "AgentSubsystem | None":

@@ -92,12 +92,12 @@ class PersonaDialogue:
         if draft.edits:
             before = await self._own.get(agent, who, draft.id)
         answers = dict(zip(TEXTS, draft.answers, strict=False))
-        await self._own.save(agent, who, changed(before, draft.id, draft.name, answers))
+        await self._own.save(agent, who, changed_persona(before, draft.id, draft.name, answers))
         done = "is changed" if draft.edits else "is created"
         return f"{draft.name} {done}. Send /persona {draft.id} to use it."
 
 
-def changed(
+def changed_persona(
     before: PersonaText | None, id_: str, name: str, answers: dict[str, str]
 ) -> PersonaText:
     """Return a persona changed by these answers, which are keyed by the name of the text: `-` and

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from component.pubsub.config import NodeConfig, form_of
+from component.pubsub.config import NodeConfig, config_form
 from component.pubsub.rows import StoredItem
 from xep import pubsub_event
 from xep.binding import Payload, RawXML
@@ -15,7 +15,7 @@ from xep.pubsub_event import Event
 Kind = Literal["published", "retracted", "purged", "deleted", "configured"]
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class NodeChange(msgspec.Struct, frozen=True, kw_only=True):
     """A change of a node.
 
     Attributes:
@@ -54,7 +54,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
             return Event(purge=pubsub_event.Purge(node=self.node))
         if self.kind == "deleted":
             return Event(delete=pubsub_event.Delete(node=self.node))
-        form = form_of(self.config, of_type="result") if self.config.deliver_payloads else None
+        form = config_form(self.config, of_type="result") if self.config.deliver_payloads else None
         return Event(configuration=pubsub_event.Configuration(node=self.node, form=form))
 
 

@@ -46,7 +46,7 @@ KNOWN_ERRORS: Final = (
 )
 
 
-class Call(Protocol):
+class IQCall(Protocol):
     """Makes IQs: `component.router.router.Router.call_optional`."""
 
     async def __call__(
@@ -64,7 +64,7 @@ class Call(Protocol):
         """
 
 
-class Page(msgspec.Struct, frozen=True):
+class ItemPage(msgspec.Struct, frozen=True):
     """Items of a node in the order of the service, the oldest first on every known one.
 
     Attributes:
@@ -84,7 +84,7 @@ class PubSubClient:
         call: makes IQs.
     """
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: IQCall) -> None:
         self._call = call
 
     async def subscribe(
@@ -129,7 +129,7 @@ class PubSubClient:
         answer = await self._send("get", service, request, requester)
         return () if answer.items is None else answer.items.items
 
-    async def pages(self, service: JID, node: str, requester: JID) -> AsyncIterator[Page]:
+    async def pages(self, service: JID, node: str, requester: JID) -> AsyncIterator[ItemPage]:
         """All items of a node, a page at a time, the oldest first.
 
         A service that does not know XEP-0059 returns all at once. If that is more than a stanza
@@ -147,7 +147,7 @@ class PubSubClient:
                 return
             items = () if answer.items is None else answer.items.items
             last = None if answer.page is None else answer.page.last
-            yield Page(items)
+            yield ItemPage(items)
             if last is None or last == after or len(items) < PAGE:
                 return
             after = last
@@ -195,7 +195,7 @@ class PubSubClient:
         )
         await self._send("set", service, request, owner)
 
-    async def _newest(self, service: JID, node: str, requester: JID) -> Page:
+    async def _newest(self, service: JID, node: str, requester: JID) -> ItemPage:
         for most in _SMALLER:
             try:
                 items = await self.items(service, node, requester, most=most)
@@ -203,8 +203,8 @@ class PubSubClient:
                 if error.condition != "policy-violation":
                     raise
             else:
-                return Page(items, complete=False)
-        return Page((), complete=False)
+                return ItemPage(items, complete=False)
+        return ItemPage((), complete=False)
 
     async def _send(
         self, type_: Literal["get", "set"], service: JID, request: Pubsub, from_: JID

@@ -14,7 +14,7 @@ import msgspec
 from component.pubsub import rows
 from component.pubsub.changes import Direct, items_event, last_item, retractions_event
 from component.pubsub.config import NodeConfig
-from component.pubsub.notifier import Notifier
+from component.pubsub.notifier import NodeNotifier
 from component.pubsub.rows import Node, StoredItem
 from component.storage.storage import Storage
 from xep.jid import JID
@@ -82,7 +82,9 @@ def digests(items: Sequence[StoredItem]) -> str:
     return msgspec.json.encode(found).decode()
 
 
-async def refresh(storage: Storage, notifier: Notifier, service: JID, node: ComputedNode) -> None:
+async def refresh(
+    storage: Storage, notifier: NodeNotifier, service: JID, node: ComputedNode
+) -> None:
     """Notify subscribers of items that are new, changed or gone since they were last notified.
 
     Raises StorageError.

@@ -214,7 +214,7 @@ _BY_VAR: Final = {setting.var: setting for setting in _SETTINGS}
 _META: Final = ("title", "description", "language", "type", "access_model", "max_items")
 
 
-def form_of(config: NodeConfig, *, of_type: Literal["form", "result"] = "form") -> Form:
+def config_form(config: NodeConfig, *, of_type: Literal["form", "result"] = "form") -> Form:
     """The configuration as a form to fill in, or as the data that a notification carries."""
     return Form(
         type=of_type,
@@ -238,7 +238,7 @@ def meta_data_of(config: NodeConfig, extra: tuple[Field, ...] = ()) -> Form:
     return Form(type="result", fields=(form_type_field(META_DATA), *fields, *extra))
 
 
-def changed(config: NodeConfig, form: Form | None) -> NodeConfig:
+def configured(config: NodeConfig, form: Form | None) -> NodeConfig:
     """The configuration after a form was submitted; fields that it leaves out keep their value.
 
     Raises:

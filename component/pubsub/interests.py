@@ -39,7 +39,7 @@ class _Resource(msgspec.Struct, frozen=True):
     bare: str
 
 
-class Interests:
+class NodeInterests:
     """Stores which clients are online, and the nodes that each wants notifications of.
 
     Args:

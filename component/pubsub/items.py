@@ -12,7 +12,7 @@ import msgspec
 
 from component.pubsub import access, faults, rows
 from component.pubsub.access import Requester
-from component.pubsub.changes import Change
+from component.pubsub.changes import NodeChange
 from component.pubsub.config import DEFAULT, NodeConfig
 from component.pubsub.rows import Node, StoredItem
 from component.storage.database import Database
@@ -51,7 +51,7 @@ def publish(
     name: str,
     items: Sequence[NewItem],
     required: dict[str, Any],
-) -> Change:
+) -> NodeChange:
     """Publish items at a node (§7.1); a node that does not exist is created for the owner of the
     service. `items` have ids: they are drawn before, because an operation may run again.
 
@@ -63,7 +63,7 @@ def publish(
         required: the preconditions of publish options.
     """
     made = _auto_create(database, who, name, required)
-    node, found = access.find(database, who, name, lock=True)
+    node, found = access.find_node(database, who, name, lock=True)
     access.check_publish(database, who, node, found)
     if not made:
         _check_preconditions(node, required)
@@ -81,7 +81,7 @@ def publish(
     )
     if node.config.persist_items:
         _store(database, who, node, stored)
-    return Change(
+    return NodeChange(
         service=who.service,
         node=name,
         kind="published",
@@ -191,11 +191,11 @@ def trim(database: Database, node: Node, config: NodeConfig) -> None:
 
 def retract(
     database: Database, who: Requester, name: str, ids: Sequence[str], *, notify: bool | None
-) -> Change:
+) -> NodeChange:
     """Delete items (§7.2). `notify` says whether to notify subscribers; None for the node's
     default.
     """
-    node, found = access.find(database, who, name, lock=True)
+    node, found = access.find_node(database, who, name, lock=True)
     if found == "outcast":
         raise faults.forbidden()
     if not node.config.persist_items:
@@ -211,7 +211,7 @@ def retract(
     rows.remove_items(database, who.service, name, ids)
     note_retractions(database, who, node, ids)
     tells = node.config.notify_retract if notify is None else notify
-    return Change(
+    return NodeChange(
         service=who.service,
         node=name,
         kind="retracted",
@@ -223,14 +223,14 @@ def retract(
     )
 
 
-def purge(database: Database, who: Requester, name: str) -> Change:
+def purge(database: Database, who: Requester, name: str) -> NodeChange:
     """Delete all items of a node (§8.5)."""
     node = access.owned(database, who, name)
     if not node.config.persist_items:
         raise faults.unsupported("persistent-items")
     note_retractions(database, who, node)
     rows.purge(database, who.service, name)
-    return Change(
+    return NodeChange(
         service=who.service,
         node=name,
         kind="purged",
@@ -292,7 +292,7 @@ def retrieve(
     Raises:
         StanzaError: the requester may not retrieve them.
     """
-    node, found = access.find(database, who, name)
+    node, found = access.find_node(database, who, name)
     access.check_read(database, who, node, found, subscribing=False)
     access.check_subid(database, who, name, wanted.subid)
     if not node.config.persist_items:

@@ -7,9 +7,9 @@ import msgspec
 
 from component.pubsub import access, faults, items, rows
 from component.pubsub.access import Requester
-from component.pubsub.changes import Change
-from component.pubsub.config import NodeConfig, changed
-from component.pubsub.rows import Node, Subscription
+from component.pubsub.changes import NodeChange
+from component.pubsub.config import NodeConfig, configured
+from component.pubsub.rows import Node, NodeSubscription
 from component.storage.database import Database
 from xep import pubsub_errors, pubsub_owner
 from xep.data_forms import Form
@@ -24,7 +24,7 @@ MOST_AFFILIATIONS: Final = 1_000
 """Entities that may have an affiliation with a node."""
 
 
-def create(database: Database, who: Requester, name: str, config: NodeConfig) -> None:
+def create_node(database: Database, who: Requester, name: str, config: NodeConfig) -> None:
     """Create a node, whose owner is the requester (§8.1)."""
     if not (who.may_create or who.is_service):
         raise faults.forbidden("you may not create nodes here")
@@ -37,18 +37,20 @@ def create(database: Database, who: Requester, name: str, config: NodeConfig) ->
         rows.set_affiliation(database, who.service, name, who.principal, "owner")
 
 
-def configure(database: Database, who: Requester, name: str, form: Form | None) -> Change | None:
+def configure_node(
+    database: Database, who: Requester, name: str, form: Form | None
+) -> NodeChange | None:
     """Change the configuration of a node (§8.2). A form that was cancelled changes nothing."""
     node = access.owned(database, who, name)
     if form is None:
         raise StanzaError("bad-request", "the request holds no form")
     if form.type == "cancel":
         return None
-    config = changed(node.config, form)
+    config = configured(node.config, form)
     return reconfigure(database, node, config, who.principal)
 
 
-def reconfigure(database: Database, node: Node, config: NodeConfig, by: str) -> Change:
+def reconfigure(database: Database, node: Node, config: NodeConfig, by: str) -> NodeChange:
     """Bring a node to a configuration."""
     rows.set_config(database, node.service, node.name, config)
     if config.persist_items:
@@ -57,7 +59,7 @@ def reconfigure(database: Database, node: Node, config: NodeConfig, by: str) -> 
         rows.purge(database, node.service, node.name)
     if config.access_model == "whitelist" and node.config.access_model != "whitelist":
         _remove_unlisted(database, node)
-    return Change(
+    return NodeChange(
         service=node.service,
         node=node.name,
         kind="configured",
@@ -76,12 +78,12 @@ def _remove_unlisted(database: Database, node: Node) -> None:
             rows.remove_subscription(database, node.service, node.name, each.jid)
 
 
-def _all_subscriptions(database: Database, node: Node) -> Iterator[Subscription]:
+def _all_subscriptions(database: Database, node: Node) -> Iterator[NodeSubscription]:
     yield from rows.subscriptions_to(database, node.service, node.name, "pending")
     yield from rows.subscriptions_to(database, node.service, node.name, "subscribed")
 
 
-def delete(database: Database, who: Requester, name: str) -> Change:
+def delete_node(database: Database, who: Requester, name: str) -> NodeChange:
     """Delete a node with its items and subscriptions (§8.4)."""
     node = access.owned(database, who, name)
     subscribers: list[str] = []
@@ -89,7 +91,7 @@ def delete(database: Database, who: Requester, name: str) -> Change:
         subscribers = [each.jid for each in _all_subscriptions(database, node) if each.deliver]
     items.note_retractions(database, who, node)
     rows.remove_node(database, who.service, name)
-    return Change(
+    return NodeChange(
         service=who.service,
         node=name,
         kind="deleted",

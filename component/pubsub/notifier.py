@@ -18,8 +18,8 @@ from component.messages.inbound import ReplyAddress
 from component.messages.messenger import Messenger, TooBigError
 from component.messages.outbound import OutboundMessage, conversation_with
 from component.pubsub import access, rows
-from component.pubsub.changes import Change, Direct
-from component.pubsub.interests import Interests
+from component.pubsub.changes import Direct, NodeChange
+from component.pubsub.interests import NodeInterests
 from component.pubsub.items import new_id
 from component.pubsub.turns import Turns
 from component.storage.database import Database
@@ -48,7 +48,7 @@ class _Sending:
         online: the interested clients that are still to be read, each with its bare address.
     """
 
-    def __init__(self, entry: Change | Direct, moment: float) -> None:
+    def __init__(self, entry: NodeChange | Direct, moment: float) -> None:
         self.entry = entry
         self.moment = moment
         self.payloads: tuple[Payload, ...] = ()
@@ -77,7 +77,7 @@ class _Sending:
         return not self.to and self.after is None and self.online == []
 
 
-class Notifier:
+class NodeNotifier:
     """Sends notifications of changes to subscribers and interested clients.
 
     Contacts that have stopped the agent's messages get no notifications.
@@ -98,7 +98,7 @@ class Notifier:
         self,
         storage: Storage,
         messages: Messenger,
-        interests: Interests,
+        interests: NodeInterests,
         may_write: Callable[[JID, JID], bool],
         *,
         pause_s: float = PAUSE_S,
@@ -111,7 +111,7 @@ class Notifier:
         self._turns: Turns[_Sending] = Turns("subscribers")
         self._unsettled = 0  # bytes that were sent since the last pause
 
-    def put(self, entry: Change | Direct) -> None:
+    def put(self, entry: NodeChange | Direct) -> None:
         """Queue an entry. Never waits."""
         sending = _Sending(entry, anyio.current_time())
         self._turns.put((entry.service, entry.node, entry.principal), sending, sending.size)
@@ -190,7 +190,7 @@ class Notifier:
         return sent
 
 
-def _page_of(change: Change, after: str) -> Callable[[Database], list[tuple[str, bool]]]:
+def _page_of(change: NodeChange, after: str) -> Callable[[Database], list[tuple[str, bool]]]:
     """A page of the subscribers of a node, each with whether it is notified."""
 
     def op(database: Database) -> list[tuple[str, bool]]:
@@ -210,7 +210,7 @@ def _page_of(change: Change, after: str) -> Callable[[Database], list[tuple[str,
     return op
 
 
-def _allowed(change: Change, principals: Sequence[str]) -> Callable[[Database], set[str]]:
+def _allowed(change: NodeChange, principals: Sequence[str]) -> Callable[[Database], set[str]]:
     """Those who may read a node and have no subscription to it, which would tell them twice."""
 
     def op(database: Database) -> set[str]:
@@ -233,23 +233,25 @@ class Listeners:
     """Calls those in this process who listen to changes, one after another; nodes take turns."""
 
     def __init__(self) -> None:
-        self._listeners: list[tuple[str, str, Callable[[Change], Awaitable[None]]]] = []
-        self._observers: list[tuple[str, str, Callable[[Change], None]]] = []
-        self._turns: Turns[Change] = Turns("listeners")
+        self._listeners: list[tuple[str, str, Callable[[NodeChange], Awaitable[None]]]] = []
+        self._observers: list[tuple[str, str, Callable[[NodeChange], None]]] = []
+        self._turns: Turns[NodeChange] = Turns("listeners")
 
     def add(
-        self, service: str, node_prefix: str, callback: Callable[[Change], Awaitable[None]]
+        self, service: str, node_prefix: str, callback: Callable[[NodeChange], Awaitable[None]]
     ) -> None:
         """Call `callback` for each change of a node at this address whose name begins like this."""
         self._listeners.append((service, node_prefix, callback))
 
-    def observe(self, service: str, node_prefix: str, callback: Callable[[Change], None]) -> None:
+    def observe(
+        self, service: str, node_prefix: str, callback: Callable[[NodeChange], None]
+    ) -> None:
         """Call `callback` immediately after the commit of each change of a node at this address
         whose name begins like this, before the requester has its answer. It must not wait.
         """
         self._observers.append((service, node_prefix, callback))
 
-    def put(self, change: Change) -> None:
+    def put(self, change: NodeChange) -> None:
         """Pass a change to the listeners of its node. Never waits."""
         for service, prefix, observer in self._observers:
             if self._is_for(change, service, prefix):
@@ -275,5 +277,5 @@ class Listeners:
             self._turns.done(turn, 1)
 
     @staticmethod
-    def _is_for(change: Change, service: str, prefix: str) -> bool:
+    def _is_for(change: NodeChange, service: str, prefix: str) -> bool:
         return change.service == service and change.node.startswith(prefix)

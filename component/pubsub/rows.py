@@ -141,7 +141,7 @@ class StoredItem(msgspec.Struct, frozen=True, kw_only=True):
     published: datetime
 
 
-class Subscription(msgspec.Struct, frozen=True, kw_only=True):
+class NodeSubscription(msgspec.Struct, frozen=True, kw_only=True):
     """A subscription to a node.
 
     Attributes:
@@ -423,7 +423,7 @@ def retractions(database: Database, service: str, name: str) -> dict[str, int]:
 # -- subscriptions -------------------------------------------------------------------------------
 
 
-def subscription(database: Database, service: str, name: str, jid: str) -> Subscription | None:
+def subscription(database: Database, service: str, name: str, jid: str) -> NodeSubscription | None:
     """The subscription of an address to a node; None also if it has expired."""
     row = database.execute(
         f"SELECT {_SUBSCRIPTION} FROM pubsub_subscriptions"  # noqa: S608 - constants
@@ -435,7 +435,7 @@ def subscription(database: Database, service: str, name: str, jid: str) -> Subsc
 
 def subscriptions_of(
     database: Database, service: str, principal: str, name: str | None = None
-) -> list[Subscription]:
+) -> list[NodeSubscription]:
     """The subscriptions of a principal, at one node or at all, whatever their resource."""
     only, values = ("", []) if name is None else (" AND node = ?", [name])
     rows = database.execute(
@@ -449,7 +449,7 @@ def subscriptions_of(
 
 def subscriptions_to(
     database: Database, service: str, name: str, state: State
-) -> Iterator[Subscription]:
+) -> Iterator[NodeSubscription]:
     """The subscriptions to a node, sorted by address; they are read a page at a time."""
     after = ""
     while page := subscriptions_after(database, service, name, state, after):
@@ -459,7 +459,7 @@ def subscriptions_to(
 
 def subscriptions_after(
     database: Database, service: str, name: str, state: State, after: str
-) -> list[Subscription]:
+) -> list[NodeSubscription]:
     """A page of the subscriptions to a node: those after an address."""
     rows = database.execute(
         f"SELECT {_SUBSCRIPTION} FROM pubsub_subscriptions"  # noqa: S608 - constants
@@ -480,7 +480,9 @@ def count_subscribers(database: Database, service: str, name: str) -> int:
     )
 
 
-def put_subscription(database: Database, service: str, principal: str, made: Subscription) -> None:
+def put_subscription(
+    database: Database, service: str, principal: str, made: NodeSubscription
+) -> None:
     """Store a subscription, in the place of another one of the same address."""
     values: list[Value] = [service, made.node, made.jid, principal, made.subid, made.state]
     database.execute(
@@ -509,9 +511,9 @@ def remove_subscriptions_of(database: Database, service: str, name: str, princip
     )
 
 
-def _subscription(row: Sequence[Any]) -> Subscription:
+def _subscription(row: Sequence[Any]) -> NodeSubscription:
     name, jid, subid, state, deliver, expires, since = row
-    return Subscription(
+    return NodeSubscription(
         node=name,
         jid=jid,
         subid=subid,

@@ -14,11 +14,11 @@ from anyio.abc import TaskStatus
 
 from component.pubsub import access, faults, items, nodes, rows
 from component.pubsub.access import Requester
-from component.pubsub.changes import Change, Direct, last_item
+from component.pubsub.changes import Direct, NodeChange, last_item
 from component.pubsub.computed import ComputedNode, last_of, refresh
 from component.pubsub.config import NodeConfig
 from component.pubsub.items import NewItem
-from component.pubsub.notifier import Listeners, Notifier
+from component.pubsub.notifier import Listeners, NodeNotifier
 from component.pubsub.rows import Node, StoredItem
 from component.storage.database import Database
 from component.storage.errors import StorageError
@@ -60,7 +60,7 @@ class NodePast(NamedTuple):
     retractions: dict[str, int]
 
 
-class ItemChangedError(Exception):
+class StoredChangedError(Exception):
     """An item has changed since the writer has read it."""
 
 
@@ -78,7 +78,7 @@ class PubSubService:
         creators: as given.
     """
 
-    def __init__(self, storage: Storage, notifier: Notifier, creators: Collection[JID]) -> None:
+    def __init__(self, storage: Storage, notifier: NodeNotifier, creators: Collection[JID]) -> None:
         self.storage = storage
         self.notifier = notifier
         self.creators = frozenset(creators)
@@ -118,14 +118,14 @@ class PubSubService:
 
         Raises:
             StanzaError: the node does not accept it.
-            ItemChangedError: the current state of the item is not `only_if`.
+            StoredChangedError: the current state of the item is not `only_if`.
             StorageError: the item cannot be stored.
         """
         raw = payload if isinstance(payload, RawXML) else keep(payload)
         item = NewItem(id=item_id, payloads=(raw.text,))
         who = _self(address)
 
-        def op(database: Database) -> Change:
+        def op(database: Database) -> NodeChange:
             if only_if is not None:
                 _check_stored(database, who.service, node, (item_id,), only_if)
             return items.publish(database, who, node, (item,), {})
@@ -138,14 +138,14 @@ class PubSubService:
         """Delete items of a node; those that are not there are left out.
 
         Raises StanzaError (``item-not-found``) if there is no such node, StorageError, and
-        ItemChangedError if something else is stored than `only_if` says.
+        StoredChangedError if something else is stored than `only_if` says.
         """
         who = _self(address)
 
-        def op(database: Database) -> Change | None:
+        def op(database: Database) -> NodeChange | None:
             if only_if is not None:
                 _check_stored(database, who.service, node, item_ids, only_if)
-            access.find(database, who, node, lock=True)
+            access.find_node(database, who, node, lock=True)
             there = [
                 each
                 for each in item_ids
@@ -204,7 +204,7 @@ class PubSubService:
         """
         service = str(address.bare)
 
-        def op(database: Database) -> Change | None:
+        def op(database: Database) -> NodeChange | None:
             change = None
             if not rows.add_node(database, service, node, config, service) and reconfigures:
                 known = rows.node(database, service, node, lock=True)
@@ -273,7 +273,7 @@ class PubSubService:
 
     # -- notifications ---------------------------------------------------------------------------
 
-    async def change(self, op: Callable[[Database], Change | None]) -> None:
+    async def change(self, op: Callable[[Database], NodeChange | None]) -> None:
         """Commit the change of an operation, then notify. Raises StanzaError, StorageError."""
         change = await self.storage.write(op)
         if change is not None:
@@ -287,14 +287,16 @@ class PubSubService:
         for message in await self.storage.write(op):
             self.notifier.put(message)
 
-    def observe(self, address: JID, node_prefix: str, callback: Callable[[Change], None]) -> None:
+    def observe(
+        self, address: JID, node_prefix: str, callback: Callable[[NodeChange], None]
+    ) -> None:
         """Call `callback` after the commit of each change of the nodes at an address whose names
         begin with this prefix, before the requester has its answer. It must not wait.
         """
         self._listeners.observe(str(address.bare), node_prefix, callback)
 
     def listen(
-        self, address: JID, node_prefix: str, callback: Callable[[Change], Awaitable[None]]
+        self, address: JID, node_prefix: str, callback: Callable[[NodeChange], Awaitable[None]]
     ) -> None:
         """Call `callback` after each committed change of the nodes at an address whose names begin
         with this prefix, in the order of the commits. Its exceptions are logged.
@@ -318,7 +320,7 @@ class PubSubService:
         gone: Sequence[str] = (),
     ) -> None:
         """Notify a principal of new, changed and removed items of its view of a computed node."""
-        change = Change(
+        change = NodeChange(
             service=str(address.bare),
             node=node,
             kind="published",
@@ -402,4 +404,4 @@ def _check_stored(
     for id_ in ids:
         found = rows.item(database, service, node, id_)
         if (None if found is None else found.payload) != expected.payload:
-            raise ItemChangedError
+            raise StoredChangedError

@@ -10,7 +10,7 @@ import msgspec
 from component.pubsub import access, faults, rows
 from component.pubsub.access import Requester
 from component.pubsub.changes import Direct
-from component.pubsub.rows import Node, State, Subscription
+from component.pubsub.rows import Node, NodeSubscription, State
 from component.storage.database import Database
 from xep import pubsub_errors, pubsub_owner
 from xep.binding import ContentError, Payload
@@ -113,8 +113,8 @@ def check_own(who: Requester, jid: JID, error: StanzaError) -> str:
 
 
 def subscribe(
-    database: Database, who: Requester, node: Node, wanted: Subscription
-) -> tuple[Subscription, bool]:
+    database: Database, who: Requester, node: Node, wanted: NodeSubscription
+) -> tuple[NodeSubscription, bool]:
     """Subscribe an address to a node (§6.1); the subscription, and whether it is new.
 
     `node` may be a computed one, to which everybody has access; access to others has been checked
@@ -151,14 +151,14 @@ def subscribe(
 
 def check_subscribe(database: Database, who: Requester, name: str) -> Node:
     """The node, to which the requester may subscribe. Raises StanzaError (§6.1.3)."""
-    node, found = access.find(database, who, name)
+    node, found = access.find_node(database, who, name)
     access.check_read(database, who, node, found, subscribing=True)
     return node
 
 
 def known(
     database: Database, who: Requester, name: str, jid: str, subid: str | None
-) -> Subscription:
+) -> NodeSubscription:
     """The subscription of an address to a node.
 
     Raises:
@@ -175,7 +175,7 @@ def known(
 
 def subscriptions_to(
     database: Database, who: Requester, name: str, state: State
-) -> list[Subscription]:
+) -> list[NodeSubscription]:
     """The subscriptions to a node that are approved, or wait for approval, for its owners (§8.7,
     §8.8.1).
     """
@@ -237,7 +237,7 @@ def set_subscriptions(
             if found is None and not _may_add(database, who, _bare(jid)):
                 text = f"{jid} has to ask for the subscription itself"
                 raise _unchanged(None, text, name, before)
-            after = found or Subscription(
+            after = found or NodeSubscription(
                 node=name,
                 jid=jid,
                 subid=f"{subid}{number}",
@@ -261,7 +261,7 @@ def _unchanged(
     application: Payload | None,
     text: str,
     name: str,
-    before: Sequence[tuple[str, Subscription | None]],
+    before: Sequence[tuple[str, NodeSubscription | None]],
 ) -> StanzaError:
     made = tuple(
         pubsub_owner.Subscription(
@@ -308,7 +308,7 @@ def owners(database: Database, service: str, name: str) -> list[str]:
 
 
 def approval_messages(
-    database: Database, who: Requester, made: Subscription, creators: Collection[JID]
+    database: Database, who: Requester, made: NodeSubscription, creators: Collection[JID]
 ) -> Sequence[Direct]:
     """The messages that ask the owners to approve a subscription (§8.6): those who have created the
     node, those who may create nodes, and those who have subscribed to the presence of the address.
@@ -324,13 +324,13 @@ def approval_messages(
     )
 
 
-def approval_message(service: str, made: Subscription, owner: str) -> Direct:
+def approval_message(service: str, made: NodeSubscription, owner: str) -> Direct:
     """The message that asks an owner to approve a subscription (§8.6)."""
     form = _authorization_form(made)
     return Direct(service=service, node=made.node, to=owner, payloads=(form,), type="normal")
 
 
-def _authorization_form(made: Subscription) -> Form:
+def _authorization_form(made: NodeSubscription) -> Form:
     """The form by which an owner approves a subscription, or refuses it (§8.6)."""
     return Form(
         type="form",

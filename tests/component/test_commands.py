@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.commands import AnyOutline, CommandError, NoParams, Outline, read_words, split
+from component.commands import AnyOutline, CommandError, NoParams, Outline, read_words, split_words
 
 
 class Looking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -136,7 +136,7 @@ def test_anything_is_read_or_refused_in_a_sentence(text: str) -> None:
         said = refusal(outline, text)
         assert said is None or (said.endswith(".") and said.isprintable())
     with contextlib.suppress(CommandError):
-        assert all(isinstance(word, str) for word in split(text))
+        assert all(isinstance(word, str) for word in split_words(text))
 
 
 def refusal(outline: AnyOutline, text: str) -> str | None:

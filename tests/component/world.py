@@ -18,10 +18,10 @@ from component.execution import Admission, SkillExecutor
 from component.execution.derived import DerivedCalls
 from component.execution.joint_confirmation import SEVERAL_CALLS
 from component.features.adhoc.handlers import CommandsHandler
-from component.features.adhoc.sessions import Sessions
+from component.features.adhoc.sessions import CommandSessions
 from component.features.chat.handlers import MessageHandler
 from component.features.discovery.contact_profiles import ContactProfiles, profile_nodes
-from component.features.discovery.handlers import About, Discovery
+from component.features.discovery.handlers import CommonQueries, Discovery
 from component.features.presence.handlers import PresenceHandler
 from component.features.pubsub.allowance import Allowances
 from component.features.pubsub.handlers import PubSubHandler
@@ -40,8 +40,8 @@ from component.messages.messenger import Messenger
 from component.policy import Policy, Rule, When
 from component.policy.flows import Flow, Flows
 from component.policy.persons import Info, Persons
-from component.pubsub.interests import Interests
-from component.pubsub.notifier import Notifier
+from component.pubsub.interests import NodeInterests
+from component.pubsub.notifier import NodeNotifier
 from component.pubsub.service import PubSubService
 from component.router.table import Host
 from component.skills import Registry, Skill, View
@@ -197,11 +197,11 @@ class World:
         """The features that clients have, by their full addresses."""
         self.news_of_nodes = ListOutput()
         """Notifications of the PubSub service."""
-        self.interests = Interests(self._ask_features)
+        self.interests = NodeInterests(self._ask_features)
         owners = [JID.parse(jid) for jid in admins]
         self.pubsub = PubSubService(
             self.storage,
-            Notifier(
+            NodeNotifier(
                 self.storage,
                 Messenger(self.news_of_nodes),
                 self.interests,
@@ -298,12 +298,12 @@ class World:
         )
         presence_events.listen(self.interests)
         handlers = (
-            About("agent", "1.2.3", now),
+            CommonQueries("agent", "1.2.3", now),
             self.discovery,
             ContactProfiles(PROFILES),
             PubSubHandler(self.pubsub, allowances),
             owners_of_nodes,
-            CommandsHandler((owners_of_nodes,), Sessions()),
+            CommandsHandler((owners_of_nodes,), CommandSessions()),
             presence_events,
             SkillsHandler(self.view, ttl_s=60),
             ExecuteHandler(self.executor),

@@ -8,9 +8,9 @@ from component.execution import SkillRequest
 from component.execution.admission import ExecutionAnswer
 from component.features.adhoc.handlers import CommandNodes, CommandsHandler
 from component.features.adhoc.offers import CommandOffers, SkillOffers
-from component.features.adhoc.sessions import Sessions
+from component.features.adhoc.sessions import CommandSessions
 from component.features.feature import Feature, Opened
-from component.kernel.adhoc import Asked
+from component.kernel.adhoc import AdHocRequest
 from component.kernel.kernel import Kernel
 from component.kernel.options import page_bytes
 from component.tasks.skill_call import SkillCall
@@ -24,12 +24,12 @@ class AdHocFeature(Feature):
         catalog, executor = kernel.environment.catalog, kernel.tasks.executor
 
         def run(
-            asked: Asked, skill: str, json: bytes
+            asked: AdHocRequest, skill: str, json: bytes
         ) -> ExecutionAnswer | Awaitable[ExecutionAnswer]:
             return executor.execute(_request(asked, skill, json))
 
         return Opened(
-            handlers=(CommandsHandler(kernel.offers, Sessions(admins=catalog.admins)),),
+            handlers=(CommandsHandler(kernel.offers, CommandSessions(admins=catalog.admins)),),
             offers=(
                 SkillOffers(catalog.view, run, self.settings.limits.retry_after_s),
                 CommandOffers(kernel.commands),
@@ -38,7 +38,7 @@ class AdHocFeature(Feature):
         )
 
 
-def _request(asked: Asked, skill: str, json: bytes) -> SkillRequest:
+def _request(asked: AdHocRequest, skill: str, json: bytes) -> SkillRequest:
     """Return the request to run a skill with the parameters of a form (FAC-005)."""
     return SkillRequest(
         asked.requester,

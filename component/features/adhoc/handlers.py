@@ -13,8 +13,8 @@ from typing import Final
 import anyio
 import msgspec
 
-from component.features.adhoc.sessions import Session, Sessions, expired, refused
-from component.kernel.adhoc import Asked, Misfit, Offer, Offers, Outcome, find_offer
+from component.features.adhoc.sessions import CommandSession, CommandSessions, bad_command, expired
+from component.kernel.adhoc import AdHocRequest, Misfit, Offer, Offers, Outcome, find_offer
 from component.kernel.paging import address_asked, page, sized
 from component.router.table import IQRoute, ReplyPayload, Request
 from component.skills.errors import printable
@@ -52,7 +52,7 @@ class CommandsHandler:
         sessions: the sessions and their stages.
     """
 
-    def __init__(self, offers: Sequence[Offers], sessions: Sessions) -> None:
+    def __init__(self, offers: Sequence[Offers], sessions: CommandSessions) -> None:
         self._offers = offers
         self._sessions = sessions
 
@@ -69,10 +69,12 @@ class CommandsHandler:
         asked = request.payload
         action = asked.action or "execute"
         if action not in _ACTIONS:
-            raise refused(MalformedAction(), f"There is no action {printable(action, _LONGEST)}.")
+            raise bad_command(
+                MalformedAction(), f"There is no action {printable(action, _LONGEST)}."
+            )
         if not asked.sessionid:
             if action != "execute":
-                raise refused(BadAction(), f"Start a command with execute, not with {action}.")
+                raise bad_command(BadAction(), f"Start a command with execute, not with {action}.")
             return self._begin(request)
         session = self._sessions.find(asked.sessionid, request.sender, request.to.bare, asked.node)
         if action == "cancel":
@@ -94,7 +96,7 @@ class CommandsHandler:
             return self._ask(session, offer)
         return self._run(session, offer, msgspec.Raw(b"{}"))
 
-    async def _prepared(self, session: Session, preparing: Awaitable[Offer]) -> Command:
+    async def _prepared(self, session: CommandSession, preparing: Awaitable[Offer]) -> Command:
         try:
             return self._ask(session, await preparing)
         except StanzaError as error:
@@ -108,7 +110,7 @@ class CommandsHandler:
         return offer
 
     @staticmethod
-    def _ask(session: Session, offer: Offer, misfit: Misfit | None = None) -> Command:
+    def _ask(session: CommandSession, offer: Offer, misfit: Misfit | None = None) -> Command:
         """Return the form; after invalid input with the given values and the reasons."""
         form = form_of(
             offer.schema,
@@ -131,11 +133,11 @@ class CommandsHandler:
         return answer
 
     def _submit(
-        self, session: Session, form: Form | None
+        self, session: CommandSession, form: Form | None
     ) -> ReplyPayload | Awaitable[ReplyPayload]:
         # A form of type cancel counts as submitted (XEP-0050 §3.6.1).
         if form is None or form.type not in ("submit", "cancel"):
-            raise refused(BadPayload(), "Fill in the form, and send it with the type submit.")
+            raise bad_command(BadPayload(), "Fill in the form, and send it with the type submit.")
         try:
             offer = self._offer(session.node, session.requester.bare)
         except StanzaError as error:
@@ -149,7 +151,7 @@ class CommandsHandler:
         return self._run(session, offer, json)
 
     def _run(
-        self, session: Session, offer: Offer, json: msgspec.Raw
+        self, session: CommandSession, offer: Offer, json: msgspec.Raw
     ) -> ReplyPayload | Awaitable[ReplyPayload]:
         session.stage = "running"
         session.attempts += 1
@@ -163,7 +165,9 @@ class CommandsHandler:
             return self._wait(session, offer, outcome)
         return self._settle(session, offer, outcome)
 
-    async def _wait(self, session: Session, offer: Offer, outcome: Awaitable[Outcome]) -> Command:
+    async def _wait(
+        self, session: CommandSession, offer: Offer, outcome: Awaitable[Outcome]
+    ) -> Command:
         try:
             found = await outcome
         except BaseException as error:
@@ -172,7 +176,7 @@ class CommandsHandler:
             raise
         return self._settle(session, offer, found)
 
-    def _settle(self, session: Session, offer: Offer, outcome: Outcome) -> Command:
+    def _settle(self, session: CommandSession, offer: Offer, outcome: Outcome) -> Command:
         if isinstance(outcome, Misfit):
             if properties_of(offer.schema):
                 return self._ask(session, offer, outcome)
@@ -192,7 +196,7 @@ class CommandsHandler:
         return answer
 
     def _repeat(
-        self, session: Session, form: Form | None
+        self, session: CommandSession, form: Form | None
     ) -> ReplyPayload | Awaitable[ReplyPayload]:
         """Answer a repetition like the original (FAC-006); refuse anything else."""
         if session.answer is not None and session.answer.status == "canceled":
@@ -204,13 +208,13 @@ class CommandsHandler:
         return session.repeated()
 
     @staticmethod
-    async def _join(session: Session, done: anyio.Event) -> Command:
+    async def _join(session: CommandSession, done: anyio.Event) -> Command:
         await done.wait()
         return session.repeated()
 
-    def _cancel(self, session: Session) -> Command:
+    def _cancel(self, session: CommandSession) -> Command:
         if session.stage == "running":
-            raise refused(BadAction(), "The command is already running.")
+            raise bad_command(BadAction(), "The command is already running.")
         if session.stage == "open":
             answer = Command(node=session.node, sessionid=session.id, status="canceled", lang=_LANG)
             session.settle("ended", answer, None)
@@ -220,16 +224,16 @@ class CommandsHandler:
         return session.answer
 
     @staticmethod
-    def _no_such_stage(session: Session, action: str) -> StanzaError:
+    def _no_such_stage(session: CommandSession, action: str) -> StanzaError:
         if session.stage == "ended":
             return expired()
-        return refused(
+        return bad_command(
             BadAction(), f"This command has only one stage, so {action} is not possible."
         )
 
 
-def _asked(session: Session) -> Asked:
-    return Asked(
+def _asked(session: CommandSession) -> AdHocRequest:
+    return AdHocRequest(
         principal=session.requester.bare,
         requester=session.requester,
         target=session.target,

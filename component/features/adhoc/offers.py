@@ -12,7 +12,7 @@ import structlog
 
 from component.commands import AnyCommand, CommandError, CommandResult, Commands
 from component.execution.admission import ExecutionAnswer
-from component.kernel.adhoc import Asked, Completed, Misfit, Offer, Outcome
+from component.kernel.adhoc import AdHocRequest, Completed, Misfit, Offer, Outcome
 from component.kernel.errors import stored
 from component.skills.form_fields import NEWLINE
 from component.skills.registry import View
@@ -34,7 +34,9 @@ _log = structlog.get_logger("component.commands")
 _SKILL = "skill/"
 _COMMAND = "command/"
 
-RunSkill: TypeAlias = Callable[[Asked, str, bytes], ExecutionAnswer | Awaitable[ExecutionAnswer]]
+RunSkill: TypeAlias = Callable[
+    [AdHocRequest, str, bytes], ExecutionAnswer | Awaitable[ExecutionAnswer]
+]
 """Runs a skill as an execute request of the same principal would (FAC-005), with JSON parameters.
 
 It may raise StanzaError, and so may its awaitable.
@@ -75,7 +77,9 @@ class SkillOffers:
             run=lambda asked, json: self._begin(skill, asked, json),
         )
 
-    def _begin(self, skill: Skill, asked: Asked, json: msgspec.Raw) -> Outcome | Awaitable[Outcome]:
+    def _begin(
+        self, skill: Skill, asked: AdHocRequest, json: msgspec.Raw
+    ) -> Outcome | Awaitable[Outcome]:
         try:
             found = self._run(asked, skill.name, bytes(json))
         except StanzaError as error:
@@ -124,7 +128,7 @@ class CommandOffers:
             run=lambda asked, json: self._do(command, asked, json),
         )
 
-    async def _do(self, command: AnyCommand, asked: Asked, json: msgspec.Raw) -> Outcome:
+    async def _do(self, command: AnyCommand, asked: AdHocRequest, json: msgspec.Raw) -> Outcome:
         asking = self._commands.asking(asked.principal, asked.target, asked.lang, asked.requester)
         try:
             answer: CommandResult = await command.run(asking, command.read(json=bytes(json)))

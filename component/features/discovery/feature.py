@@ -3,7 +3,7 @@
 from importlib.metadata import version
 
 from component.features.discovery.contact_profiles import ContactProfiles, profile_nodes
-from component.features.discovery.handlers import About, Discovery
+from component.features.discovery.handlers import CommonQueries, Discovery
 from component.features.feature import Feature, Opened
 from component.kernel.kernel import Kernel
 from component.kernel.options import SOFTWARE, page_bytes
@@ -17,7 +17,7 @@ class DiscoveryFeature(Feature):
         catalog = kernel.environment.catalog
         return Opened(
             handlers=(
-                About(SOFTWARE, version(SOFTWARE)),
+                CommonQueries(SOFTWARE, version(SOFTWARE)),
                 Discovery(
                     kernel.disco,
                     catalog.view,

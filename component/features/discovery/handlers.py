@@ -159,7 +159,7 @@ def _node_info(node: str, type_: str, name: str) -> disco.InfoQuery:
     )
 
 
-class About:
+class CommonQueries:
     """Answers queries that are not about agents.
 
     Args:

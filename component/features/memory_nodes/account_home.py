@@ -13,7 +13,7 @@ from component.kernel.environment import Environment
 from component.kernel.options import privileged_domains
 from component.kernel.stream import StreamSubsystem
 from component.memory.store import Whose
-from component.pubsub.client import Call, PubSubClient
+from component.pubsub.client import IQCall, PubSubClient
 from xep.disco import InfoQuery
 from xep.fluux_agent.memory import NAMESPACE
 from xep.jid import JID
@@ -109,7 +109,7 @@ def server_software(info: InfoQuery) -> str:
     return next((each.name or "" for each in servers), "")
 
 
-def _owner_requests(call: Call) -> SetOwned:
+def _owner_requests(call: IQCall) -> SetOwned:
     async def set_owned(service: JID, request: PubsubOwner) -> None:
         await call("set", service, request, PubsubOwner)
 

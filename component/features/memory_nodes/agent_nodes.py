@@ -10,10 +10,9 @@ import structlog
 
 from component.features.memory_nodes.nodes import ItemChangedError, NodeItem
 from component.memory.store import Generation, KnowledgeError, Past, Watcher, Whose
-from component.pubsub.changes import Change
+from component.pubsub.changes import NodeChange
 from component.pubsub.config import NodeConfig
-from component.pubsub.service import ItemChangedError as StoredChangedError
-from component.pubsub.service import PubSubService, Stored
+from component.pubsub.service import PubSubService, Stored, StoredChangedError
 from component.router.addresses import Addresses
 from component.settings.memory import Memory
 from component.storage.errors import StorageError
@@ -147,7 +146,7 @@ class AgentNodes:
             )
             self._made.add(whose)
 
-    def _changed(self, change: Change) -> None:
+    def _changed(self, change: NodeChange) -> None:
         whose = self._whose(change)
         if whose is None:
             return
@@ -163,7 +162,7 @@ class AgentNodes:
             for watcher in self._watchers:
                 watcher(whose, keys)
 
-    async def _restore(self, change: Change) -> None:
+    async def _restore(self, change: NodeChange) -> None:
         """Undo a configuration by which others could read the node (MEM-003)."""
         whose = self._whose(change)
         if whose is None or change.kind != "configured" or change.config == self._config:
@@ -174,7 +173,7 @@ class AgentNodes:
         except StorageError as error:
             _log.warning("the configuration of a node stays changed", reason=str(error))
 
-    def _whose(self, change: Change) -> Whose | None:
+    def _whose(self, change: NodeChange) -> Whose | None:
         try:
             who = JID.parse(change.node.removeprefix(PREFIX))
         except JIDError:

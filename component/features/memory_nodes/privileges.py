@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeVar
 
 import structlog
 
-from component.pubsub.client import Call
+from component.pubsub.client import IQCall
 from xep import pubsub, pubsub_owner
 from xep.binding import ContentError, Payload, keep
 from xep.forwarding import ForwardedIQ, as_received
@@ -83,14 +83,14 @@ class Privileges:
 
 
 class PrivilegedCall:
-    """Makes IQs on behalf of the account that they are sent to; implements `Call`.
+    """Makes IQs on behalf of the account that they are sent to; implements `IQCall`.
 
     Args:
         call: makes ordinary IQs.
         node: the only node that a request may be about.
     """
 
-    def __init__(self, call: Call, node: str) -> None:
+    def __init__(self, call: IQCall, node: str) -> None:
         self._call = call
         self._node = node
 

@@ -17,7 +17,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from component.features.metrics.http import Page, Response
+from component.features.metrics.http import Page, PageResponse
 from component.features.metrics.service_metrics import ServiceMetrics
 from component.metrics.counters import BOUNDS_S, Count, Counters, Durations, Gauge
 
@@ -115,19 +115,19 @@ class Pages:
         """The pages by path."""
         return {"/metrics": self._metrics, "/healthz": self._health, "/readyz": self._ready}
 
-    async def _metrics(self) -> Response:
+    async def _metrics(self) -> PageResponse:
         with anyio.move_on_after(_PATIENCE_S):  # old values are better than none
             await self._metrics_of_service.refresh()
-        return Response(200, self._exposition.text(), CONTENT_TYPE)
+        return PageResponse(200, self._exposition.text(), CONTENT_TYPE)
 
-    async def _health(self) -> Response:
+    async def _health(self) -> PageResponse:
         # A response proves that the process is alive and its event loop runs.
-        return Response(200, b"ok\n")
+        return PageResponse(200, b"ok\n")
 
-    async def _ready(self) -> Response:
+    async def _ready(self) -> PageResponse:
         faults = ["The storage does not answer."]
         with anyio.move_on_after(_PATIENCE_S):
             faults = await self._metrics_of_service.faults()
         if faults:
-            return Response(503, "".join(f"{fault}\n" for fault in faults).encode())
-        return Response(200, b"ready\n")
+            return PageResponse(503, "".join(f"{fault}\n" for fault in faults).encode())
+        return PageResponse(200, b"ready\n")

@@ -8,7 +8,7 @@ from anyio.abc import TaskStatus
 
 from component.features.feature import Feature, Opened
 from component.features.metrics.exposition import Exposition, Pages
-from component.features.metrics.http import ListenError, Server
+from component.features.metrics.http import MetricsListenError, PageServer
 from component.features.metrics.service_metrics import ServiceMetrics
 from component.features.metrics.settings import METRICS
 from component.kernel.check import Check
@@ -31,9 +31,9 @@ class MetricsFeature(Feature):
         async def serve(*, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
             """Serve until cancelled. The service runs without metrics if the address is taken."""
             try:
-                server = Server(*self._address(), pages, local=not section.anywhere)
+                server = PageServer(*self._address(), pages, local=not section.anywhere)
                 await server.run(task_status=task_status)
-            except ListenError as error:
+            except MetricsListenError as error:
                 _log.error("metrics cannot be served", reason=str(error))
                 task_status.started()
 
@@ -45,9 +45,9 @@ class MetricsFeature(Feature):
         found = Check("metrics", "ok", f"{host} port {port} can be listened on")
         try:
             async with anyio.create_task_group() as group:
-                await group.start(Server(host, port, {}).run)
+                await group.start(PageServer(host, port, {}).run)
                 group.cancel_scope.cancel()
-        except* ListenError as errors:
+        except* MetricsListenError as errors:
             found = Check("metrics", "failed", str(errors.exceptions[0]))
         return (found,)
 

@@ -31,13 +31,13 @@ _REASONS: Final = {
     405: "Method Not Allowed",
     421: "Misdirected Request",
     431: "Request Header Fields Too Large",
-    500: "Internal Server Error",
+    500: "Internal PageServer Error",
     503: "Service Unavailable",
 }
 _PLAIN: Final = "text/plain; charset=utf-8"
 
 
-class Response(msgspec.Struct, frozen=True):
+class PageResponse(msgspec.Struct, frozen=True):
     """An HTTP response."""
 
     status: int
@@ -45,15 +45,15 @@ class Response(msgspec.Struct, frozen=True):
     content_type: str = _PLAIN
 
 
-Page: TypeAlias = Callable[[], Awaitable[Response]]
+Page: TypeAlias = Callable[[], Awaitable[PageResponse]]
 """Creates the response for one path."""
 
 
-class ListenError(Exception):
+class MetricsListenError(Exception):
     """The server cannot listen on its address; the message gives the address and the reason."""
 
 
-class Server:
+class PageServer:
     """Serves pages.
 
     Args:
@@ -81,7 +81,7 @@ class Server:
         try:
             listener = await anyio.create_tcp_listener(local_host=self._host, local_port=self._port)
         except OSError as error:
-            raise ListenError(
+            raise MetricsListenError(
                 f"The metrics cannot be served on {self._host} port {self._port}:"
                 f" {error.strerror or error}. Set listen in [metrics] to another address."
             ) from error
@@ -111,7 +111,7 @@ class Server:
             with scope:
                 while b"\r\n\r\n" not in head:
                     if len(head) > _LONGEST:
-                        await stream.send(_written(Response(431, b"too long\n"), body=True))
+                        await stream.send(_written(PageResponse(431, b"too long\n"), body=True))
                         return None
                     head += await stream.receive(_LONGEST)
                 return head.partition(b"\r\n\r\n")[0]
@@ -123,7 +123,7 @@ class Server:
 
     async def _answer(self, stream: SocketStream, head: bytes) -> None:
         if self._answering >= _MOST_AT_ONCE:
-            await stream.send(_written(Response(503, b"too many requests\n"), body=True))
+            await stream.send(_written(PageResponse(503, b"too many requests\n"), body=True))
             return
         self._answering += 1
         try:
@@ -132,28 +132,28 @@ class Server:
         finally:
             self._answering -= 1
 
-    async def _response(self, head: bytes) -> tuple[bytes, Response]:
+    async def _response(self, head: bytes) -> tuple[bytes, PageResponse]:
         first, *lines = head.split(b"\r\n")
         asked = _REQUEST.fullmatch(first)
         headers = [_HEADER.fullmatch(line) for line in lines]
         if asked is None or len(head) > _LONGEST:
-            return b"", Response(400, b"bad request\n")
+            return b"", PageResponse(400, b"bad request\n")
         method, target, minor = asked.groups()
         hosts = [one[2] for one in headers if one is not None and one[1].lower() == b"host"]
         if None in headers or len(hosts) > 1 or (not hosts and minor == b"1"):
-            return method, Response(400, b"bad headers\n")
+            return method, PageResponse(400, b"bad headers\n")
         if method not in (b"GET", b"HEAD"):
-            return method, Response(405, b"only GET and HEAD\n")
+            return method, PageResponse(405, b"only GET and HEAD\n")
         if self._local and hosts and not _is_local(hosts[0].decode("latin-1").strip()):
-            return method, Response(421, b"use localhost or an IP address\n")
+            return method, PageResponse(421, b"use localhost or an IP address\n")
         page = self._pages.get(target.decode().partition("?")[0])
         if page is None:
-            return method, Response(404, b"no such page\n")
+            return method, PageResponse(404, b"no such page\n")
         try:
             return method, await page()
         except Exception:  # noqa: BLE001 - an error in a page must not stop the server
             _log.exception("a page failed", path=target.decode())
-            return method, Response(500, b"internal error; see the log\n")
+            return method, PageResponse(500, b"internal error; see the log\n")
 
 
 def _is_local(host: str) -> bool:
@@ -167,7 +167,7 @@ def _is_local(host: str) -> bool:
     return True
 
 
-def _written(response: Response, *, body: bool) -> bytes:
+def _written(response: PageResponse, *, body: bool) -> bytes:
     allow = "Allow: GET, HEAD\r\n" if response.status == 405 else ""
     head = (
         f"HTTP/1.1 {response.status} {_REASONS[response.status]}\r\n"

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline
-from component.kernel.persona_dialogue import PersonaDialogue, changed
+from component.kernel.persona_dialogue import PersonaDialogue, changed_persona
 from component.memory.own_personas import OwnPersonas
 from component.memory.packages import Persona, PersonaError
 from component.memory.persona_text import VERBS, exported, id_of
@@ -178,7 +178,7 @@ class PersonaCommands:
         answers = _answers(params)
         if not answers:
             return CommandResult(await self._dialogue.begin(agent, who, id_, name, edits=False))
-        await self._own.save(agent, who, changed(None, id_, name, answers))
+        await self._own.save(agent, who, changed_persona(None, id_, name, answers))
         return CommandResult(f"{name} is created. Send /persona {id_} to use it.")
 
     async def _edit(self, agent: str, who: JID, name: str, params: PersonaParams) -> CommandResult:
@@ -188,7 +188,7 @@ class PersonaCommands:
             return CommandResult(
                 await self._dialogue.begin(agent, who, before.id, before.name, edits=True)
             )
-        await self._own.save(agent, who, changed(before, before.id, before.name, answers))
+        await self._own.save(agent, who, changed_persona(before, before.id, before.name, answers))
         return CommandResult(f"{before.name} is changed. Send /persona {before.id} to use it.")
 
     async def _delete(self, agent: str, who: JID, name: str) -> CommandResult:

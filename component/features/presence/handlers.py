@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import anyio
 import structlog
 
-from component.kernel.exchange_limit import ExchangeLimit, Stopped
+from component.kernel.exchange_limit import ExchangeLimit, ExchangeStopped
 from component.kernel.presence_events import PresenceEvents
 from component.kernel.stream import StreamSubsystem
 from component.messages.delivery import Delivery
@@ -154,7 +154,7 @@ class PresenceHandler:
     def _goes_on(self, contact: JID) -> bool:
         """Return whether a contact asks again and again for what it has."""
         verdict = self._repeated.next(contact)
-        if not isinstance(verdict, Stopped):
+        if not isinstance(verdict, ExchangeStopped):
             return False
         if verdict.first:
             _log.warning(

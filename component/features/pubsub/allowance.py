@@ -39,7 +39,7 @@ class Allowances:
             return
 
         def op(database: Database) -> int:
-            access.find(database, who, node)
+            access.find_node(database, who, node)
             return rows.count_subscribers(database, who.service, node)
 
         told = await service.storage.read(op) + service.notifier.interested_in(who.service, node)

@@ -15,9 +15,9 @@ from component.pubsub import access, faults, items, nodes, rows, subscriptions
 from component.pubsub.access import Requester
 from component.pubsub.changes import Direct
 from component.pubsub.computed import as_node, digests, last_of
-from component.pubsub.config import DEFAULT, changed, preconditions
+from component.pubsub.config import DEFAULT, configured, preconditions
 from component.pubsub.items import NewItem, Wanted, choose, new_id
-from component.pubsub.rows import StoredItem, Subscription
+from component.pubsub.rows import NodeSubscription, StoredItem
 from component.pubsub.service import PubSubService, last_messages
 from component.pubsub.subscriptions import Options, options_form
 from component.router.table import IQRoute, Request
@@ -83,10 +83,10 @@ class PubSubHandler:
         )
 
     def _on_get(self, request: Request[Pubsub]) -> Awaitable[Pubsub]:
-        return stored(answer(self._service, request, self.get), self._retry_after_s)
+        return stored(answer_at_node(self._service, request, self.get), self._retry_after_s)
 
     def _on_set(self, request: Request[Pubsub]) -> Awaitable[Pubsub | None]:
-        return stored(answer(self._service, request, self.set), self._retry_after_s)
+        return stored(answer_at_node(self._service, request, self.set), self._retry_after_s)
 
     async def get(self, who: Requester, asked: Pubsub) -> Pubsub:
         """Answer a request of type get (§5.6, §5.7, §6.3 to §6.5). Raises StanzaError and
@@ -137,11 +137,11 @@ class PubSubHandler:
         if configure is not None and configure.node:
             raise StanzaError("bad-request", "<configure/> beside <create/> names no node")
         name = wanted.node or new_id()
-        config = changed(DEFAULT, None if configure is None else configure.form)
+        config = configured(DEFAULT, None if configure is None else configure.form)
         if who.may_create and self._service.computed(who, name) is not None:
             raise StanzaError("conflict", "there is a node of this name")
         await self._service.storage.write(
-            lambda database: nodes.create(database, who, name, config)
+            lambda database: nodes.create_node(database, who, name, config)
         )
         return None if wanted.node else Pubsub(create=pubsub.Create(node=name))
 
@@ -230,7 +230,7 @@ class PubSubHandler:
             raise faults.node_id_required()
         address = subscriptions.check_own(who, asked.jid, faults.invalid_jid())
         chosen = subscriptions.read_options(None if options is None else options.form)
-        wanted = Subscription(
+        wanted = NodeSubscription(
             node=name,
             jid=address,
             subid=new_id(),
@@ -243,7 +243,7 @@ class PubSubHandler:
         if computed is not None and computed.is_compared:
             seen = digests(await computed.items(JID.parse(who.service), JID.parse(who.principal)))
 
-        def op(database: Database) -> tuple[Subscription, Sequence[Direct]]:
+        def op(database: Database) -> tuple[NodeSubscription, Sequence[Direct]]:
             if computed is None:
                 node = subscriptions.check_subscribe(database, who, name)
             else:
@@ -317,10 +317,10 @@ class PubSubHandler:
 
     def _known(
         self, database: Database, who: Requester, name: str, address: str, subid: str | None
-    ) -> Subscription:
+    ) -> NodeSubscription:
         """Return the requester's subscription to a node, which is not hidden from it."""
         if self._service.computed(who, name) is None:
-            access.find(database, who, name)
+            access.find_node(database, who, name)
         return subscriptions.known(database, who, name, address, subid)
 
     async def _subscriptions(self, who: Requester, node: str) -> Pubsub:
@@ -366,7 +366,7 @@ class PubSubHandler:
         )
 
 
-async def answer(
+async def answer_at_node(
     service: PubSubService, request: Request[P], verb: Callable[[Requester, P], Awaitable[T]]
 ) -> T:
     """Answer a request at the address that has its node."""

@@ -85,7 +85,7 @@ class NodeDiscovery:
             return as_node(who.service, computed), [], 0
 
         def op(database: Database) -> tuple[Node, list[str], int]:
-            node, _ = access.find(database, who, name)
+            node, _ = access.find_node(database, who, name)
             owners = subscriptions.owners(database, who.service, name)
             return node, owners, rows.count_subscribers(database, who.service, name)
 
@@ -98,7 +98,7 @@ class NodeDiscovery:
             return [each.id for each in found]
 
         def op(database: Database) -> list[str]:
-            node, found = access.find(database, who, name)
+            node, found = access.find_node(database, who, name)
             access.check_read(database, who, node, found, subscribing=False)
             return [id_ for id_, _ in rows.item_keys(database, who.service, name)]
 

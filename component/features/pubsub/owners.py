@@ -8,13 +8,13 @@ from typing import Final
 import msgspec
 
 from component.features.pubsub.allowance import Allowances
-from component.features.pubsub.handlers import answer, unknown_request
-from component.kernel.adhoc import Asked, Completed, Offer
+from component.features.pubsub.handlers import answer_at_node, unknown_request
+from component.kernel.adhoc import AdHocRequest, Completed, Offer
 from component.kernel.errors import stored
 from component.pubsub import access, items, nodes, subscriptions
 from component.pubsub.access import Requester
 from component.pubsub.changes import Direct
-from component.pubsub.config import DEFAULT, form_of
+from component.pubsub.config import DEFAULT, config_form
 from component.pubsub.items import new_id
 from component.pubsub.service import PubSubService, last_messages
 from component.router.table import IQRoute, Request
@@ -58,17 +58,17 @@ class OwnerHandler:
         )
 
     def _on_get(self, request: Request[PubsubOwner]) -> Awaitable[PubsubOwner]:
-        return stored(answer(self._service, request, self.get_owned), self._retry_after_s)
+        return stored(answer_at_node(self._service, request, self.get_owned), self._retry_after_s)
 
     def _on_set(self, request: Request[PubsubOwner]) -> Awaitable[None]:
-        return stored(answer(self._service, request, self.set_owned), self._retry_after_s)
+        return stored(answer_at_node(self._service, request, self.set_owned), self._retry_after_s)
 
     async def get_owned(self, who: Requester, asked: PubsubOwner) -> PubsubOwner:
         """Answer a request of type get (§8.2.1, §8.3, §8.8.1, §8.9.1). Raises StanzaError and
         StorageError.
         """
         if asked.default is not None:
-            return PubsubOwner(default=pubsub_owner.Default(form=form_of(DEFAULT)))
+            return PubsubOwner(default=pubsub_owner.Default(form=config_form(DEFAULT)))
         storage = self._service.storage
         if asked.configure is not None:
             name = asked.configure.node
@@ -76,7 +76,7 @@ class OwnerHandler:
             node = await storage.read(
                 lambda database: access.owned(database, who, name, lock=False)
             )
-            form = form_of(node.config)
+            form = config_form(node.config)
             return PubsubOwner(configure=pubsub_owner.Configure(node=name, form=form))
         if asked.affiliations is not None:
             name = asked.affiliations.node
@@ -118,7 +118,7 @@ class OwnerHandler:
         if asked.configure is not None:
             name, form = asked.configure.node, asked.configure.form
             await self._charge(who, name)
-            await service.change(lambda database: nodes.configure(database, who, name, form))
+            await service.change(lambda database: nodes.configure_node(database, who, name, form))
         elif asked.delete is not None:
             if asked.delete.redirect is not None:
                 raise StanzaError(
@@ -126,7 +126,7 @@ class OwnerHandler:
                 )
             name = asked.delete.node
             await self._charge(who, name)
-            await service.change(lambda database: nodes.delete(database, who, name))
+            await service.change(lambda database: nodes.delete_node(database, who, name))
         elif asked.purge is not None:
             name = asked.purge.node
             await self._charge(who, name)
@@ -207,7 +207,7 @@ class OwnerHandler:
             prepare=self._prepare,
         )
 
-    async def _prepare(self, asked: Asked) -> Offer:
+    async def _prepare(self, asked: AdHocRequest) -> Offer:
         """Return the command with the nodes of its requester (§8.7.2)."""
         who = self._service.requester(asked.target, asked.requester)
         work = self._service.storage.read(lambda database: subscriptions.approvable(database, who))
@@ -216,7 +216,7 @@ class OwnerHandler:
             raise StanzaError("forbidden", "you own no node whose subscriptions need approval")
         return self._offer({"type": "string", "title": "Node", "enum": found})
 
-    async def _send_pending(self, asked: Asked, json: msgspec.Raw) -> Completed:
+    async def _send_pending(self, asked: AdHocRequest, json: msgspec.Raw) -> Completed:
         """Send the requester the form of each subscription that waits for approval (§8.7.4)."""
         name = str(msgspec.json.decode(json)[_FIELD])
         who = self._service.requester(asked.target, asked.requester)

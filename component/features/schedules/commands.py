@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline, split
+from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline, split_words
 from component.features.schedules.rows import Origin
 from component.features.schedules.schedules import ScheduleError, Schedules, Wish
 from component.features.schedules.skills import added_text, line_of, row_of, told
@@ -221,7 +221,7 @@ def _what(params: ScheduleParams) -> tuple[str, str, str, msgspec.Raw]:
     first, _, rest = what.partition(" ")
     if first != _RUN or not rest.strip():
         return when, what, "", msgspec.Raw(b"{}")
-    skill, *words = split(rest)
+    skill, *words = split_words(rest)
     return when, "", skill, _named(words)
 
 

@@ -58,7 +58,7 @@ class CommandHelp(msgspec.Struct, frozen=True):
     about: str
 
 
-class Offered(msgspec.Struct, frozen=True):
+class SkillSummary(msgspec.Struct, frozen=True):
     """A skill in a list."""
 
     name: str
@@ -167,7 +167,7 @@ class _Skills:
         return CommandResult(
             "\n".join(lines),
             [
-                Offered(skill.name, skill.title or "", _first_line(skill.description))
+                SkillSummary(skill.name, skill.title or "", _first_line(skill.description))
                 for skill in shown
             ],
         )
@@ -223,7 +223,7 @@ class Vitals(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-class Status(Vitals, frozen=True, kw_only=True):
+class ServiceStatus(Vitals, frozen=True, kw_only=True):
     """The status of the service. `uptime_s` is in whole seconds."""
 
     paused: bool
@@ -233,7 +233,7 @@ class Status(Vitals, frozen=True, kw_only=True):
 
 STATUS = Outline(
     name="status",
-    title="Status",
+    title="ServiceStatus",
     about="show the state of the service",
     params=NoParams,
     who="admin",
@@ -286,7 +286,7 @@ class AdminCommands:
     async def _status(self, _asking: Asking, _params: NoParams) -> CommandResult:
         vitals = self._vitals()
         started = vitals.started
-        status = Status(
+        status = ServiceStatus(
             **msgspec.structs.asdict(vitals),
             paused=await self._switches.is_on(PAUSED),
             uptime_s=None if started is None else int((self._now() - started).total_seconds()),
@@ -314,7 +314,7 @@ class AdminCommands:
         return changed
 
 
-def _status_lines(status: Status) -> list[str]:
+def _status_lines(status: ServiceStatus) -> list[str]:
     lines = [f"{status.software} {status.version} for {status.domain}"]
     if status.started is None:
         lines.append("The service is not running here.")

@@ -27,7 +27,7 @@ class TaskLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     updated: datetime | None = None
 
 
-class Piece(msgspec.Struct, frozen=True):
+class ArtifactText(msgspec.Struct, frozen=True):
     """An artifact of a task; the text of a file given by reference is its address."""
 
     name: str
@@ -45,14 +45,14 @@ class TaskSheet(TaskLine, frozen=True, kw_only=True, omit_defaults=True):
     deadline: datetime | None = None
     retain_until: datetime | None = None
     question: str | None = None
-    outputs: tuple[Piece, ...] = ()
+    outputs: tuple[ArtifactText, ...] = ()
     is_error: bool = False
     failure: str | None = None
     conditions: tuple[str, ...] = ()
     repeatable: bool = False
 
 
-def line_of(task: Task, principal: str | None = None) -> TaskLine:
+def task_line(task: Task, principal: str | None = None) -> TaskLine:
     """Return a task in a list. `principal` is its principal, if that should be shown."""
     progress = task.progress
     return TaskLine(
@@ -84,7 +84,7 @@ def sheet_of(
     elif task.confirm is not None:
         question = "A person has to confirm it."
     return TaskSheet(
-        **msgspec.structs.asdict(line_of(task, principal)),
+        **msgspec.structs.asdict(task_line(task, principal)),
         revision=task.revision or 0,
         requester=requester,
         at=at,
@@ -92,7 +92,7 @@ def sheet_of(
         deadline=task.deadline,
         retain_until=task.retain_until,
         question=question,
-        outputs=tuple(Piece(one.name, one.type, text_of(one)) for one in outputs),
+        outputs=tuple(ArtifactText(one.name, one.type, text_of(one)) for one in outputs),
         is_error=task.result is not None and task.result.is_error,
         failure=None if failure is None else " ".join(one.text for one in failure.texts[:1]),
         conditions=() if failure is None else tuple(one.xml.local for one in failure.conditions),

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from component.features.watches.watch import Source
-from component.pubsub.client import Call
+from component.pubsub.client import IQCall
 from xep.binding import Payload
 from xep.disco import InfoQuery
 from xep.jid import JID
@@ -25,7 +25,7 @@ class RoomClient:
     """
 
     def __init__(
-        self, call: Call, send: Callable[[Presence], object], occupant: Callable[[JID], JID]
+        self, call: IQCall, send: Callable[[Presence], object], occupant: Callable[[JID], JID]
     ) -> None:
         self._call = call
         self._send = send

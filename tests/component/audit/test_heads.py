@@ -10,7 +10,7 @@ from anyio import to_thread
 
 from component.app.schema import SCHEMA
 from component.audit.heads import Head, heads_in, own_head, put_head
-from component.audit.lines import Link
+from component.audit.lines import ChainLink
 from component.audit.protocol import AuditEvent
 from component.audit.record import Audit
 from component.settings.audit import Audit as AuditSettings
@@ -26,10 +26,10 @@ Open = Callable[..., AbstractAsyncContextManager[Storage]]
 @pytest.mark.ports
 async def test_it_never_goes_back(storage: Storage) -> None:
     for seq in (3, 7, 5):
-        head = Head("a" * 16, "here", Link(seq, f"{seq}" * 64))
+        head = Head("a" * 16, "here", ChainLink(seq, f"{seq}" * 64))
         await storage.write(lambda database, head=head: put_head(database, head))  # type: ignore[misc]
     _, heads = await storage.read(heads_in)
-    assert [head.link for head in heads] == [Link(7, "7" * 64)]
+    assert [head.link for head in heads] == [ChainLink(7, "7" * 64)]
 
 
 @pytest.mark.ports
@@ -64,7 +64,7 @@ async def test_a_look_from_beside_sees_what_is_committed(
     open_storage: Open, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     async with open_storage() as storage:
-        head = Head("a" * 16, "here", Link(3, "3" * 64))
+        head = Head("a" * 16, "here", ChainLink(3, "3" * 64))
         await storage.write(lambda database: put_head(database, head))
         shared, _ = await storage.read(heads_in)
         postgres = request.getfixturevalue("migrated_url") if shared else ""

@@ -18,10 +18,10 @@ from component.app.schema import SCHEMA
 from component.audit import files, record
 from component.audit.files import files_in
 from component.audit.heads import heads_in
-from component.audit.lines import Line, Link, read_line
+from component.audit.lines import ChainLink, Line, read_line
 from component.audit.protocol import AuditEvent
 from component.audit.record import Audit
-from component.audit.verify import Verdict, verify
+from component.audit.verify import Verification, verify
 from component.settings.audit import Audit as AuditSettings
 from component.storage import Storage, StorageError
 from tests.profiles import THOROUGH
@@ -48,7 +48,7 @@ async def running(path: Path, options: AuditSettings = AuditSettings()) -> Async
         group.cancel_scope.cancel()
 
 
-async def verdict(path: Path) -> Verdict:
+async def verdict(path: Path) -> Verification:
     """As `xmpp-agent audit verify` comes to it: with what the database knows."""
     async with Storage.open(SCHEMA, path) as storage:
         _, heads = await storage.read(heads_in)
@@ -249,7 +249,7 @@ async def test_an_end_that_was_made_anew_is_found_at_the_start(tmp_path: Path) -
 
     first = read_line(head.rstrip())
     assert first is not None
-    chain = Chain(Link(1, first.hash))
+    chain = Chain(ChainLink(1, first.hash))
     forged = chain.add([10**18] * len(rest), [event("nothing")] * len(rest))
     file.write_bytes(head + forged)
     assert not (await verdict(tmp_path)).whole

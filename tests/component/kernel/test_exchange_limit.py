@@ -8,7 +8,13 @@ from trio.testing import MockClock
 
 from component.commands import Commands
 from component.features.chat.handlers import MessageHandler
-from component.kernel.exchange_limit import PERIOD_S, QUIET_S, Admitted, ExchangeLimit, Stopped
+from component.kernel.exchange_limit import (
+    PERIOD_S,
+    QUIET_S,
+    Admitted,
+    ExchangeLimit,
+    ExchangeStopped,
+)
 from component.messages.messenger import Messenger
 from tests.component.router.wire import AGENT, DOMAIN, Bench, ListOutput, element, parse
 from xep.jid import JID
@@ -157,8 +163,8 @@ def test_each_sender_has_a_limit_of_their_own() -> None:
     assert [limit.next(WHO) for _ in range(4)] == [
         Admitted(),
         Admitted(2.0),
-        Stopped(first=True),
-        Stopped(first=False),
+        ExchangeStopped(first=True),
+        ExchangeStopped(first=False),
     ]
     assert limit.next(JID.parse("other@a.example")) == Admitted()
 
@@ -168,8 +174,8 @@ def test_threads_have_limits_of_their_own_and_one_together() -> None:
     found = [limit.next(WHO, f"t{number}") for number in range(22)]
     assert found[:10] == [Admitted()] * 10
     assert found[11:20] == [Admitted(2.0)] * 9
-    assert found[20:] == [Stopped(first=True), Stopped(first=False)]
-    assert limit.next(WHO, "new") == Stopped(first=False)
+    assert found[20:] == [ExchangeStopped(first=True), ExchangeStopped(first=False)]
+    assert limit.next(WHO, "new") == ExchangeStopped(first=False)
 
 
 @given(st.integers(1, 50), st.lists(st.floats(0, 2 * QUIET_S), max_size=200))

@@ -8,7 +8,7 @@ from component.app.schema import SCHEMA
 from component.audit.lines import Line
 from component.audit.protocol import AuditEvent
 from component.audit.record import Audit
-from component.audit.verify import Verdict
+from component.audit.verify import Verification
 from component.commands import (
     OPERATOR,
     Asking,
@@ -68,7 +68,7 @@ async def test_the_last_lines_the_latest_last(tmp_path: Path) -> None:
 
 async def test_audit_verify_reports_a_log_that_is_complete_and_unchanged(tmp_path: Path) -> None:
     answer = await asked(tmp_path, "verify")
-    assert isinstance(answer.value, Verdict)
+    assert isinstance(answer.value, Verification)
     assert answer.value.whole
     assert answer.text.startswith(
         "The audit log is complete and unchanged: 31 entries in 1 file, from "

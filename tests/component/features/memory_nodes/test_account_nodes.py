@@ -12,7 +12,7 @@ from component.features.memory_nodes.nodes import NodeItem
 from component.features.memory_nodes.privileges import Privileges
 from component.memory.lines import SessionKey
 from component.memory.store import StoreUnavailableError, Whose
-from component.pubsub.client import Page
+from component.pubsub.client import ItemPage
 from xep import pubsub, pubsub_event, pubsub_owner
 from xep.binding import RawXML
 from xep.fluux_agent.memory import NAMESPACE
@@ -49,9 +49,9 @@ class Client:
         self._note("items")
         return (Item(id="tea", payloads=(TEXT,)),)
 
-    async def pages(self, *_: Any) -> AsyncIterator[Page]:
+    async def pages(self, *_: Any) -> AsyncIterator[ItemPage]:
         self._note("pages")
-        yield Page((Item(id="tea", payloads=(TEXT,)),))
+        yield ItemPage((Item(id="tea", payloads=(TEXT,)),))
 
     async def publish(self, *_: Any, options: Any, **__: Any) -> None:
         shown = ",".join(f"{each.var}={each.values[0]}" for each in options.fields[1:])

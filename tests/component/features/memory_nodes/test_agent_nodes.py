@@ -23,8 +23,8 @@ from component.memory.paths import Layout
 from component.memory.replica import Replica, ReplicaOptions
 from component.memory.sharing import Sharing
 from component.memory.sync_state import SyncStates
-from component.pubsub.interests import Interests
-from component.pubsub.notifier import Notifier
+from component.pubsub.interests import NodeInterests
+from component.pubsub.notifier import NodeNotifier
 from component.pubsub.service import PubSubService
 from component.router.addresses import ComponentAddresses
 from component.settings.memory import Memory
@@ -62,7 +62,9 @@ class Home:
 
     def __init__(self, storage: Storage, root: Path, index: Index) -> None:
         nobody: Any = Nobody()
-        notifier = Notifier(storage, nobody, Interests(nobody), lambda _agent, _contact: True)
+        notifier = NodeNotifier(
+            storage, nobody, NodeInterests(nobody), lambda _agent, _contact: True
+        )
         self.service = PubSubService(storage, notifier, ())
         self.requests = PubSubHandler(self.service, Allowances())
         self.owners = OwnerHandler(self.service, Allowances())

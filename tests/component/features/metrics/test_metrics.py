@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from component.features.metrics.exposition import Exposition, Pages
-from component.features.metrics.http import ListenError, Response, Server
+from component.features.metrics.http import MetricsListenError, PageResponse, PageServer
 from component.metrics.counters import Counters, Gauge
 
 pytestmark = pytest.mark.anyio
@@ -100,11 +100,11 @@ async def serving(*, local: bool = True, faults: tuple[str, ...] = ()) -> AsyncI
 
     metrics: Any = SimpleNamespace(refresh=nothing, faults=found)
 
-    async def broken() -> Response:
+    async def broken() -> PageResponse:
         raise ValueError("a fault of the page")
 
     pages = {**Pages(Exposition(Counters(), list), metrics).by_path(), "/broken": broken}
-    server = Server("127.0.0.1", 0, pages, local=local)
+    server = PageServer("127.0.0.1", 0, pages, local=local)
     async with anyio.create_task_group() as group:
         await group.start(server.run)
         yield server.port
@@ -218,5 +218,5 @@ async def test_idle_connections_make_room_for_one_that_asks() -> None:
 
 async def test_an_address_that_is_taken_is_named() -> None:
     async with serving() as port:
-        with pytest.raises(ListenError, match=f"port {port}"):
-            await Server("127.0.0.1", port, {}).run()
+        with pytest.raises(MetricsListenError, match=f"port {port}"):
+            await PageServer("127.0.0.1", port, {}).run()

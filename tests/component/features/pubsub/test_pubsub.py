@@ -10,9 +10,9 @@ import anyio.lowlevel
 import pytest
 
 from component.features.pubsub import allowance
-from component.pubsub.config import DEFAULT, NodeConfig, form_of
+from component.pubsub.changes import NodeChange
+from component.pubsub.config import DEFAULT, NodeConfig, config_form
 from component.pubsub.nodes import MOST_AFFILIATIONS
-from component.pubsub.service import Change
 from component.pubsub.subscriptions import MOST_AT_NODE
 from component.skills import skill
 from component.storage.database import Database
@@ -210,7 +210,7 @@ async def test_an_owner_reads_and_changes_the_configuration(running: Running) ->
         asked = PubsubOwner(configure=owner.Configure(node="n"))
         answer = result(PubsubOwner, await party.get(asked)).configure
         assert answer is not None
-        assert answer.form == form_of(NodeConfig(max_items=5, access_model="open"))
+        assert answer.form == config_form(NodeConfig(max_items=5, access_model="open"))
         assert condition(await party.get(asked, BOB)) == "forbidden"
         for each in ("1", "2", "3"):
             await party.publish("n", item(each))
@@ -224,7 +224,7 @@ async def test_an_owner_reads_and_changes_the_configuration(running: Running) ->
         default = await party.get(PubsubOwner(default=owner.Default()), BOB)
         form = result(PubsubOwner, default).default
         assert form is not None
-        assert form.form == form_of(DEFAULT)
+        assert form.form == config_form(DEFAULT)
 
 
 @pytest.mark.ports
@@ -960,9 +960,9 @@ async def test_who_is_interested_is_notified_without_a_subscription(running: Run
 
 @pytest.mark.ports
 async def test_listeners_hear_of_every_change_in_order(running: Running) -> None:
-    heard: list[Change] = []
+    heard: list[NodeChange] = []
 
-    async def listener(change: Change) -> None:
+    async def listener(change: NodeChange) -> None:
         heard.append(change)
         raise ValueError("a fault of one listener")
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from component.commands import OPERATOR, CommandResult, Commands, NoParams
-from component.features.service_commands.commands import AdminCommands, Status, Vitals
+from component.features.service_commands.commands import AdminCommands, ServiceStatus, Vitals
 from component.kernel.pause_gate import PauseGate
 from component.tasks.admin import Counts
 from xep.fluux_agent.errors import Retry
@@ -66,7 +66,7 @@ async def test_the_status_says_how_it_is() -> None:
     since = NOW - timedelta(days=1, hours=2, minutes=3)
     table = commands(PauseGate(), started=since, connected_since=NOW - timedelta(seconds=5))
     answer = await run(table, "status")
-    assert isinstance(answer.value, Status)
+    assert isinstance(answer.value, ServiceStatus)
     assert answer.value.uptime_s == 93_780
     assert answer.value.tasks.input_required == 1
     assert answer.text.splitlines() == [
