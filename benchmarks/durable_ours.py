@@ -8,10 +8,11 @@ Every event is encoded as the `<task/>` of its message, as in the service.
 from __future__ import annotations
 
 import argparse
+import json
 import secrets
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,17 +24,20 @@ import structlog
 from benchmarks.durable_side import crowd, serve
 from component.app.schema import SCHEMA
 from component.link.messages.delivery import Delivery, nothing_to_send
-from component.skills import Context, Skill, prepare, skill
+from component.policy import Policy
+from component.policy.flows import Flows
+from component.policy.persons import Persons
+from component.skills import Context, Registry, Skill, skill
 from component.skills.threads import Threads
 from component.storage import Storage
-from component.tasks.protocol import Notice, SkillAccess, TaskLimits
-from component.tasks.request import Confirmation
-from component.tasks.request import Call
-from component.tasks.request import call_of
-from component.tasks.request import unnamed_key
+from component.tasks.confirmation import Approvers
+from component.tasks.gate import Gate
+from component.tasks.protocol import DeletedTask, Notice, SkillAccess, TaskLimits
+from component.tasks.request import Confirmation, Request
 from component.tasks.service import TaskService
 from xep.binding import encode
-from xep.fluux_agent.execute import Accepted, Execute, Param
+from xep.disco import InfoQuery
+from xep.fluux_agent.execute import Accepted
 from xep.fluux_agent.task import AnswerParams, InputAnswer, Task
 from xep.jid import JID
 
@@ -58,6 +62,10 @@ class Ear:
         """Return at once."""
         return True
 
+    def released(self, task: str) -> None: ...
+
+    def deleted(self, task: DeletedTask) -> None: ...
+
     def changed(self, notice: Notice) -> Delivery:
         task = notice.task
         encode(task)
@@ -81,11 +89,18 @@ class Ours:
     def __init__(self, storage: Storage) -> None:
         self.first: dict[int, float] = {}
         self.ear = Ear()
-        self.skills = {each.name: each for each in self._skills()}
+        registry = Registry(self._skills())
+        policy = Policy(allowed_domains=[ANN.domain])
+        view = registry.view(policy.view_key(ANN.bare), lambda _: True)
         self.service = TaskService(
             storage,
-            SkillAccess(find=self.skills.get, may_use=lambda *_: True),
-            Threads(8, 8),
+            SkillAccess(
+                find=registry.get,
+                gate=Gate(lambda _: view, Flows()),
+                may_use=lambda *_: True,
+                approvers=Approvers(policy.asking, Persons(_info, lambda _: False)),
+                threads=Threads(8, 8),
+            ),
             TaskLimits(tasks_per_principal=10**6, running_per_principal=64),
             self.ear,
         )
@@ -128,23 +143,19 @@ class Ours:
 
     async def task(self, name: str, number: int, confirmation: Confirmation | None = None) -> str:
         """Start a task."""
-        made = self.skills[name]
-        texts = [("number", str(number))]
-        execute = Execute(
-            skill=name, mode="async", params=tuple([Param(name=n, text=text) for n, text in texts])
-        )
-        accepted = await self.service.execute(
-            Call(
+        answer = self.service.execute(
+            Request(
+                skill=name,
                 principal=ANN.bare,
                 requester=ANN,
                 target=AGENT,
-                skill=made,
-                arguments=prepare(made, texts),
-                request=call_of(execute),
-                key=unnamed_key(ANN, AGENT, secrets.token_hex(8), call_of(execute)),
+                json=msgspec.Raw(json.dumps({"number": number}).encode()),
+                mode="async",
+                stanza_id=secrets.token_hex(8),
                 confirmation=confirmation,
             )
         )
+        accepted = await answer if isinstance(answer, Awaitable) else answer
         assert isinstance(accepted, Accepted), accepted
         return accepted.task
 
@@ -182,6 +193,10 @@ class Ours:
             await self.finished(task)
             taken.append((time.perf_counter() - given) * 1e3)
         return taken
+
+
+async def _info(_to: JID, _from: JID) -> InfoQuery:
+    return InfoQuery()
 
 
 _COLOUR = b'{"colour":"green"}'

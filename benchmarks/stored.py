@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from benchmarks.report import Line, Target
 from component.app.schema import SCHEMA
 from component.skills.builtin.echo import echo
@@ -27,13 +25,11 @@ from component.tasks.admin import list_rows
 from component.tasks.confirmation import confirm_for
 from component.tasks.leases import Claimant, claim
 from component.tasks.protocol import TaskLimits
-from component.tasks.request import NO_KEY, Request
-from component.tasks.request import Call
-from component.tasks.request import call_of
+from component.tasks.request import Confirmation, Request
 from component.tasks.rows import moment, put
 from tests.servers.postgres import Postgres
 from xep.binding import encode
-from xep.fluux_agent.execute import Execute, Output, Param, Result
+from xep.fluux_agent.execute import Output, Result
 from xep.fluux_agent.task import Tasks
 from xep.jid import JID
 from xep.result_sets import ResultSet
@@ -114,7 +110,7 @@ def _operations(engine: SQLite | PostgreSQL) -> dict[str, Operation]:
 
     def own(page: ResultSet | None = None, **filters: Any) -> Operation:
         query = Tasks(page=page or ResultSet(max=20), **filters)
-        return lambda db: queries.list_(db, _ALICE, _AGENT, query)
+        return lambda db: queries.list_(db, _ALICE, _AGENT, query, TaskLimits())
 
     def everybodys(state: Any = None, principal: str | None = None) -> Operation:
         return lambda db: list_rows(db, state, principal, 20)
@@ -135,12 +131,14 @@ def _operations(engine: SQLite | PostgreSQL) -> dict[str, Operation]:
         "somebody's, for an admin": everybodys(None, str(_ALICE)),
         "somebody's failed ones, for an admin": everybodys("failed", str(_ALICE)),
         "how many in each state (metrics)": admin.count,
-        "the open questions of a person": lambda db: question_rows.open_questions(db, _ALICE, _AGENT),
+        "the open questions of a person": lambda db: question_rows.open_questions(
+            db, _ALICE, _AGENT
+        ),
         "whether a person was asked in a thread": lambda db: question_rows.was_asked(
             db, _ALICE, _AGENT, "thread-40"
         ),
         "claim 8 queued tasks": lambda db: claim(db, _CLAIMANT, after=""),
-        "room for one more of a principal": lambda db: rows.refuse_crowd(
+        "room for one more of a principal": lambda db: rows.check_quota(
             db, str(_ALICE), TaskLimits()
         ),
     }
@@ -209,16 +207,19 @@ _COMPLETED: Final = encode(
 )
 
 
-_ARGUMENTS: Final = b'{"text":"' + b"x" * 120 + b'"}'
-
-
-_EXECUTE: Final = Execute(skill="echo", mode="async", params=(Param(name="text", text="x" * 120),))
-
-
-def _request() -> str:
+def _request(principal: JID = _ALICE) -> Request:
     return Request(
-        call=call_of(_EXECUTE).without_params(), arguments=msgspec.Raw(_ARGUMENTS)
-    ).encoded()
+        skill="echo",
+        principal=principal,
+        requester=principal.with_resource("x"),
+        target=_AGENT,
+        mode="async",
+        confirmation=Confirmation((principal,), "low"),
+    )
+
+
+def _stored(request: Request) -> str:
+    return changes.stored_request(request, echo.inputs.type(text="x" * 120), TaskLimits())
 
 
 def _series(db: Database, first: int, end: int) -> tuple[str, str]:
@@ -268,7 +269,7 @@ def _ended(db: Database, first: int, end: int, now: int) -> None:
     db.execute(
         f"INSERT INTO tasks ({', '.join(values)}) SELECT {', '.join(values.values())}"
         f" FROM {numbers}",
-        (_request(), _COMPLETED),
+        (_stored(_request()), _COMPLETED),
     )
 
 
@@ -292,25 +293,20 @@ def _open(db: Database, now: int) -> None:
     """Insert 20 questions to Alice, 100 queued tasks, and 30 running ones."""
     for number in range(150):
         principal = _ALICE if 30 <= number < 50 else JID.parse(f"user{number}@users.example")
-        call = Call(
-            principal=principal,
-            requester=principal.with_resource("x"),
-            target=_AGENT,
-            skill=echo,
-            arguments=echo.inputs.type(text="x"),
-            request=call_of(_EXECUTE),
-            key=NO_KEY,
-        )
-        row = changes.new_row(db, f"open-{number}", call, _request(), TaskLimits(), visible=True)
-        row.revision = row.token = 1
+        request = _request(principal)
+        tx = changes.Transaction(db, TaskLimits())
+        row = changes.new_row(tx, f"open-{number}", request, echo, _stored(request))
+        row.visible = row.revision = row.token = 1
         if number < 30:
             row.state, row.owner = "running", "other"
         put(db, row)
         if principal == _ALICE:
             confirm = confirm_for(
-                *(_AGENT, row.id, _ALICE, echo, echo.inputs.type(text="x")),
-                id=f"c-{number}",
+                request,
+                echo,
+                echo.inputs.type(text="x"),
+                task=row.id,
+                question=f"c-{number}",
                 expires=moment(now + _DAY_MS),
-                risk="low",
             )
-            questions.ask_confirmation(db, row, confirm, (_ALICE,))
+            questions.ask_confirmation(tx, row, confirm, (_ALICE,))

@@ -316,13 +316,10 @@ async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
     from component.agent.model_calls import ModelCalls
     from component.agent.protocol import Profile
     from component.app import schema
-    from component.audit.record import Audit, AuditOptions
-    from component.budget.book import BudgetBook, BudgetLimits
+    from component.audit.record import Audit
+    from component.budget.book import BudgetBook
     from component.budget.protocol import BudgetLimits
     from component.conversations.sessions import Sessions
-
-    from component.budget.book import BudgetBook, BudgetLimits
-    from component.features.builtins.github import Limit
     from component.kernel.monitoring import Monitoring
     from component.memory.index import Index
     from component.memory.knowledge import Knowledge, Memo
@@ -335,6 +332,7 @@ async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
     from component.settings.agents import Budget, Loop
     from component.settings.llm import ModelChoice
     from component.settings.memory import Memory, Session
+    from component.settings.service import Audit as AuditSettings
     from component.storage import Storage
     from xep.disco import InfoQuery
     from xep.jid import JID
@@ -348,7 +346,7 @@ async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
     async with AsyncExitStack() as stack:
         stack.push_async_callback(endpoint.aclose)
         storage = await stack.enter_async_context(Storage.open(schema.SCHEMA, directory / "data"))
-        audit = await stack.enter_async_context(Audit.open(storage, AuditOptions()))
+        audit = await stack.enter_async_context(Audit.open(storage, AuditSettings()))
         limit = Budget(tokens=10**9, usd=10**6)
         budgets = BudgetBook(
             storage, BudgetLimits(agents={"assistant": limit}, principal=limit, task=limit), audit

@@ -1,7 +1,10 @@
-"""Time zones by their names: those of the IANA database, and fixed offsets from UTC."""
+"""Time zones by their names, and times in words.
+
+Names are those of the IANA database, and fixed offsets from UTC.
+"""
 
 import re
-from datetime import timedelta, timezone, tzinfo
+from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -23,3 +26,31 @@ def zone_named(name: str) -> tzinfo | None:
 def is_offset(name: str) -> bool:
     """Whether the name of a time zone is only a fixed offset from UTC, without summer time."""
     return _OFFSET.fullmatch(name) is not None
+
+
+def in_local_time(time: datetime, now: datetime, zone: timezone) -> str:
+    """Return a time in that time zone: `10:15 (UTC+01:00)`, with the date if it is not today."""
+    local = time.astimezone(zone)
+    seconds = f":{local:%S}" if local.second else ""
+    date = "" if local.date() == now.astimezone(zone).date() else f"{local:%Y-%m-%d} "
+    return f"{date}{local:%H:%M}{seconds} ({zone})"
+
+
+def duration(time: timedelta) -> str:
+    """Return a duration in one unit, rounded down: `2 hours`, `45 minutes`.
+
+    Up to half a minute is added to hours and days before rounding, because a message was in transit
+    for some time.
+    """
+    seconds = max(0, int(time.total_seconds()))
+    if seconds < 120:
+        return _counted(seconds, "second")
+    minutes = (seconds + 30) // 60
+    if minutes < 120:
+        return _counted(minutes, "minute")
+    hours = minutes // 60
+    return _counted(hours, "hour") if hours < 48 else _counted(hours // 24, "day")
+
+
+def _counted(count: int, unit: str) -> str:
+    return f"{count} {unit}" if count == 1 else f"{count} {unit}s"

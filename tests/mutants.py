@@ -61,7 +61,7 @@ MODULES: Final[dict[str, str]] = {
     "component/policy/policy.py": "tests/component/policy tests/component/tools",
     "component/features/notifications/plan.py": "tests/component/features/notifications",
     "component/features/schedules/rows.py": "tests/component/features/schedules",
-    "component/pubsub/access.py": "tests/component/pubsub tests/component/handlers/test_pubsub.py",
+    "component/pubsub/access.py": "tests/component/pubsub tests/component/features/pubsub",
     "component/link/router/fair_queue.py": "tests/component/link/router",
     "component/http/gate.py": "tests/component/http tests/component/features/builtins",
     "component/skills/forms.py": "tests/component/skills",

@@ -11,7 +11,6 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -24,16 +23,15 @@ from component.agent.model_calls import ModelCalls
 from component.agent.protocol import Profile
 from component.agent.requests import MessageStarter, Reply, TurnRequest
 from component.app.schema import SCHEMA
-from component.audit.record import Audit, AuditOptions
+from component.audit.record import Audit
 from component.budget.book import BudgetBook
 from component.budget.protocol import BudgetLimits
-from component.commands.pause_gate import PauseGate
 from component.conversations.sessions import Sessions
-from component.memory_directory.files import open_root
-from component.memory_directory.layout import Layout, SessionKey
 from component.kernel.monitoring import Monitoring
 from component.link.messages.delivery import Delivery, nothing_to_send
 from component.link.messages.inbound import Conversation, ReplyAddress
+from component.memory_directory.files import open_root
+from component.memory_directory.layout import Layout, SessionKey
 from component.models.messages import ToolCall, ToolResultPart
 from component.models.protocol import Completion, ModelRequest, OnText
 from component.policy import Policy
@@ -42,17 +40,16 @@ from component.policy.persons import Persons
 from component.policy.taint import TAINTS
 from component.settings.agents import Budget, Loop
 from component.settings.memory import Session
+from component.settings.service import Audit as AuditSettings
 from component.skills import Context, Registry, Skill, View
 from component.skills.schema_inputs import schema_inputs
 from component.skills.spec import Annotations
 from component.skills.threads import Threads
 from component.storage import Storage
-from component.tasks.admission import Admission
-from component.tasks.admission import SkillExecutor
 from component.tasks.confirmation import Approvers, parameters_of
-from component.tasks.protocol import Notice, Question, SkillAccess, TaskLimits
-from component.tasks.request import Confirmation
-from component.tasks.request import Call
+from component.tasks.gate import Gate
+from component.tasks.protocol import DeletedTask, Notice, Question, SkillAccess, TaskLimits
+from component.tasks.records import TaskRecords
 from component.tasks.service import TaskService
 from component.tools.joint_confirmation import SEVERAL_CALLS, JointConfirmations
 from component.tools.tools import ToolExecutor
@@ -266,6 +263,10 @@ class Player:
     async def handled(self) -> bool:
         return True
 
+    def released(self, task: str) -> None: ...
+
+    def deleted(self, task: DeletedTask) -> None: ...
+
     def changed(self, notice: Notice) -> Delivery | None:
         question = notice.question
         if notice.final:
@@ -304,10 +305,6 @@ async def playing(
     persons = Persons(info, lambda who: who.domain == _AGENT.domain)
     approvers = Approvers(policy.asking, persons)
 
-    async def approvers_of(call: Call) -> Confirmation | None:
-        asker = call.caller_context.asker
-        return await approvers.find(call.principal, call.requester, call.target, call.skill, asker)
-
     def view(principal: JID) -> View:
         key = policy.view_key(principal)
         return registry.view(key, lambda skill: policy.may_use(key, skill.name))
@@ -316,40 +313,35 @@ async def playing(
         root = directory / "memory"
         await anyio.Path(root).mkdir(parents=True)
         storage = await stack.enter_async_context(Storage.open(SCHEMA, directory / "data"))
-        audit = await stack.enter_async_context(Audit.open(storage, AuditOptions()))
+        audit = await stack.enter_async_context(Audit.open(storage, AuditSettings()))
         limit = Budget(tokens=10**12, usd=10**6)
         budgets = BudgetBook(
             storage, BudgetLimits(agents={"assistant": limit}, principal=limit, task=limit), audit
         )
+        gate = Gate(view, Flows(() if defended else _NO_POLICY), audit)
         player.tasks = TaskService(
             storage,
             SkillAccess(
                 find=lambda name: (
                     SEVERAL_CALLS if name == SEVERAL_CALLS.name else registry.get(name)
                 ),
+                gate=gate,
                 may_use=lambda principal, skill: (
                     skill is SEVERAL_CALLS or view(principal).get(skill.name) is skill
                 ),
-                approvers=approvers_of,
+                approvers=approvers,
+                threads=Threads(2, 2),
             ),
-            Threads(2, 2),
             TaskLimits(inline_s=60),
             player,
-            recorder=audit,
+            records=TaskRecords(audit),
         )
-        gate = PauseGate(())
-        executor = SkillExecutor(
-            Admission(view, player.tasks, approvers, gate.check, lambda: datetime.now(UTC)),
-            player.tasks,
-        )
-        flows = Flows(() if defended else _NO_POLICY)
         loop = Loop(max_iterations=100)
         engine = Engine(
             models=lambda profile: _Model(player.run_of(profile.instructions)),
             model_calls=ModelCalls(budgets, audit, Monitoring()),
             tools=ToolExecutor(
-                *(executor, player.tasks, view, flows, audit),
-                JointConfirmations(approvers, player.tasks),
+                *(player.tasks, view, gate, audit), JointConfirmations(approvers, player.tasks)
             ),
             sessions=Sessions(Layout(open_root(root)), Session()),
             scanner=_Quiet(),

@@ -25,7 +25,7 @@ from component.memory_directory.layout import SessionKey
 from component.models.messages import ToolCall
 from component.models.protocol import Tool
 from component.policy.flows import TRUSTED
-from component.policy.narrower import within
+from component.policy.globs import within
 from component.policy.taint import worst
 from component.settings.agents import Loop
 from component.settings.llm import Tier

@@ -11,7 +11,7 @@ from component.memory_directory.layout import SessionKey
 from component.models.messages import FilePart, ImagePart, ToolCall
 from component.models.protocol import Tool
 from component.policy.flows import AgentLimits
-from component.policy.narrower import common
+from component.policy.globs import common
 from component.policy.taint import Taint
 from component.settings.llm import Tier
 

@@ -225,7 +225,9 @@ class ToolCalls:
 
         Raises StorageError.
         """
-        calls = with_distinct_ids(wanted, {one.id for round_ in run.journal.rounds() for one in round_})
+        calls = with_distinct_ids(
+            wanted, {one.id for round_ in run.journal.rounds() for one in round_}
+        )
         # The calls are stored before they are made, so that after a crash these are continued, and
         # the model does not make others instead.
         await run.journal.add(journal.called(run.ask.id, run.rounds, completion, calls))

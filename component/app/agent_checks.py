@@ -182,7 +182,7 @@ async def check_traces(settings: Settings) -> Check | None:
     if not traces.endpoint:
         return None
     try:
-        tracer = make_tracer(traces.endpoint, "", traces.sample, SOFTWARE)
+        tracer = make_tracer(traces, SOFTWARE)
     except TracesError as error:
         return Check("traces", "failed", str(error))
     await tracer.close()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from component.skills import Registry
 
 FEATURES: Final = (
+    "service_commands",
     "announcements",
     "apis",
     "builtins",
@@ -48,6 +49,7 @@ FEATURES: Final = (
     "questions",
     "chat",
     "command_line",
+    "pubsub",  # the last: it answers for every node that no other one has
 )
 """The names of the folders, in the order in which the features are opened."""
 

@@ -8,10 +8,10 @@ from typing import Final
 
 from component.agent import rows as agent
 from component.app import features
-from component.audit import tables as audit
+from component.audit import heads as audit
 from component.budget import rows as budget
 from component.kernel import started_work
-from component.pubsub import tables as pubsub
+from component.pubsub import rows as pubsub
 from component.skill_directories import tables as skill_directories
 from component.storage import notifications
 from component.storage import tables as storage

@@ -132,7 +132,6 @@ class Service:
             await group.start(stream.router.run)
             await group.start(tasks.news.run)
             await group.start(tasks.service.run)
-            await group.start(kernel.pubsub.run)
             if agents is not None:
                 await group.start(agents.run)
             for loop in chain.from_iterable(each.loops for each in subsystems.opened):
@@ -173,7 +172,6 @@ async def _catch_up(environment: Environment, subsystems: Subsystems) -> None:
     """Catch up with what happened without a session, and send presence to subscribers."""
     await _guarded(environment.stopped.load, "read which contacts want no messages")
     await _guarded(subsystems.kernel.tasks.service.connected, "report tasks that changed meanwhile")
-    await _guarded(subsystems.kernel.pubsub.connected, "notify subscribers of what has changed")
     # Last, because it takes long where there are many subscribers.
     await _announce(subsystems)
 

@@ -1,22 +1,14 @@
 """The kernel and the opened features of one service."""
 
-import platform
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
-from importlib.metadata import version
+from collections.abc import Sequence
 from itertools import chain
 from operator import attrgetter
 
-from component.commands.admin import AdminCommands, Vitals
-from component.commands.definition import AnyCommand
-from component.commands.everybody import everybody
-from component.commands.recording import recorded
+from component.commands import recorded
 from component.features.feature import Feature
 from component.kernel import started_work
 from component.kernel.environment import Environment
 from component.kernel.kernel import Kernel
-from component.kernel.options import SOFTWARE
-from component.memory.store import missing_sentence
 from component.skills.sources import SkillSource
 from component.storage.shared import SharedChanges
 
@@ -38,10 +30,10 @@ class Subsystems:
 
     def __init__(self, environment: Environment, features: Sequence[Feature]) -> None:
         self.kernel = kernel = Kernel(environment)
-        stream, pubsub, tasks = kernel.stream, kernel.pubsub, kernel.tasks
+        stream, tasks = kernel.stream, kernel.tasks
         self.opened = [feature.open(kernel) for feature in features]
         for node in chain.from_iterable(each.nodes for each in self.opened):
-            pubsub.service.add_computed(node)
+            kernel.pubsub.add_computed(node)
         forgets = [each.forget for each in self.opened if each.forget is not None]
         kernel.forgets = (*forgets, started_work.forget)
         for opened in self.opened:
@@ -61,36 +53,22 @@ class Subsystems:
                 tasks.on_task_deleted(opened.task_deleted)
             tasks.add_held_sources(opened.held_sources)
             kernel.disco.nodes.extend(opened.disco_nodes)
+            kernel.offers.extend(opened.offers)
+            kernel.forms.update(opened.forms)
             kernel.gauges.append(opened.gauges)
+            kernel.warnings.append(opened.warnings)
         for opened in self.opened:
             kernel.message_stages.extend(opened.message_stages)
         kernel.message_stages.sort(key=attrgetter("order"))
-        kernel.commands.add(recorded(self._commands(), environment.monitoring.recorder))
+        commands = chain.from_iterable(each.commands for each in self.opened)
+        kernel.commands.add(recorded(commands, environment.monitoring.recorder))
         stream.dispatch(
             (
                 *chain.from_iterable(each.handlers for each in self.opened),
-                *pubsub.handlers(),
                 kernel.pubsub_events,
                 kernel.presence_events,
             )
         )
-
-    def _commands(self) -> Iterator[AnyCommand]:
-        """Yield the commands about the service itself, those that everybody has, and those of the
-        features.
-        """
-        kernel, tasks, started = self.kernel, self.kernel.tasks, datetime.now(UTC)
-        catalog, stopped = kernel.environment.catalog, kernel.environment.stopped
-        name = kernel.settings.agent.name
-        yield from everybody(name, kernel.commands.of, catalog.view, stopped)
-        yield from AdminCommands(
-            lambda: _vitals(kernel, started, self._warnings()),
-            tasks.task_admin,
-            tasks.switches,
-            tasks.pause_gate,
-        ).commands()
-        for opened in self.opened:
-            yield from opened.commands
 
     def connected(self) -> None:
         """A session has begun. Never waits."""
@@ -103,16 +81,6 @@ class Subsystems:
         """The stream is about to be closed. Never waits."""
         for opened in self.opened:
             opened.leaving()
-
-    def _warnings(self) -> Sequence[str]:
-        """Return what an admin has to decide or to know, in sentences."""
-        late = self.kernel.tasks.late_sources()
-        waiting = (
-            (f"Sources of skills are not ready yet: {', '.join(late)}. Tasks wait for them.",)
-            if late
-            else ()
-        )
-        return (*waiting, *chain.from_iterable(each.warnings() for each in self.opened))
 
     def sources(self, *, remote: bool) -> Sequence[SkillSource]:
         """Return the sources of skills, remote or not, as they may be offered."""
@@ -138,24 +106,3 @@ class Subsystems:
         if self.kernel.agents is not None:
             changes.register("agents", self.kernel.agents.agents.reload)
         return changes
-
-
-def _vitals(kernel: Kernel, started: datetime, warnings: Sequence[str]) -> Vitals:
-    settings, agents = kernel.settings, kernel.agents
-    held = kernel.environment.memories.knowledge.missing
-    return Vitals(
-        software=SOFTWARE,
-        version=version(SOFTWARE),
-        domain=settings.server.address,
-        storage="PostgreSQL" if settings.storage.postgres.get_secret_value() else "SQLite",
-        skills=len(kernel.environment.catalog.registry),
-        python=platform.python_version(),
-        backend=settings.backend,
-        started=started,
-        connected_since=kernel.stream.connected_since,
-        warnings=(
-            *(missing_sentence(whose, count) for whose, count in held.items()),
-            *warnings,
-            *(() if agents is None else agents.profiles.refused_tools.warnings()),
-        ),
-    )

@@ -3,11 +3,27 @@
 import platform
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
-from component.audit.lines import Link
+from component.audit.lines import ChainLink
 from component.storage.database import Database
+from component.storage.schema import Table
+
+TABLES: Final = (
+    Table(
+        name="audit_heads",
+        columns="""
+            chain TEXT PRIMARY KEY,
+            place TEXT NOT NULL,
+            seq BIGINT NOT NULL,
+            hash TEXT NOT NULL,
+            changed BIGINT NOT NULL
+        """,
+        kept="the state of the audit log, which is kept",
+    ),
+)
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -19,7 +35,7 @@ class Head(msgspec.Struct, frozen=True):
 
     chain: str
     place: str
-    link: Link
+    link: ChainLink
 
 
 def place_of(directory: Path) -> str:
@@ -42,7 +58,7 @@ def heads_in(database: Database) -> tuple[bool, Sequence[Head]]:
     found = database.execute(
         "SELECT chain, place, seq, hash FROM audit_heads ORDER BY changed DESC, chain"
     ).fetchall()
-    heads = [Head(chain, place, Link(seq, hash_)) for chain, place, seq, hash_ in found]
+    heads = [Head(chain, place, ChainLink(seq, hash_)) for chain, place, seq, hash_ in found]
     return database.dialect == "postgresql", heads
 
 

@@ -51,7 +51,7 @@ class Sealed(msgspec.Struct, frozen=True):
     matches: bool
 
 
-class Link(msgspec.Struct, frozen=True):
+class ChainLink(msgspec.Struct, frozen=True):
     """The end of a chain: the number and the hash of its last line."""
 
     seq: int = 0
@@ -65,7 +65,7 @@ _decode: Final = msgspec.json.Decoder(Line).decode
 class Chain:
     """Encodes events as lines, in about 1.5 µs each, most of it SHA-256."""
 
-    def __init__(self, last: Link = Link()) -> None:  # noqa: B008 - it is frozen
+    def __init__(self, last: ChainLink = ChainLink()) -> None:  # noqa: B008 - it is frozen
         self.seq = last.seq
         self.hash = last.hash
         self._line = Line(seq=0, time="", kind="", outcome="")
@@ -117,9 +117,9 @@ class Chain:
         return b"".join(pieces)
 
     @property
-    def last(self) -> Link:
+    def last(self) -> ChainLink:
         """The link that the next line continues."""
-        return Link(self.seq, self.hash)
+        return ChainLink(self.seq, self.hash)
 
 
 def _shortened(line: Line) -> Line:

@@ -13,10 +13,17 @@ from typing import Final
 
 import msgspec
 
-from component.audit.files import DIRECTORY, end_of, files_in, lines_backwards
+from component.audit.files import (
+    DIRECTORY,
+    LogWriter,
+    end_of,
+    failing,
+    files_in,
+    lines_backwards,
+    sync_directory,
+)
 from component.audit.heads import Head, own_head
-from component.audit.journal import Journal, failing, sync_directory
-from component.audit.lines import Line, Link, Sealed, read_line
+from component.audit.lines import ChainLink, Line, Sealed, read_line
 from component.audit.protocol import AuditEvent
 from component.private import make_directory, open_private
 
@@ -31,18 +38,18 @@ last line is stored in it once a second.
 """
 
 
-class Opened(msgspec.Struct, frozen=True):
+class OpenedLog(msgspec.Struct, frozen=True):
     """An audit log that can be continued: its name, its last link, and events to record."""
 
     chain: str
-    link: Link
-    journal: Journal
+    link: ChainLink
+    journal: LogWriter
     news: tuple[AuditEvent, ...]
 
 
 def open_record(
     data: Path, heads: tuple[bool, Sequence[Head]], max_bytes: int, version: str
-) -> Opened:
+) -> OpenedLog:
     """Open the audit log in the data directory `data`; `heads` are those in the database.
 
     Bytes left by an interrupted write are moved to a file beside the log.
@@ -57,7 +64,7 @@ def open_record(
             chain = secrets.token_hex(8) if head is None else head.chain
             _write_chain(directory, chain)
         path, last, size, repairs = _mend(directory)
-        link = Link() if last is None else Link(last.line.seq, last.hash)
+        link = ChainLink() if last is None else ChainLink(last.line.seq, last.hash)
         known = None if head is None else _known(directory, head.link.seq)
         broken = None if head is None else _broken(link, head.link, known)
         newer = None if last is None else _newer(last.line, head, known)
@@ -71,7 +78,7 @@ def open_record(
         link, path = head.link, None
     news.append(AuditEvent(kind="record", outcome="opened", detail=_said(version, last, head)))
     day = "" if last is None else last.line.time[:10]
-    return Opened(chain, link, Journal(directory, path, size, day, max_bytes), tuple(news))
+    return OpenedLog(chain, link, LogWriter(directory, path, size, day, max_bytes), tuple(news))
 
 
 def check_writable(data: Path) -> None:
@@ -158,7 +165,7 @@ def _known(directory: Path, seq: int) -> Sealed | None:
     return first
 
 
-def _broken(link: Link, head: Link, known: Sealed | None) -> str | None:
+def _broken(link: ChainLink, head: ChainLink, known: Sealed | None) -> str | None:
     """What is wrong with the end of the log, if it differs from what the database knows."""
     if head.seq > link.seq:
         return (

@@ -8,16 +8,15 @@ from typing import Final
 
 import msgspec
 
-from component.audit.files import files_in, lines_backwards
+from component.audit.files import began, files_in, lines_backwards
 from component.audit.lines import Line, read_line
-from component.audit.retention import began
 
 _TEXTS: Final = ("kind", "outcome", "principal", "agent", "trace", "subject", "task")
 _POLL_S: Final = 0.25
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
-class Query(msgspec.Struct, frozen=True, kw_only=True):
+class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Selects the lines that match all given members.
 
     `since` and `until` are times in the format of lines; `until` is exclusive.
@@ -35,7 +34,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Matcher:
-    def __init__(self, query: Query) -> None:
+    def __init__(self, query: AuditQuery) -> None:
         self._query = query
         self._wanted = [(name, text) for name in _TEXTS if (text := getattr(query, name))]
         # A line without these bytes need not be parsed as JSON.
@@ -59,7 +58,7 @@ class _Matcher:
         return line
 
 
-def latest(directory: Path, query: Query) -> Iterator[Line]:
+def latest(directory: Path, query: AuditQuery) -> Iterator[Line]:
     """Yield the lines that match, the latest first. Raises OSError."""
     matches = _Matcher(query)
     for path in reversed(files_in(directory)):
@@ -74,7 +73,7 @@ def latest(directory: Path, query: Query) -> Iterator[Line]:
             return
 
 
-def earliest(directory: Path, query: Query) -> Iterator[Line]:
+def earliest(directory: Path, query: AuditQuery) -> Iterator[Line]:
     """Yield the lines that match, the earliest first. Raises OSError."""
     matches = _Matcher(query)
     files = files_in(directory)
@@ -93,7 +92,7 @@ def earliest(directory: Path, query: Query) -> Iterator[Line]:
 
 
 def follow(
-    directory: Path, query: Query, wait: Callable[[float], None] = time.sleep
+    directory: Path, query: AuditQuery, wait: Callable[[float], None] = time.sleep
 ) -> Iterator[Line]:
     """Yield matching lines as they are written from now on, indefinitely. Raises OSError."""
     matches = _Matcher(query)
@@ -114,7 +113,7 @@ def follow(
             wait(_POLL_S)
 
 
-def moment(text: str, now: datetime | None = None) -> str:
+def parse_moment(text: str, now: datetime | None = None) -> str:
     """Convert a time such as `2026-03-01` or `2026-03-01T12:00:00+01:00`, or a time before now such
     as `30m` (s, m, h and d), to the format of lines.
 

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from time import time_ns
-from typing import Final, Literal
+from typing import Final
 
 import anyio
 import msgspec
@@ -11,13 +11,13 @@ import structlog
 from anyio import to_thread
 from anyio.abc import TaskStatus
 
-from component.audit.files import DIRECTORY
+from component.audit.files import DIRECTORY, old_files, removal_of, remove_files
 from component.audit.heads import Head, heads_in, own_head, place_of, put_head
-from component.audit.lines import Chain, Link, timestamp
-from component.audit.opening import Opened, open_record
+from component.audit.lines import Chain, ChainLink, timestamp
+from component.audit.opening import OpenedLog, open_record
 from component.audit.protocol import AuditEvent
 from component.audit.quota import Quota
-from component.audit.retention import old_files, removal_of, remove
+from component.settings.service import Audit as AuditSettings
 from component.storage import Storage, StorageError
 
 _log = structlog.get_logger("component.audit")
@@ -37,31 +37,11 @@ _TOGETHER: Final = 16_384
 _FIRST_WAIT_S: Final = 0.2
 _LONGEST_WAIT_S: Final = 5.0
 _LAST_ATTEMPTS: Final = 3
+MOST_WAITING: Final = 65_536
+"""Maximum number of events that wait for the disk, before `audit.on_failure` applies."""
 
 
-class AuditOptions(msgspec.Struct, frozen=True):
-    """Options of the audit log.
-
-    Attributes:
-        on_failure: refuse new work while the disk cannot be written, or lose events and record how
-            many.
-        keep_days: days after which files are removed; 0 for never.
-        max_file_bytes: the size at which a new file is started.
-        most_waiting: maximum number of events that wait for the disk, before `on_failure` applies.
-        lines_per_minute: maximum number of lines for what one principal does; further events are
-            counted. 0 for no limit.
-        version: the version of this release, to be recorded.
-    """
-
-    on_failure: Literal["refuse", "continue"] = "refuse"
-    keep_days: int = 0
-    max_file_bytes: int = 67_108_864
-    most_waiting: int = 65_536
-    lines_per_minute: int = 600
-    version: str = ""
-
-
-class Figures(msgspec.Struct, frozen=True):
+class AuditFigures(msgspec.Struct, frozen=True):
     """Statistics: events written, lost and waiting, and how many seconds the oldest has waited."""
 
     written: int
@@ -84,11 +64,11 @@ class Audit:
     are counted and the log records how many were lost.
     """
 
-    def __init__(self, opened: Opened, storage: Storage, options: AuditOptions) -> None:
+    def __init__(self, opened: OpenedLog, storage: Storage, settings: AuditSettings) -> None:
         """Use `Audit.open`."""
         self.directory = storage.directory / DIRECTORY
         self._storage = storage
-        self._options = options
+        self._settings = settings
         self._chain = Chain(opened.link)
         self._name = opened.chain
         self._place = place_of(self.directory)
@@ -98,7 +78,7 @@ class Audit:
         self._begun_at = opened.link.seq
         self._promised = opened.link.seq
         """The number of the last event that has been taken from the queue to be encoded."""
-        self._quota = Quota(options.lines_per_minute)
+        self._quota = Quota(settings.lines_per_minute)
         self._waiting: list[AuditEvent] = []
         self._times: list[int] = []
         """The time of each event, in nanoseconds; pairs would burden the garbage collector."""
@@ -106,8 +86,8 @@ class Audit:
         """Encoded lines that are not yet on disk."""
         self._made_at = (0, "")
         self._since_ns = 0
-        self._most = options.most_waiting
-        self._loses = options.on_failure == "continue"
+        self._most = MOST_WAITING
+        self._loses = settings.on_failure == "continue"
         self._lost = 0
         self._lost_before = 0
         self._lost_since = 0
@@ -125,22 +105,24 @@ class Audit:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, storage: Storage, options: AuditOptions) -> "AsyncIterator[Audit]":
+    async def open(
+        cls, storage: Storage, settings: AuditSettings, version: str = ""
+    ) -> "AsyncIterator[Audit]":
         """Open the audit log of a data directory for the duration of the context.
 
-        The caller runs `run` meanwhile. At the end, waiting events are written.
-        Raises StorageError.
+        The caller runs `run` meanwhile. At the end, waiting events are written. `version` is that
+        of this release, to be recorded. Raises StorageError.
         """
         heads = await storage.read(heads_in)
         opened = await to_thread.run_sync(
-            open_record, storage.directory, heads, options.max_file_bytes, options.version
+            open_record, storage.directory, heads, settings.max_file_bytes, version
         )
         for event in opened.news:
             if event.outcome == "repaired":
                 _log.warning("the audit log was repaired", reason=event.detail)
             elif event.outcome != "opened":
                 _log.warning("the audit log and the database differ", reason=event.detail)
-        audit = cls(opened, storage, options)
+        audit = cls(opened, storage, settings)
         try:
             yield audit
         finally:
@@ -183,17 +165,17 @@ class Audit:
             return None
         return "Requests cannot be recorded in the audit log at the moment; try again later."
 
-    async def known(self) -> Sequence[Link]:
+    async def known(self) -> Sequence[ChainLink]:
         """The lines that are known from the database. Raises StorageError."""
         found = await self._storage.read(heads_in)
         head = own_head(found, self._name, self.directory)
         return () if head is None else (head.link,)
 
     @property
-    def figures(self) -> Figures:
+    def figures(self) -> AuditFigures:
         """Statistics of the audit log."""
         since = self._since_ns or (self._times[0] if self._times else 0)
-        return Figures(
+        return AuditFigures(
             written=self._written.seq - self._begun_at,
             lost=self._lost_before + self._lost,
             waiting=len(self._waiting) + self._promised - self._written.seq,
@@ -202,7 +184,7 @@ class Audit:
         )
 
     @property
-    def head(self) -> Link:
+    def head(self) -> ChainLink:
         """The last line that is on disk."""
         return self._written
 
@@ -326,20 +308,20 @@ class Audit:
         They must be too old both by the wall clock, which lines contain, and by a clock that does
         not jump; otherwise a wrong clock could remove the audit log.
         """
-        if not self._options.keep_days:
+        if not self._settings.keep_days:
             return
         steady = await self._storage.read(lambda database: database.steady)
         files, last = await to_thread.run_sync(
             old_files,
             self.directory,
-            self._options.keep_days,
+            self._settings.keep_days,
             min(time_ns() // 1_000_000, steady),
             limiter=self._thread,
         )
         if last is not None:
             self.record(removal_of(files, last))
             await self.settled()
-            await to_thread.run_sync(remove, files, limiter=self._thread)
+            await to_thread.run_sync(remove_files, files, limiter=self._thread)
 
     # -- the database ----------------------------------------------------------------------------
 

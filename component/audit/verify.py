@@ -7,9 +7,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from component.audit.files import files_in, first_of
-from component.audit.lines import GENESIS, Link, Sealed, read_line
-from component.audit.retention import removed_by
+from component.audit.files import files_in, first_of, removed_by
+from component.audit.lines import GENESIS, ChainLink, Sealed, read_line
 
 What = Literal["changed", "removed", "moved", "cut off", "torn", "noticed"]
 _LONGEST_LINE: Final = 1 << 20
@@ -27,7 +26,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     sentence: str
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a verification.
 
     `first` and `last` are numbers of lines, `since` and `until` their times, `hash` that of the
@@ -50,7 +49,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         return not self.findings
 
 
-def verify(directory: Path, known: Sequence[Link] = (), after: int = 0) -> Verdict:
+def verify(directory: Path, known: Sequence[ChainLink] = (), after: int = 0) -> Verification:
     """Verify the audit log in a directory.
 
     Args:
@@ -66,20 +65,20 @@ def verify(directory: Path, known: Sequence[Link] = (), after: int = 0) -> Verdi
 class _Walk:
     """One pass through all lines, which remembers only the last one."""
 
-    def __init__(self, known: Sequence[Link], after: int) -> None:
+    def __init__(self, known: Sequence[ChainLink], after: int) -> None:
         self._known = {link.seq: link.hash for link in known if link.seq}
         self._after = after
         self._findings: list[Finding] = []
         self._notes: list[str] = []
         self._removed: dict[int, str] = {}
-        self._link = Link()
+        self._link = ChainLink()
         self._first: Sealed | None = None
         self._last: Sealed | None = None
         self._lines = 0
         self._file = ""
         self._number = 0
 
-    def through(self, directory: Path) -> Verdict:
+    def through(self, directory: Path) -> Verification:
         files = files_in(directory)
         for path in files:
             self._file, self._number = path.name, 0
@@ -88,7 +87,7 @@ class _Walk:
         self._ending()
         kept = [each for each in self._findings if each.seq > self._after]
         first, last = self._first, self._last
-        return Verdict(
+        return Verification(
             lines=self._lines,
             files=len(files),
             first=0 if first is None else first.line.seq,
@@ -123,7 +122,7 @@ class _Walk:
         if sealed is None:
             # If more lines are missing, the next one shows how many.
             self._found("changed", self._link.seq + 1, "is not a line of an audit log.")
-            self._link = Link(self._link.seq + 1, "")
+            self._link = ChainLink(self._link.seq + 1, "")
             return
         seq, expected = sealed.line.seq, self._link.seq + 1
         if not sealed.matches:
@@ -165,7 +164,7 @@ class _Walk:
         self._first = self._first or sealed
         self._last = sealed
         self._lines += 1
-        self._link = Link(seq, sealed.hash)
+        self._link = ChainLink(seq, sealed.hash)
 
     def _beginning(self, files: Sequence[Path]) -> None:
         first = self._first
@@ -232,10 +231,10 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 def verify_beside(
     directory: Path,
-    known: Sequence[Link] = (),
+    known: Sequence[ChainLink] = (),
     after: int = 0,
     wait: Callable[[float], None] = time.sleep,
-) -> Verdict:
+) -> Verification:
     """Verify an audit log that a service may be writing; otherwise like `verify`.
 
     If the last line is incomplete, or an old file is removed meanwhile, the log is verified

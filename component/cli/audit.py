@@ -10,8 +10,8 @@ import click
 from component.cli.frame import ExitCode, Fault, config_option, load_settings
 
 if TYPE_CHECKING:
-    from component.audit.lines import Line, Link
-    from component.audit.verify import Verdict
+    from component.audit.lines import ChainLink, Line
+    from component.audit.verify import Verification
     from component.settings import Settings
 
 _BAD = frozenset(("refused", "failed", "denied", "broken", "lost", "stopped"))
@@ -127,11 +127,11 @@ def tail(config: Path, as_json: bool, lines: int, follow: bool, **filters: str |
       xmpp-agent audit tail -f --outcome refused
       xmpp-agent audit tail -n 100 --principal juliet@example.com
     """
-    from component.audit.query import Query, latest  # noqa: PLC0415
+    from component.audit.query import AuditQuery, latest  # noqa: PLC0415
     from component.audit.query import follow as followed  # noqa: PLC0415
 
     directory = _directory(load_settings(config))
-    query = Query(**filters)
+    query = AuditQuery(**filters)
 
     def found() -> "Iterable[Line]":
         yield from reversed(list(itertools.islice(latest(directory, query), lines)))
@@ -171,9 +171,9 @@ def query(
       xmpp-agent audit query --kind confirmation --outcome denied --newest-first --limit 5
       xmpp-agent audit query --kind execute --json | jq -r .subject | sort | uniq -c
     """
-    from component.audit.query import Query, earliest, latest  # noqa: PLC0415
+    from component.audit.query import AuditQuery, earliest, latest  # noqa: PLC0415
 
-    wanted = Query(**filters, since=_time("since", since), until=_time("until", until))
+    wanted = AuditQuery(**filters, since=_time("since", since), until=_time("until", until))
     directory = _directory(load_settings(config))
     find = latest if newest_first else earliest
     if not _print(itertools.islice(find(directory, wanted), limit), directory, as_json=as_json):
@@ -187,8 +187,8 @@ def _directory(settings: "Settings") -> Path:
     return settings.storage.path / DIRECTORY
 
 
-def _link(text: str) -> "Link":
-    from component.audit.lines import Link  # noqa: PLC0415
+def _link(text: str) -> "ChainLink":
+    from component.audit.lines import ChainLink  # noqa: PLC0415
 
     number, _, digest = text.partition(":")
     is_hash = len(digest) == 64 and all(char in "0123456789abcdef" for char in digest)
@@ -197,7 +197,7 @@ def _link(text: str) -> "Link":
             f"--known {text!r} is not valid: give the number and the hash of an entry, such as"
             " 12:9f86d0… (64 hexadecimal digits)."
         )
-    return Link(int(number), digest)
+    return ChainLink(int(number), digest)
 
 
 _FILES_ONLY: Final = (
@@ -206,7 +206,7 @@ _FILES_ONLY: Final = (
 )
 
 
-def _from_database(settings: "Settings", directory: Path) -> "list[Link]":
+def _from_database(settings: "Settings", directory: Path) -> "list[ChainLink]":
     from component.audit.files import files_in  # noqa: PLC0415
     from component.audit.heads import heads_in, own_head  # noqa: PLC0415
     from component.audit.opening import read_chain  # noqa: PLC0415
@@ -239,12 +239,12 @@ def _unreadable(directory: Path, error: OSError) -> Fault:
 
 
 def _time(name: str, text: str | None) -> str | None:
-    from component.audit.query import moment  # noqa: PLC0415
+    from component.audit.query import parse_moment  # noqa: PLC0415
 
     if text is None:
         return None
     try:
-        return moment(text)
+        return parse_moment(text)
     except ValueError as error:
         raise click.UsageError(f"--{name}: {error}") from None
 
@@ -293,7 +293,7 @@ def _shown(text: str) -> str:
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
-def _show_verdict(verdict: "Verdict", directory: Path) -> None:
+def _show_verdict(verdict: "Verification", directory: Path) -> None:
     for note in verdict.notes:
         click.echo(note)
     if verdict.whole and not verdict.lines:

@@ -23,13 +23,13 @@ from component.cli.frame import (
     load_attribute,
     load_settings,
 )
-from component.commands.definition import AnyCommand, AnyOutline, CommandError
+from component.commands import AnyCommand, AnyOutline, CommandError
 from component.control.client import ControlAnswer, ControlError, ControlRequest, ask
 
 if TYPE_CHECKING:
     from component.audit.protocol import Recorder
-    from component.commands.admin import Vitals
-    from component.commands.definition import Commands
+    from component.commands import Commands
+    from component.features.service_commands.commands import Vitals
     from component.settings import Settings
     from component.storage import Storage
 
@@ -228,10 +228,9 @@ async def _commands(
     from component.agent.registry import Agents  # noqa: PLC0415
     from component.app.features import make_features  # noqa: PLC0415
     from component.budget.book import BudgetBook  # noqa: PLC0415
-    from component.commands.admin import AdminCommands  # noqa: PLC0415
-    from component.commands.definition import Commands  # noqa: PLC0415
-    from component.commands.recording import recorded  # noqa: PLC0415
+    from component.commands import Commands, recorded  # noqa: PLC0415
     from component.features.agents_admin.commands import AgentCommands, SpendingCommands  # noqa: PLC0415
+    from component.features.service_commands.commands import AdminCommands  # noqa: PLC0415
     from component.kernel.options import (  # noqa: PLC0415
         agent_entries,
         budget_limits,
@@ -257,22 +256,10 @@ async def _commands(
 
 
 def _vitals(settings: "Settings") -> "Vitals":
-    import platform  # noqa: PLC0415
-    from importlib.metadata import version  # noqa: PLC0415
-
     from component.app.features import load_skills  # noqa: PLC0415
-    from component.commands.admin import Vitals  # noqa: PLC0415
-    from component.kernel.options import SOFTWARE  # noqa: PLC0415
+    from component.features.service_commands.feature import vitals_of  # noqa: PLC0415
 
-    return Vitals(
-        software=SOFTWARE,
-        version=version(SOFTWARE),
-        domain=settings.server.address,
-        storage="PostgreSQL" if settings.storage.postgres.get_secret_value() else "SQLite",
-        skills=len(load_skills(settings).view("all", lambda _skill: True)),
-        python=platform.python_version(),
-        backend=settings.backend,
-    )
+    return vitals_of(settings, len(load_skills(settings).view("all", lambda _skill: True)))
 
 
 def _show(answer: ControlAnswer, *, as_json: bool) -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from component.commands.views import span
+from component.commands import span
 
 _STYLES = {"failed": "red", "rejected": "red", "running": "green", "input-required": "yellow"}
 _WHOLE = frozenset(("id", "name", "state", "scope", "of"))

@@ -108,7 +108,7 @@ async def _directories(settings: "Settings", registry: "Registry") -> AsyncItera
     import anyio  # noqa: PLC0415
 
     from component.app.schema import SCHEMA  # noqa: PLC0415
-    from component.commands.definition import Commands  # noqa: PLC0415
+    from component.commands import Commands  # noqa: PLC0415
     from component.control.server import ControlServer  # noqa: PLC0415
     from component.features.installed_skills.feature import (  # noqa: PLC0415
         installed_commands,

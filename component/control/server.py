@@ -13,7 +13,7 @@ import structlog
 from anyio.abc import TaskStatus
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from component.commands.definition import OPERATOR, CommandError, Commands
+from component.commands import OPERATOR, CommandError, Commands
 from component.control.client import (
     MAX_REQUEST_BYTES,
     ControlAnswer,

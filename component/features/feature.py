@@ -15,14 +15,15 @@ import msgspec
 from anyio.abc import TaskStatus
 from anyio.lowlevel import checkpoint
 
-from component.commands.definition import AnyCommand
+from component.commands import AnyCommand
+from component.kernel.adhoc import Offers
 from component.kernel.check import Check
 from component.kernel.disco import Nodes
 from component.kernel.kernel import Kernel
 from component.kernel.presence_events import OnAvailability, OnGranted
-from component.kernel.stream import Handler
+from component.kernel.stream import FormHandler, Handler
 from component.link.messages.inbound import MessageStage
-from component.metrics.gauge import Gauge
+from component.metrics.counters import Gauge
 from component.pubsub.computed import ComputedNode
 from component.settings import Settings
 from component.skills import Registry, Skill
@@ -63,7 +64,9 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
         message_stages: handle messages of people.
         nodes: PubSub nodes whose items are computed from its tables.
         commands: for people and operators; `kernel.commands` has those of all features.
-        disco_nodes: nodes that service discovery describes.
+        offers: sources of ad-hoc commands; the first that has a node serves it.
+        forms: handle messages that carry a form, by its FORM_TYPE, in place of what handles chat.
+        disco_nodes: nodes that service discovery describes; the first that has a node answers.
         loops: run as long as the service does; they are started in this order, and a service whose
             loop raises before it has started does not connect.
         sources: add, change and remove skills; they need only the settings and this machine.
@@ -101,6 +104,8 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     message_stages: Sequence[MessageStage] = ()
     nodes: Sequence[ComputedNode] = ()
     commands: Sequence[AnyCommand] = ()
+    offers: Sequence[Offers] = ()
+    forms: Mapping[str, FormHandler] = {}
     disco_nodes: Sequence[Nodes] = ()
     loops: Sequence[Loop] = ()
     sources: Sequence[SkillSource] = ()

@@ -14,7 +14,7 @@ from component.models.offered_tools import RefusedTools
 from component.models.protocol import Model
 from component.personas.packages import Persona, tier_of
 from component.personas.workspace import Character
-from component.policy.narrower import narrowed
+from component.policy.globs import narrowed
 from component.settings import Settings
 from component.settings.agents import AgentEntry
 from component.settings.llm import Tier

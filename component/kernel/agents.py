@@ -24,14 +24,14 @@ from component.agent.untrusted_text import load_scanner
 from component.audit.protocol import Recorder
 from component.budget.book import BudgetBook
 from component.budget.protocol import Spender, TurnBudget
-from component.commands.persona_dialogue import PersonaDialogue
 from component.conversations.facts import Facts
-from component.handlers.speech import Speech
 from component.kernel.agent_profiles import AgentProfiles
 from component.kernel.contacts import ContactSubsystem
 from component.kernel.environment import Environment
 from component.kernel.memory import Memories
 from component.kernel.options import agent_entries, budget_limits
+from component.kernel.persona_dialogue import PersonaDialogue
+from component.kernel.speech import Speech
 from component.kernel.stream import StreamSubsystem
 from component.kernel.tasks import TaskSubsystem
 from component.models.protocol import Model

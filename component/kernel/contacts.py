@@ -1,13 +1,13 @@
 """The contacts of the agents: who is a person, in which time zone, and who may be written to."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Final, Literal
 
 import anyio
+from cachebox import LRUCache
 
-from component.handlers.time_zones import TimeZones
 from component.kernel.environment import Environment
 from component.kernel.stream import StreamSubsystem
 from component.link.messages.inbound import ReplyAddress
@@ -16,12 +16,17 @@ from component.policy.persons import Persons
 from component.storage.notifications import NotificationStore
 from component.zones import zone_named
 from xep.disco import InfoQuery
+from xep.entity_time import NAMESPACE as ENTITY_TIME
 from xep.entity_time import Time, TimeQuery
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
 _ID_BYTES: Final = 16
 _PATIENCE_S: Final = 2.0
+_TIME_PATIENCE_S: Final = 0.5
+"""Seconds that a client has to answer with its time."""
+_REMEMBERED_S: Final = 6 * 3600.0
+_MOST_REMEMBERED: Final = 10_000
 
 
 class ContactSubsystem:
@@ -87,6 +92,52 @@ class ContactSubsystem:
 
     async def _time(self, to: JID, from_: JID) -> Time:
         return await self._stream.get(to, TimeQuery(), Time, from_)
+
+
+class TimeZones:
+    """Remembers the time zones of people for some hours.
+
+    A client answers queries for its time zone (XEP-0202) if it wants to.
+
+    Args:
+        ask: queries a client (a full JID) from one of the component's addresses for its time.
+        clock: monotonic seconds; the event loop's by default.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[JID, JID], Awaitable[Time]],
+        clock: Callable[[], float] = anyio.current_time,
+    ) -> None:
+        self._learned: list[Callable[[JID, timezone], None]] = []
+        self._ask = ask
+        self._clock = clock
+        self._zones: LRUCache[JID, tuple[timezone, float]] = LRUCache(_MOST_REMEMBERED)
+        """Each zone, and the time until which it is remembered."""
+
+    def on_learned(self, call: Callable[[JID, timezone], None]) -> None:
+        """Call a function with the bare JID of a person and the time zone that a client reports."""
+        self._learned.append(call)
+
+    def of(self, person: JID) -> timezone | None:
+        """Return the time zone of the client that a person last used, if it reported one."""
+        found = self._zones.get(person.bare, None)
+        return found[0] if found is not None and self._clock() < found[1] else None
+
+    async def learn(self, client: JID, at: JID, info: InfoQuery) -> None:
+        """Query a client for its time, if `info` says that it supports that. Takes at most half a
+        second; does nothing if the client does not answer.
+        """
+        if not client.resource or not any(each.var == ENTITY_TIME for each in info.features):
+            return
+        with anyio.move_on_after(_TIME_PATIENCE_S):
+            try:
+                found = await self._ask(client, at)
+            except StanzaError:
+                return
+            self._zones[client.bare] = found.tzo, self._clock() + _REMEMBERED_S
+            for call in self._learned:
+                call(client.bare, found.tzo)
 
 
 class PersonZones:

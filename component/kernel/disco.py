@@ -1,6 +1,6 @@
 """What service discovery (XEP-0030) and capabilities (XEP-0115) say about our addresses."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
 import msgspec
@@ -36,10 +36,14 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 class Nodes(Protocol):
     """Nodes that service discovery describes. None: the node is not one of them."""
 
-    def info(self, request: Request[disco.InfoQuery]) -> disco.InfoQuery | None:
+    def info(
+        self, request: Request[disco.InfoQuery]
+    ) -> disco.InfoQuery | Awaitable[disco.InfoQuery] | None:
         """Return the identity and features of the node."""
 
-    def items(self, request: Request[disco.ItemsQuery]) -> disco.ItemsQuery | None:
+    def items(
+        self, request: Request[disco.ItemsQuery]
+    ) -> disco.ItemsQuery | Awaitable[disco.ItemsQuery] | None:
         """Return the items of the node."""
 
 

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from component.commands.definition import Commands
+from component.commands import Commands
 from component.conversations.lines import Said
+from component.kernel.adhoc import Offers
 from component.kernel.contacts import ContactSubsystem, PersonZones
 from component.kernel.disco import Disco
 from component.kernel.environment import Environment
@@ -13,19 +14,22 @@ from component.kernel.goals import goal_skill
 from component.kernel.module_functions import ModuleFunctions
 from component.kernel.options import facts, names_by_localpart
 from component.kernel.presence_events import PresenceEvents
-from component.kernel.pubsub import PubSubSubsystem
 from component.kernel.pubsub_events import PubSubEvents
-from component.kernel.stream import StreamSubsystem
+from component.kernel.stream import FormHandler, StreamSubsystem
 from component.kernel.task_starter import TaskStarter
 from component.kernel.tasks import TaskSubsystem
 from component.link.messages.inbound import MessageStage
 from component.memory_directory.layout import SessionKey
-from component.metrics.gauge import Gauge
+from component.metrics.counters import Gauge
 from component.policy.taint import Taint
+from component.pubsub.interests import NodeInterests
+from component.pubsub.notifier import NodeNotifier
+from component.pubsub.service import PubSubService
 from component.settings import Settings
 from component.storage import Storage
 from component.storage.forgetting import Forget, Forgotten, forget
 from component.storage.notifications import Notification, NotificationStore
+from xep.disco import InfoQuery
 from xep.jid import JID
 
 if TYPE_CHECKING:
@@ -53,8 +57,12 @@ class Kernel:
         starter: starts the work of schedules, watches and webhooks.
         commands: all commands; they are complete when all features are open.
         message_stages: handle the messages of people; complete when all features are open.
+        offers: the sources of ad-hoc commands; complete when all features are open.
+        forms: handle messages that carry a form, by its FORM_TYPE; complete when all features are
+            open.
         forgets: delete the rows of a person; features add theirs.
         gauges: return metrics that are read on request; features add theirs.
+        warnings: return what an admin has to decide, in sentences; features add theirs.
 
     Raises ModelRefusedError: a package that a model needs is not installed.
     """
@@ -64,6 +72,9 @@ class Kernel:
         self.forgets: Sequence[Forget] = ()
         self.gauges: list[Callable[[], Iterable[Gauge]]] = []
         self.message_stages: list[MessageStage] = []
+        self.warnings: list[Callable[[], Sequence[str]]] = []
+        self.offers: list[Offers] = []
+        self.forms: dict[str, FormHandler] = {}
         self._messages: GuardedMessages | None = None
         self.stream = StreamSubsystem(environment.catalog, environment.monitoring)
         settings = environment.settings
@@ -79,7 +90,7 @@ class Kernel:
         self.zones = PersonZones(
             NotificationStore(environment.storage), settings.agent.zone, self.contacts
         )
-        self.pubsub = PubSubSubsystem(environment, self.stream, self.contacts, self.presence_events)
+        self.pubsub = self._make_pubsub()
         self.pubsub_events = PubSubEvents()
         self.commands = Commands(
             admins=environment.catalog.admins, agent_at=self.stream.addresses.agent_at
@@ -147,6 +158,18 @@ class Kernel:
         agent = self.stream.addresses.agent_at(notification.agent)
         sessions = self.environment.memories.sessions
         await add_notification(sessions, SessionKey(agent, notification.person), said, about)
+
+    def _make_pubsub(self) -> PubSubService:
+        async def ask(client: JID, from_: JID, query: InfoQuery) -> InfoQuery:
+            return await self.stream.get(client, query, InfoQuery, from_)
+
+        interests = NodeInterests(ask)
+        self.presence_events.listen(interests)
+        self.stream.on_disconnected(interests.clear)
+        notifier = NodeNotifier(
+            self.storage, self.stream.messenger, interests, self.contacts.may_write
+        )
+        return PubSubService(self.storage, notifier, self.environment.catalog.admins)
 
     def _make_agents(self) -> "AgentSubsystem | None":
         if self.settings.llm is None:

@@ -24,7 +24,7 @@ from component.memory_directory.texts import Texts
 from component.personas.own_personas import Drafts, OwnPersonas
 from component.personas.personas import Personas
 from component.personas.workspace import Workspace
-from component.policy.admins import read_admins
+from component.policy.entries import read_admins
 from component.private import make_directory
 from component.settings import Settings
 from component.storage import Storage, StorageError

@@ -12,8 +12,8 @@ import structlog
 from anyio.abc import TaskStatus
 
 from component.audit.protocol import NoRecord, Recorder
-from component.audit.record import Audit, AuditOptions
-from component.audit.refusals import Refusals
+from component.audit.quota import Refusals
+from component.audit.record import Audit
 from component.kernel.options import SOFTWARE
 from component.metrics.counters import Counters, Usage
 from component.metrics.traces import NoTracer, Span, Tracer, make_tracer
@@ -101,18 +101,6 @@ def _never_full() -> None:
     """Return None: nothing is recorded, so nothing can be full."""
 
 
-def audit_options(settings: Settings) -> AuditOptions:
-    """Return the options of the audit log, from the settings."""
-    audit = settings.audit
-    return AuditOptions(
-        on_failure=audit.on_failure,
-        keep_days=audit.keep_days,
-        max_file_bytes=audit.max_file_bytes,
-        lines_per_minute=audit.lines_per_minute,
-        version=version(SOFTWARE),
-    )
-
-
 def _providers(settings: Settings) -> Mapping[str, str]:
     """Return the provider of each model by its name, and under "" that of all others."""
     llm = settings.llm
@@ -131,18 +119,13 @@ async def open_monitoring(settings: Settings, storage: Storage) -> AsyncIterator
     Raises StorageError: the audit log cannot be read or written; TracesError: the extra for traces
     is missing.
     """
-    traces = settings.traces
-    tracer = make_tracer(
-        traces.endpoint,
-        traces.authorization.get_secret_value(),
-        traces.sample,
-        version(SOFTWARE),
-        _providers(settings),
-    )
+    tracer = make_tracer(settings.traces, version(SOFTWARE), _providers(settings))
     async with AsyncExitStack() as stack:
         audit = None
         if settings.audit.enabled:
-            audit = await stack.enter_async_context(Audit.open(storage, audit_options(settings)))
+            audit = await stack.enter_async_context(
+                Audit.open(storage, settings.audit, version(SOFTWARE))
+            )
         monitoring = Monitoring(audit, tracer)
         stack.push_async_callback(monitoring.close)
         yield monitoring

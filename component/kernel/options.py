@@ -12,7 +12,7 @@ from component.link.router.work import Shares
 from component.memory.knowledge import Knowledge
 from component.memory.skills import memory_fixtures, memory_skills
 from component.policy import Policy, Rule
-from component.policy.admins import read_admins
+from component.policy.entries import read_admins
 from component.policy.flows import Flow, Flows
 from component.settings import Settings
 from component.settings.agents import AgentEntry

@@ -5,15 +5,15 @@ register their handlers with it, and send stanzas and make calls (IQs of type ge
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import chain
-from typing import Final, Literal, Protocol, TypeVar
+from typing import Final, Literal, Protocol, TypeAlias, TypeVar
 
 from anyio.lowlevel import checkpoint
 
-from component.handlers.agent_errors import AgentErrors
 from component.kernel.catalog import Catalog
+from component.kernel.errors import AgentErrors
 from component.kernel.monitoring import Monitoring
 from component.kernel.options import addresses, router_options
 from component.link.connection.connection import Connection
@@ -23,9 +23,10 @@ from component.link.messages.messenger import Messenger
 from component.link.messages.outbox import Outbox
 from component.link.router.route_resolver import Senders
 from component.link.router.router import Router, StanzaEvent
-from component.link.router.table import Host, Route
+from component.link.router.table import Host, Request, Route
 from xep.binding import Payload
 from xep.binding.escaping import unescape_attribute
+from xep.data_forms import Form
 from xep.jid import JID
 from xep.stanza import Presence
 
@@ -40,6 +41,10 @@ class Handler(Protocol):
 
     def routes(self) -> Sequence[Route]:
         """Return the routes of this handler."""
+
+
+FormHandler: TypeAlias = Callable[[Request[None], Form], Awaitable[None]]
+"""Handles a message that carries a form."""
 
 
 class StreamSubsystem(Receiver):

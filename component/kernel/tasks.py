@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 
-from component.commands.pause_gate import PauseGate
 from component.kernel.contacts import ContactSubsystem
 from component.kernel.environment import Environment
 from component.kernel.files import FileSubsystem
 from component.kernel.options import make_flows, task_limits
+from component.kernel.pause_gate import PauseGate
 from component.kernel.stream import StreamSubsystem
 from component.skills import Context, Skill
 from component.skills.granting import CapabilityCheck

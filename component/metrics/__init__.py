@@ -1,1 +1,1 @@
-"""Figures for Prometheus, whether the service is well, and traces."""
+"""Counters and traces."""

@@ -1,8 +1,10 @@
-"""Counters: plain numbers that are cheap to increase, and read when metrics are requested."""
+"""Metrics: counters that are cheap to increase, and values that are read on request."""
 
 from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Final, Protocol, TypeAlias
+
+import msgspec
 
 BOUNDS_S: Final = (0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0)
 """Upper bounds of the histogram buckets for durations, in seconds."""
@@ -135,3 +137,16 @@ class Counters:
     def tool_call(self, tool: str, outcome: str, seconds: float) -> None:
         """Count a tool call. Names that a model has invented count as `other`."""
         self.tool_calls.add(seconds, OTHER if outcome == "unknown" else tool, outcome)
+
+
+class Gauge(msgspec.Struct, frozen=True):
+    """A current value for each set of labels; the empty tuple if it has no labels.
+
+    `total` says that it is a counter; its name then ends in `_total`.
+    """
+
+    name: str
+    about: str
+    values: Mapping[tuple[str, ...], float]
+    labels: tuple[str, ...] = ()
+    total: bool = False

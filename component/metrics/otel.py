@@ -19,6 +19,7 @@ from opentelemetry.trace import Span as OpenSpan
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from component.metrics.traces import Span
+from component.settings.service import Traces
 
 _TIMEOUT_S: Final = 5
 _LAST_S: Final = 3.0
@@ -58,30 +59,24 @@ class OTelTracer:
     """Sends spans to a collector.
 
     Args:
-        endpoint: base address of the collector; `/v1/traces` is added.
-        authorization: the `Authorization` header, empty for none.
-        sample: the fraction of turns to trace, from 0 to 1.
+        settings: where the collector is, and which turns are traced.
         version: the version of this release.
         providers: the provider of each model by its name, that of all others under "".
     """
 
-    def __init__(
-        self,
-        endpoint: str,
-        authorization: str,
-        sample: float,
-        version: str,
-        providers: Mapping[str, str],
-    ) -> None:
+    def __init__(self, settings: Traces, version: str, providers: Mapping[str, str]) -> None:
         self._providers = providers
+        authorization = settings.authorization.get_secret_value()
         headers = {"authorization": authorization} if authorization else {}
         self._provider = TracerProvider(
-            sampler=ParentBased(TraceIdRatioBased(sample)),
+            sampler=ParentBased(TraceIdRatioBased(settings.sample)),
             resource=Resource({"service.name": _SOFTWARE, "service.version": version}),
             shutdown_on_exit=False,
         )
         self._exporter = OTLPSpanExporter(
-            endpoint=f"{endpoint.rstrip('/')}/v1/traces", headers=headers, timeout=_TIMEOUT_S
+            endpoint=f"{settings.endpoint.rstrip('/')}/v1/traces",
+            headers=headers,
+            timeout=_TIMEOUT_S,
         )
         self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
         self._tracer = self._provider.get_tracer(_SOFTWARE, version)

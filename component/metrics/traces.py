@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import Final, Protocol
 
+from component.settings.service import Traces
+
 
 class Span(Protocol):
     """An open span."""
@@ -59,19 +61,14 @@ class TracesError(Exception):
 
 
 def make_tracer(
-    endpoint: str,
-    authorization: str,
-    sample: float,
-    version: str,
-    providers: Mapping[str, str] = MappingProxyType({}),
+    settings: Traces, version: str, providers: Mapping[str, str] = MappingProxyType({})
 ) -> Tracer:
-    """Create a tracer that sends by OTLP over HTTP, or does nothing without `endpoint`.
+    """Create a tracer that sends by OTLP over HTTP, or does nothing without an endpoint.
 
-    `endpoint` is the base address of the collector, `authorization` the `Authorization` header, if
-    any, `sample` the fraction of turns to trace. `providers` has the provider of each model
-    by its name, and that of all others under "". Raises TracesError if the extra is missing.
+    `version` is that of this release. `providers` has the provider of each model by its name, and
+    that of all others under "". Raises TracesError if the extra is missing.
     """
-    if not endpoint:
+    if not settings.endpoint:
         return NoTracer()
     try:
         from component.metrics.otel import OTelTracer  # noqa: PLC0415 - only if it is enabled
@@ -80,4 +77,4 @@ def make_tracer(
             f"traces.endpoint is set, but {error.name} is not installed: install the `otel` extra"
             " (pip install 'xmpp-agent-component[otel]'), or remove the key."
         ) from error
-    return OTelTracer(endpoint, authorization, sample, version, providers)
+    return OTelTracer(settings, version, providers)

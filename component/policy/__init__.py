@@ -1,6 +1,6 @@
 """Access control: which senders are admitted, and which skills each of them may use."""
 
 from component.policy.entries import BadEntry, PolicyError
-from component.policy.policy import Asking, Policy, Rule, View, When
+from component.policy.policy import ConfirmationRule, Policy, Rule, ViewKey, When
 
-__all__ = ["Asking", "BadEntry", "Policy", "PolicyError", "Rule", "View", "When"]
+__all__ = ["BadEntry", "ConfirmationRule", "Policy", "PolicyError", "Rule", "ViewKey", "When"]

@@ -1,14 +1,35 @@
-"""Reads and validates the entries of the policy's lists; each error suggests a correction."""
+"""Reads and validates the entries of the policy's lists, and the admins; each error suggests a
+correction.
 
+RFC 7622 prepares localparts by PRECIS, but servers still use nodeprep (RFC 3920 Appendix A). An
+entry on which the two differ could mean different accounts for the server and for this service.
+"""
+
+import stringprep
+import unicodedata
 from collections.abc import Callable, Sequence
 from encodings.idna import nameprep
-from stringprep import in_table_a1
 from typing import NamedTuple, TypeVar
 
-from component.policy.nodeprep import nodeprep
 from xep.jid import JID, JIDError
 
 EVERYBODY = "*"
+_ADMINS = "agent.admins"
+# RFC 3454 is bound to Unicode 3.2; the standard library keeps its tables for this.
+_unicode = unicodedata.ucd_3_2_0
+
+_PROHIBITED = (
+    stringprep.in_table_c11_c12,
+    stringprep.in_table_c21_c22,
+    stringprep.in_table_c3,
+    stringprep.in_table_c4,
+    stringprep.in_table_c5,
+    stringprep.in_table_c6,
+    stringprep.in_table_c7,
+    stringprep.in_table_c8,
+    stringprep.in_table_c9,
+    frozenset("\"&'/:<>@").__contains__,
+)
 
 T = TypeVar("T")
 
@@ -80,6 +101,19 @@ class EntryReader:
             except ValueError as error:
                 self._bad.append(BadEntry(key, entry, str(error)))
         return frozenset(good)
+
+
+def read_admins(entries: Sequence[str]) -> frozenset[JID]:
+    """Parse the bare JIDs of the admins.
+
+    Raises PolicyError with all invalid entries; `["*"]` is invalid.
+    """
+    read = EntryReader()
+    found = read.jids(_ADMINS, entries)
+    read.finish()
+    if found is None:
+        raise PolicyError([BadEntry(_ADMINS, EVERYBODY, "Name each admin in full.")])
+    return found
 
 
 def _read_jid(entry: str) -> JID:
@@ -164,7 +198,7 @@ def _agree_on_domain(domain: str) -> None:
     if domain.isascii():
         return
     served = None
-    if not any(map(in_table_a1, domain)):
+    if not any(map(stringprep.in_table_a1, domain)):
         try:
             served = ".".join(map(nameprep, domain.split(".")))
         except UnicodeError:
@@ -179,4 +213,34 @@ def _agree_on_domain(domain: str) -> None:
     raise ValueError(
         f"Servers read its domain as {served!r} (nameprep, RFC 3491), IDNA2008 as {domain!r}."
         f" Write {served!r} if that is the domain you mean, or use one with simpler characters."
+    )
+
+
+def nodeprep(text: str) -> str | None:
+    """Return the localpart as a server passes it on, or None if a server refuses it.
+
+    Characters newer than Unicode 3.2 count as refused (RFC 3454 §7, stored strings): some servers
+    pass them on unmapped, others do not.
+    """
+    mapped = "".join(
+        stringprep.map_table_b2(character)
+        for character in text
+        if not stringprep.in_table_b1(character)
+    )
+    prepared = _unicode.normalize("NFKC", mapped)
+    if any(stringprep.in_table_a1(character) for character in text + prepared):
+        return None
+    if any(prohibits(character) for prohibits in _PROHIBITED for character in prepared):
+        return None
+    return prepared if _direction_holds(prepared) else None
+
+
+def _direction_holds(text: str) -> bool:
+    """Check RFC 3454 §6: right-to-left text begins and ends so, without other letters."""
+    if not any(map(stringprep.in_table_d1, text)):
+        return True
+    return (
+        not any(map(stringprep.in_table_d2, text))
+        and stringprep.in_table_d1(text[0])
+        and stringprep.in_table_d1(text[-1])
     )

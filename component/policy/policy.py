@@ -14,7 +14,7 @@ from xep.jid import JID
 _CACHE_ENTRIES = 4096
 _MAX_CACHED_CHARACTERS = 256
 
-View = NewType("View", int)
+ViewKey = NewType("ViewKey", int)
 """The rules that a principal passes. Principals with equal views may use the same skills, so values
 computed for one view (a list of skills, its version hash) hold for all of them. Bit 0 is set
 if the principal is admitted, bit n + 1 if it passes rule n."""
@@ -40,7 +40,7 @@ class Rule(msgspec.Struct, frozen=True):
     approvers: tuple[str, ...] | None = None
 
 
-class Asking(msgspec.Struct, frozen=True):
+class ConfirmationRule(msgspec.Struct, frozen=True):
     """When a person is asked before a skill runs, and who (CNF-001 to CNF-004).
 
     `approvers` are bare JIDs, any one of which can answer; if empty, the requesting principal is
@@ -122,11 +122,11 @@ class Policy:
         """Whether the agent answers this bare JID."""
         return bool(self._view(principal) & _ADMITTED)
 
-    def view_key(self, principal: JID) -> View:
+    def view_key(self, principal: JID) -> ViewKey:
         """Return the view of this bare JID, which all principals with the same rights share."""
         return self._view(principal)
 
-    def may_use(self, view: View, skill: str, *, hidden: bool = False) -> bool:
+    def may_use(self, view: ViewKey, skill: str, *, hidden: bool = False) -> bool:
         """Whether a principal with this view may use the skill; nobody may use a hidden one."""
         if hidden:
             return False
@@ -134,16 +134,16 @@ class Policy:
         demand = self._demand(skill) if kept else self._find_demand(skill)
         return view & demand == demand
 
-    def asking(self, skill: str) -> Asking:
+    def asking(self, skill: str) -> ConfirmationRule:
         """When a person is asked before this skill runs, and who if approvers are set."""
         matched = [index for index, each in enumerate(self._patterns) if each.fullmatch(skill)]
         when = [found for index in matched if (found := self._confirms[index]) is not None]
         asked = [named for index in matched if (named := self._approvers[index]) is not None]
-        return Asking(when[0] if when else self._confirm, asked[0] if asked else ())
+        return ConfirmationRule(when[0] if when else self._confirm, asked[0] if asked else ())
 
-    def _find_view(self, principal: JID) -> View:
+    def _find_view(self, principal: JID) -> ViewKey:
         bare = principal.bare
-        return View(sum(gate.passes(bare) << bit for bit, gate in enumerate(self._gates)))
+        return ViewKey(sum(gate.passes(bare) << bit for bit, gate in enumerate(self._gates)))
 
     def _find_demand(self, skill: str) -> int:
         """Return the bits that a view must have for this skill."""

@@ -61,7 +61,7 @@ def is_hidden(node: Node, affiliation: AffiliationName) -> bool:
     return node.config.access_model == "whitelist" and affiliation in ("none", "outcast")
 
 
-def find(
+def find_node(
     database: Database, who: Requester, name: str, *, lock: bool = False
 ) -> tuple[Node, AffiliationName]:
     """The node of that name, and the affiliation of the requester with it.
@@ -83,9 +83,9 @@ def owned(database: Database, who: Requester, name: str, *, lock: bool = True) -
     """The node of that name, which the requester owns; locked for a change unless it is only read.
 
     Raises:
-        StanzaError: as `find`, and ``forbidden`` if the requester does not own it.
+        StanzaError: as `find_node`, and ``forbidden`` if the requester does not own it.
     """
-    node, found = find(database, who, name, lock=lock)
+    node, found = find_node(database, who, name, lock=lock)
     if found != "owner":
         raise faults.forbidden("only owners of the node may do this")
     return node

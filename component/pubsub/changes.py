@@ -1,17 +1,21 @@
-"""What a committed request changed, for those who are notified of it."""
+"""What a committed request changed, and the notification of it (XEP-0060 §7.1.2, §7.2.2, §8)."""
 
+from datetime import datetime
 from typing import Literal
 
 import msgspec
 
-from component.pubsub.config import NodeConfig
+from component.pubsub.config import NodeConfig, config_form
 from component.pubsub.rows import StoredItem
-from xep.binding import Payload
+from xep import pubsub_event
+from xep.binding import Payload, RawXML
+from xep.delay import Delay
+from xep.pubsub_event import Event
 
 Kind = Literal["published", "retracted", "purged", "deleted", "configured"]
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class NodeChange(msgspec.Struct, frozen=True, kw_only=True):
     """A change of a node.
 
     Attributes:
@@ -40,6 +44,19 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     number: int = 0
     principal: str | None = None
 
+    def event(self) -> Event:
+        """Return the notification of the change."""
+        if self.kind == "published":
+            return items_event(self.node, self.items, payloads=self.config.deliver_payloads)
+        if self.kind == "retracted":
+            return retractions_event(self.node, self.ids)
+        if self.kind == "purged":
+            return Event(purge=pubsub_event.Purge(node=self.node))
+        if self.kind == "deleted":
+            return Event(delete=pubsub_event.Delete(node=self.node))
+        form = config_form(self.config, of_type="result") if self.config.deliver_payloads else None
+        return Event(configuration=pubsub_event.Configuration(node=self.node, form=form))
+
 
 class Direct(msgspec.Struct, frozen=True, kw_only=True):
     """A message for one address: the last item, or the state of a subscription.
@@ -59,3 +76,31 @@ class Direct(msgspec.Struct, frozen=True, kw_only=True):
     to: str
     payloads: tuple[Payload, ...]
     type: Literal["headline", "normal"] = "headline"
+
+
+def items_event(node: str, items: tuple[StoredItem, ...], *, payloads: bool) -> Event:
+    """Return the notification of items, with or without their payloads."""
+    return Event(
+        items=pubsub_event.Items(
+            node=node,
+            items=tuple(
+                pubsub_event.Item(
+                    id=each.id,
+                    payloads=(RawXML(each.payload),) if payloads and each.payload else (),
+                )
+                for each in items
+            ),
+        )
+    )
+
+
+def retractions_event(node: str, ids: tuple[str, ...]) -> Event:
+    """Return the notification that items are gone (§7.2.2.1)."""
+    gone = tuple(pubsub_event.Retract(id=each) for each in ids)
+    return Event(items=pubsub_event.Items(node=node, items=gone))
+
+
+def last_item(node: str, item: StoredItem, *, payloads: bool) -> tuple[Payload, ...]:
+    """Return the last item of a node, with the time at which it was published (§6.1.7, §12.18)."""
+    stamp: datetime = item.published.replace(microsecond=0)
+    return items_event(node, (item,), payloads=payloads), Delay(stamp=stamp)

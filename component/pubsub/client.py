@@ -5,12 +5,10 @@ from typing import Final, Literal, Protocol, TypeVar
 
 import msgspec
 
-from xep.binding import Payload, RawXML, keep
+from xep.binding import Payload
 from xep.data_forms import Form
 from xep.jid import JID
 from xep.pubsub import (
-    Affiliation,
-    Affiliations,
     Configure,
     Create,
     Item,
@@ -22,7 +20,6 @@ from xep.pubsub import (
     Retract,
     Subscribe,
     Subscription,
-    Subscriptions,
     Unsubscribe,
 )
 from xep.pubsub_errors import (
@@ -49,7 +46,7 @@ KNOWN_ERRORS: Final = (
 )
 
 
-class Call(Protocol):
+class IQCall(Protocol):
     """Makes IQs: `component.link.router.router.Router.call_optional`."""
 
     async def __call__(
@@ -67,7 +64,7 @@ class Call(Protocol):
         """
 
 
-class Page(msgspec.Struct, frozen=True):
+class ItemPage(msgspec.Struct, frozen=True):
     """Items of a node in the order of the service, the oldest first on every known one.
 
     Attributes:
@@ -87,7 +84,7 @@ class PubSubClient:
         call: makes IQs.
     """
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: IQCall) -> None:
         self._call = call
 
     async def subscribe(
@@ -114,22 +111,6 @@ class PubSubClient:
         request = Pubsub(unsubscribe=Unsubscribe(node=node, jid=subscriber, subid=subid))
         await self._send("set", service, request, subscriber)
 
-    async def subscriptions(
-        self, service: JID, requester: JID, node: str = ""
-    ) -> tuple[Subscription, ...]:
-        """The subscriptions of the requester at a service, or at one node of it (XEP-0060 §5.6)."""
-        request = Pubsub(subscriptions=Subscriptions(node=node))
-        answer = await self._send("get", service, request, requester)
-        return () if answer.subscriptions is None else answer.subscriptions.subscriptions
-
-    async def affiliations(
-        self, service: JID, requester: JID, node: str = ""
-    ) -> tuple[Affiliation, ...]:
-        """The requester's affiliations at a service, or with one of its nodes (XEP-0060 §5.7)."""
-        request = Pubsub(affiliations=Affiliations(node=node))
-        answer = await self._send("get", service, request, requester)
-        return () if answer.affiliations is None else answer.affiliations.affiliations
-
     async def items(
         self,
         service: JID,
@@ -148,7 +129,7 @@ class PubSubClient:
         answer = await self._send("get", service, request, requester)
         return () if answer.items is None else answer.items.items
 
-    async def pages(self, service: JID, node: str, requester: JID) -> AsyncIterator[Page]:
+    async def pages(self, service: JID, node: str, requester: JID) -> AsyncIterator[ItemPage]:
         """All items of a node, a page at a time, the oldest first.
 
         A service that does not know XEP-0059 returns all at once. If that is more than a stanza
@@ -166,7 +147,7 @@ class PubSubClient:
                 return
             items = () if answer.items is None else answer.items.items
             last = None if answer.page is None else answer.page.last
-            yield Page(items)
+            yield ItemPage(items)
             if last is None or last == after or len(items) < PAGE:
                 return
             after = last
@@ -175,27 +156,22 @@ class PubSubClient:
         self,
         service: JID,
         node: str,
-        payload: Payload | RawXML | None,
+        item: Item,
         publisher: JID,
         *,
-        item_id: str | None = None,
         options: Form | None = None,
     ) -> str | None:
         """Publish an item (XEP-0060 §7.1), and return its id if the service says it.
 
         `options` are the configuration that the node must have (XEP-0060 §7.1.5).
         """
-        payloads = (
-            () if payload is None else (payload if isinstance(payload, RawXML) else keep(payload),)
-        )
         request = Pubsub(
-            publish=Publish(node=node, items=(Item(id=item_id, payloads=payloads),)),
+            publish=Publish(node=node, items=(item,)),
             publish_options=None if options is None else PublishOptions(form=options),
         )
         answer = await self._send("set", service, request, publisher)
-        if answer.publish is None or not answer.publish.items:
-            return item_id
-        return answer.publish.items[0].id or item_id
+        published = () if answer.publish is None else answer.publish.items
+        return (published[0].id if published else None) or item.id
 
     async def retract(
         self,
@@ -219,7 +195,7 @@ class PubSubClient:
         )
         await self._send("set", service, request, owner)
 
-    async def _newest(self, service: JID, node: str, requester: JID) -> Page:
+    async def _newest(self, service: JID, node: str, requester: JID) -> ItemPage:
         for most in _SMALLER:
             try:
                 items = await self.items(service, node, requester, most=most)
@@ -227,8 +203,8 @@ class PubSubClient:
                 if error.condition != "policy-violation":
                     raise
             else:
-                return Page(items, complete=False)
-        return Page((), complete=False)
+                return ItemPage(items, complete=False)
+        return ItemPage((), complete=False)
 
     async def _send(
         self, type_: Literal["get", "set"], service: JID, request: Pubsub, from_: JID

@@ -83,24 +83,15 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 DEFAULT: Final = NodeConfig()
 
 
-class _Setting:
+class _Setting(msgspec.Struct, frozen=True):
     """One field of the form: how it is read and written."""
 
-    def __init__(
-        self,
-        name: str,
-        label: str,
-        type_: FieldType,
-        read: Callable[[Field], Any],
-        write: Callable[[Any], str] = str,
-        choices: tuple[str, ...] = (),
-    ) -> None:
-        self.name = name
-        self.label = label
-        self.type_ = type_
-        self.read = read
-        self.write = write
-        self.choices = choices
+    name: str
+    label: str
+    type_: FieldType
+    read: Callable[[Field], Any]
+    write: Callable[[Any], str] = str
+    choices: tuple[str, ...] = ()
 
     def field(self, value: Any, *, with_choices: bool) -> Field:
         """The field of the form with this value."""
@@ -223,7 +214,7 @@ _BY_VAR: Final = {setting.var: setting for setting in _SETTINGS}
 _META: Final = ("title", "description", "language", "type", "access_model", "max_items")
 
 
-def form_of(config: NodeConfig, *, of_type: Literal["form", "result"] = "form") -> Form:
+def config_form(config: NodeConfig, *, of_type: Literal["form", "result"] = "form") -> Form:
     """The configuration as a form to fill in, or as the data that a notification carries."""
     return Form(
         type=of_type,
@@ -247,7 +238,7 @@ def meta_data_of(config: NodeConfig, extra: tuple[Field, ...] = ()) -> Form:
     return Form(type="result", fields=(form_type_field(META_DATA), *fields, *extra))
 
 
-def changed(config: NodeConfig, form: Form | None) -> NodeConfig:
+def configured(config: NodeConfig, form: Form | None) -> NodeConfig:
     """The configuration after a form was submitted; fields that it leaves out keep their value.
 
     Raises:

@@ -10,7 +10,6 @@ from typing import Final
 import anyio
 import msgspec
 import structlog
-from anyio.abc import TaskStatus
 from cachebox import LRUCache
 
 from component.pubsub.turns import Turns
@@ -28,6 +27,10 @@ _WORKERS: Final = 4
 
 Ask = Callable[[JID, JID, InfoQuery], Awaitable[InfoQuery]]
 """Sends a disco#info query from one of our addresses to a full address. Raises StanzaError."""
+Online = Callable[[str, str, str, frozenset[str]], Awaitable[None]]
+"""Is called when the interests of an online client are known: with the service, its full address,
+its bare address and the nodes that are new.
+"""
 
 
 class _Resource(msgspec.Struct, frozen=True):
@@ -36,22 +39,15 @@ class _Resource(msgspec.Struct, frozen=True):
     bare: str
 
 
-class Interests:
+class NodeInterests:
     """Stores which clients are online, and the nodes that each wants notifications of.
 
     Args:
         ask: queries the features of a client.
-        online: called when the interests of an online client are known, with the service, its full
-            address, its bare address and the nodes.
     """
 
-    def __init__(
-        self,
-        ask: Ask,
-        online: Callable[[str, str, str, frozenset[str]], Awaitable[None]],
-    ) -> None:
+    def __init__(self, ask: Ask) -> None:
         self._ask = ask
-        self._online = online
         self._nodes: dict[_Resource, frozenset[str]] = {}  # the oldest first
         self._resources: dict[tuple[str, str], dict[str, tuple[str, float]]] = {}
         self._versions: LRUCache[str, frozenset[str]] = LRUCache(_MOST_VERSIONS)
@@ -106,14 +102,13 @@ class Interests:
                 del self._resources[resource.service, node]
         return nodes
 
-    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+    async def run(self, online: Online) -> None:
         """Query the interests of clients that come online, until cancelled."""
         async with anyio.create_task_group() as group:
             for _ in range(_WORKERS):
-                group.start_soon(self._work)
-            task_status.started()
+                group.start_soon(self._work, online)
 
-    async def _work(self) -> None:
+    async def _work(self, online: Online) -> None:
         while True:
             # A principal has one turn at a time, so clients of one that do not answer leave the
             # other workers to others.
@@ -123,7 +118,7 @@ class Interests:
             # Otherwise it went offline, or has other capabilities by now.
             if resource in self._current and self._current[resource] == caps:
                 new = self._remember(resource, nodes)
-                await self._online(resource.service, resource.full, resource.bare, new)
+                await online(resource.service, resource.full, resource.bare, new)
             self._turns.done(turn, 1)
 
     async def _wanted(self, resource: _Resource, caps: Caps) -> frozenset[str]:

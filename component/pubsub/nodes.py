@@ -1,15 +1,15 @@
 """Nodes: creation, configuration, affiliations, deletion (XEP-0060 §8); in one transaction."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
 
-from component.pubsub import access, faults, publishing, rows
+from component.pubsub import access, faults, items, rows
 from component.pubsub.access import Requester
-from component.pubsub.changes import Change
-from component.pubsub.config import NodeConfig, changed
-from component.pubsub.rows import Node
+from component.pubsub.changes import NodeChange
+from component.pubsub.config import NodeConfig, configured
+from component.pubsub.rows import Node, NodeSubscription
 from component.storage.database import Database
 from xep import pubsub_errors, pubsub_owner
 from xep.data_forms import Form
@@ -24,7 +24,7 @@ MOST_AFFILIATIONS: Final = 1_000
 """Entities that may have an affiliation with a node."""
 
 
-def create(database: Database, who: Requester, name: str, config: NodeConfig) -> None:
+def create_node(database: Database, who: Requester, name: str, config: NodeConfig) -> None:
     """Create a node, whose owner is the requester (§8.1)."""
     if not (who.may_create or who.is_service):
         raise faults.forbidden("you may not create nodes here")
@@ -37,27 +37,29 @@ def create(database: Database, who: Requester, name: str, config: NodeConfig) ->
         rows.set_affiliation(database, who.service, name, who.principal, "owner")
 
 
-def configure(database: Database, who: Requester, name: str, form: Form | None) -> list[Change]:
+def configure_node(
+    database: Database, who: Requester, name: str, form: Form | None
+) -> NodeChange | None:
     """Change the configuration of a node (§8.2). A form that was cancelled changes nothing."""
     node = access.owned(database, who, name)
     if form is None:
         raise StanzaError("bad-request", "the request holds no form")
     if form.type == "cancel":
-        return []
-    config = changed(node.config, form)
+        return None
+    config = configured(node.config, form)
     return reconfigure(database, node, config, who.principal)
 
 
-def reconfigure(database: Database, node: Node, config: NodeConfig, by: str) -> list[Change]:
+def reconfigure(database: Database, node: Node, config: NodeConfig, by: str) -> NodeChange:
     """Bring a node to a configuration."""
     rows.set_config(database, node.service, node.name, config)
     if config.persist_items:
-        publishing.trim(database, node, config)
+        items.trim(database, node, config)
     else:
         rows.purge(database, node.service, node.name)
     if config.access_model == "whitelist" and node.config.access_model != "whitelist":
-        _remove_strangers(database, node)
-    change = Change(
+        _remove_unlisted(database, node)
+    return NodeChange(
         service=node.service,
         node=node.name,
         kind="configured",
@@ -66,34 +68,30 @@ def reconfigure(database: Database, node: Node, config: NodeConfig, by: str) -> 
         publisher=by,
         notifies=config.notify_config and config.deliver_notifications,
     )
-    return [change]
 
 
-def _remove_strangers(database: Database, node: Node) -> None:
+def _remove_unlisted(database: Database, node: Node) -> None:
     """End the subscriptions of those who do not belong to the whitelist (§8.2.5.3)."""
     listed = dict(rows.affiliations_with(database, node.service, node.name))
-    for state in ("pending", "subscribed"):
-        after = ""
-        while page := rows.subscriptions_to(database, node.service, node.name, state, after):
-            for each in page:
-                if listed.get(each.jid.partition("/")[0], "none") in ("none", "outcast"):
-                    rows.remove_subscription(database, node.service, node.name, each.jid)
-            after = page[-1].jid
+    for each in _all_subscriptions(database, node):
+        if listed.get(each.jid.partition("/")[0], "none") in ("none", "outcast"):
+            rows.remove_subscription(database, node.service, node.name, each.jid)
 
 
-def delete(database: Database, who: Requester, name: str) -> list[Change]:
+def _all_subscriptions(database: Database, node: Node) -> Iterator[NodeSubscription]:
+    yield from rows.subscriptions_to(database, node.service, node.name, "pending")
+    yield from rows.subscriptions_to(database, node.service, node.name, "subscribed")
+
+
+def delete_node(database: Database, who: Requester, name: str) -> NodeChange:
     """Delete a node with its items and subscriptions (§8.4)."""
     node = access.owned(database, who, name)
     subscribers: list[str] = []
     if node.config.notify_delete:
-        for state in ("pending", "subscribed"):
-            after = ""
-            while page := rows.subscriptions_to(database, who.service, name, state, after):
-                subscribers += [each.jid for each in page if each.deliver]
-                after = page[-1].jid
-    publishing.note_retractions(database, who, node)
+        subscribers = [each.jid for each in _all_subscriptions(database, node) if each.deliver]
+    items.note_retractions(database, who, node)
     rows.remove_node(database, who.service, name)
-    change = Change(
+    return NodeChange(
         service=who.service,
         node=name,
         kind="deleted",
@@ -102,7 +100,6 @@ def delete(database: Database, who: Requester, name: str) -> list[Change]:
         notifies=node.config.notify_delete,
         subscribers=tuple(subscribers),
     )
-    return [change]
 
 
 def affiliations(

@@ -8,19 +8,19 @@ answers to others.
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 import structlog
 
 from component.link.messages.delivery import Delivery
 from component.link.messages.inbound import ReplyAddress
-from component.link.messages.messenger import TooBigError
+from component.link.messages.messenger import Messenger, TooBigError
 from component.link.messages.outbound import OutboundMessage, conversation_with
 from component.pubsub import access, rows
-from component.pubsub.changes import Change, Direct
-from component.pubsub.events import event_of
-from component.pubsub.publishing import new_id
+from component.pubsub.changes import Direct, NodeChange
+from component.pubsub.interests import NodeInterests
+from component.pubsub.items import new_id
 from component.pubsub.turns import Turns
 from component.storage.database import Database
 from component.storage.errors import StorageError
@@ -35,28 +35,8 @@ SLICE_BYTES: Final = 65_536
 """Bytes of notifications that are sent before the server must have taken them."""
 PAUSE_S: Final = 0.02
 """Seconds between two slices, for the server and its users."""
-_PAGE: Final = 1_000
 ENVELOPE_BYTES: Final = 300
 """About the size of a message without its payloads."""
-
-
-class Messages(Protocol):
-    """Sends messages: `component.link.messages.messenger.Messenger`."""
-
-    def send(self, message: OutboundMessage, /) -> Delivery:
-        """Queue a message. Never waits. Raises TooBigError."""
-
-    async def ready(self) -> None:
-        """Wait until there is a stream that takes more."""
-
-
-class Interested(Protocol):
-    """Who wants to be notified without a subscription: `component.pubsub.interests.Interests`."""
-
-    def resources(self, service: str, node: str, before: float) -> Sequence[tuple[str, str]]:
-        """The full addresses that want notifications and came online before this time of the event
-        loop, each with its bare one.
-        """
 
 
 class _Sending:
@@ -68,7 +48,7 @@ class _Sending:
         online: the interested clients that are still to be read, each with its bare address.
     """
 
-    def __init__(self, entry: Change | Direct, moment: float) -> None:
+    def __init__(self, entry: NodeChange | Direct, moment: float) -> None:
         self.entry = entry
         self.moment = moment
         self.payloads: tuple[Payload, ...] = ()
@@ -82,9 +62,8 @@ class _Sending:
             self.to.append(entry.to)
         else:
             self.type = entry.config.notification_type
-            event = event_of(entry) if entry.notifies else None
-            if event is not None:
-                self.payloads = (event,)
+            if entry.notifies:
+                self.payloads = (entry.event(),)
                 self.size += sum(len(each.payload) for each in entry.items)
                 if entry.kind == "deleted":
                     self.to.extend(entry.subscribers)
@@ -98,7 +77,7 @@ class _Sending:
         return not self.to and self.after is None and self.online == []
 
 
-class Notifier:
+class NodeNotifier:
     """Sends notifications of changes to subscribers and interested clients.
 
     Contacts that have stopped the agent's messages get no notifications.
@@ -106,39 +85,40 @@ class Notifier:
     Args:
         storage: has the subscriptions.
         messages: sends messages.
-        interested: the online clients whose capabilities request notifications.
+        interests: the online clients whose capabilities request notifications.
         may_write: whether one of our addresses may write to a contact.
         pause_s: seconds between two slices.
 
     Attributes:
+        interests: as given.
         may_write: as given.
     """
 
     def __init__(
         self,
         storage: Storage,
-        messages: Messages,
-        interested: Interested,
+        messages: Messenger,
+        interests: NodeInterests,
         may_write: Callable[[JID, JID], bool],
         *,
         pause_s: float = PAUSE_S,
     ) -> None:
         self._storage = storage
         self._messages = messages
-        self._interested = interested
+        self.interests = interests
         self.may_write = may_write
         self._pause_s = pause_s
         self._turns: Turns[_Sending] = Turns("subscribers")
         self._unsettled = 0  # bytes that were sent since the last pause
 
-    def put(self, entry: Change | Direct) -> None:
+    def put(self, entry: NodeChange | Direct) -> None:
         """Queue an entry. Never waits."""
         sending = _Sending(entry, anyio.current_time())
         self._turns.put((entry.service, entry.node, entry.principal), sending, sending.size)
 
     def interested_in(self, service: str, node: str) -> int:
         """Return how many online clients want notifications of a node without a subscription."""
-        return len(self._interested.resources(service, node, anyio.current_time()))
+        return len(self.interests.resources(service, node, anyio.current_time()))
 
     async def run(self) -> None:
         """Send queued entries, until cancelled."""
@@ -169,12 +149,12 @@ class Notifier:
             # Who came online later has been sent the last item, which may be this one.
             sending.online = [
                 (full, bare)
-                for full, bare in self._interested.resources(
+                for full, bare in self.interests.resources(
                     change.service, change.node, sending.moment
                 )
                 if change.principal in (None, bare)
             ]
-        part, sending.online = sending.online[:_PAGE], sending.online[_PAGE:]
+        part, sending.online = sending.online[: rows.PAGE], sending.online[rows.PAGE :]
         allowed = await self._storage.read(_allowed(change, [bare for _, bare in part]))
         sending.to.extend(full for full, bare in part if bare in allowed)
 
@@ -210,13 +190,11 @@ class Notifier:
         return sent
 
 
-def _page_of(change: Change, after: str) -> Callable[[Database], list[tuple[str, bool]]]:
+def _page_of(change: NodeChange, after: str) -> Callable[[Database], list[tuple[str, bool]]]:
     """A page of the subscribers of a node, each with whether it is notified."""
 
     def op(database: Database) -> list[tuple[str, bool]]:
-        page = rows.subscriptions_to(
-            database, change.service, change.node, "subscribed", after, _PAGE
-        )
+        page = rows.subscriptions_after(database, change.service, change.node, "subscribed", after)
         node = rows.node(database, change.service, change.node)
         checked = node is not None and node.config.access_model in ("presence", "whitelist")
         told: list[tuple[str, bool]] = []
@@ -232,7 +210,7 @@ def _page_of(change: Change, after: str) -> Callable[[Database], list[tuple[str,
     return op
 
 
-def _allowed(change: Change, principals: Sequence[str]) -> Callable[[Database], set[str]]:
+def _allowed(change: NodeChange, principals: Sequence[str]) -> Callable[[Database], set[str]]:
     """Those who may read a node and have no subscription to it, which would tell them twice."""
 
     def op(database: Database) -> set[str]:
@@ -255,23 +233,25 @@ class Listeners:
     """Calls those in this process who listen to changes, one after another; nodes take turns."""
 
     def __init__(self) -> None:
-        self._listeners: list[tuple[str, str, Callable[[Change], Awaitable[None]]]] = []
-        self._observers: list[tuple[str, str, Callable[[Change], None]]] = []
-        self._turns: Turns[Change] = Turns("listeners")
+        self._listeners: list[tuple[str, str, Callable[[NodeChange], Awaitable[None]]]] = []
+        self._observers: list[tuple[str, str, Callable[[NodeChange], None]]] = []
+        self._turns: Turns[NodeChange] = Turns("listeners")
 
     def add(
-        self, service: str, node_prefix: str, callback: Callable[[Change], Awaitable[None]]
+        self, service: str, node_prefix: str, callback: Callable[[NodeChange], Awaitable[None]]
     ) -> None:
         """Call `callback` for each change of a node at this address whose name begins like this."""
         self._listeners.append((service, node_prefix, callback))
 
-    def observe(self, service: str, node_prefix: str, callback: Callable[[Change], None]) -> None:
+    def observe(
+        self, service: str, node_prefix: str, callback: Callable[[NodeChange], None]
+    ) -> None:
         """Call `callback` immediately after the commit of each change of a node at this address
         whose name begins like this, before the requester has its answer. It must not wait.
         """
         self._observers.append((service, node_prefix, callback))
 
-    def put(self, change: Change) -> None:
+    def put(self, change: NodeChange) -> None:
         """Pass a change to the listeners of its node. Never waits."""
         for service, prefix, observer in self._observers:
             if self._is_for(change, service, prefix):
@@ -297,5 +277,5 @@ class Listeners:
             self._turns.done(turn, 1)
 
     @staticmethod
-    def _is_for(change: Change, service: str, prefix: str) -> bool:
+    def _is_for(change: NodeChange, service: str, prefix: str) -> bool:
         return change.service == service and change.node.startswith(prefix)

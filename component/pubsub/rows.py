@@ -1,19 +1,110 @@
-"""The tables of the PubSub service: nodes, items, subscriptions and affiliations.
+"""The tables of the PubSub service (XEP-0060), and every statement on them.
 
 Functions of one transaction; a service is one of our bare addresses, as text.
+
+`sequence` is the number of the last change of a node or an item. It determines the order of items,
+and a subscriber is notified of the changes after the number `since`. A node that is computed from
+other tables has only subscriptions here; `seen` records which items its subscriber was notified of.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from component.pubsub.config import NodeConfig
 from component.storage.database import Database, Value
+from component.storage.schema import Table
 from xep.pubsub import AffiliationName
 
+TABLES: Final = (
+    Table(
+        name="pubsub_nodes",
+        columns="""
+            service TEXT {C} NOT NULL,
+            node TEXT {C} NOT NULL,
+            config TEXT NOT NULL,
+            creator TEXT {C} NOT NULL,
+            created BIGINT NOT NULL,
+            sequence BIGINT NOT NULL,
+            PRIMARY KEY (service, node)
+        """,
+        kept="the node of memories is kept, empty",
+    ),
+    Table(
+        name="pubsub_items",
+        columns="""
+            service TEXT {C} NOT NULL,
+            node TEXT {C} NOT NULL,
+            id TEXT {C} NOT NULL,
+            sequence BIGINT NOT NULL,
+            publisher TEXT {C} NOT NULL,
+            published BIGINT NOT NULL,
+            expires BIGINT,
+            payload TEXT NOT NULL,
+            bytes BIGINT NOT NULL DEFAULT 0,
+            PRIMARY KEY (service, node, id)
+        """,
+        indexes={
+            "pubsub_items_order": "(service, node, sequence)",
+            "pubsub_items_expires": "(expires) WHERE expires IS NOT NULL",
+            "pubsub_items_bytes": "(service, node, bytes)",
+        },
+        has_rowid=True,
+        kept="memories are deleted by the memory, other items by their publisher",
+    ),
+    Table(
+        name="pubsub_subscriptions",
+        columns="""
+            service TEXT {C} NOT NULL,
+            node TEXT {C} NOT NULL,
+            jid TEXT {C} NOT NULL,
+            principal TEXT {C} NOT NULL,
+            subid TEXT NOT NULL,
+            state TEXT NOT NULL CHECK (state IN ('pending', 'subscribed')),
+            deliver INTEGER NOT NULL,
+            expires BIGINT,
+            since BIGINT NOT NULL,
+            seen TEXT,
+            PRIMARY KEY (service, node, jid)
+        """,
+        indexes={
+            "pubsub_subscriptions_principal": "(principal, service)",
+        },
+        kept="the person ends a subscription by unsubscribing",
+    ),
+    Table(
+        name="pubsub_affiliations",
+        columns="""
+            service TEXT {C} NOT NULL,
+            node TEXT {C} NOT NULL,
+            jid TEXT {C} NOT NULL,
+            affiliation TEXT NOT NULL CHECK
+                (affiliation IN ('member', 'outcast', 'owner', 'publisher', 'publish-only')),
+            PRIMARY KEY (service, node, jid)
+        """,
+        indexes={
+            "pubsub_affiliations_jid": "(jid, service)",
+        },
+        kept="the node of memories is kept, empty",
+    ),
+    Table(
+        name="pubsub_retractions",
+        columns="""
+            service TEXT {C} NOT NULL,
+            node TEXT {C} NOT NULL,
+            id TEXT {C} NOT NULL,
+            at BIGINT NOT NULL,
+            PRIMARY KEY (service, node, id)
+        """,
+        kept="deleted when the agent has deleted the memories as well",
+    ),
+)
+
 State = Literal["pending", "subscribed"]
+PAGE: Final = 1_000
+"""The number of subscriptions that are read at a time."""
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +141,7 @@ class StoredItem(msgspec.Struct, frozen=True, kw_only=True):
     published: datetime
 
 
-class Subscription(msgspec.Struct, frozen=True, kw_only=True):
+class NodeSubscription(msgspec.Struct, frozen=True, kw_only=True):
     """A subscription to a node.
 
     Attributes:
@@ -117,10 +208,7 @@ def _node(service: str, name: str, config: str, creator: str, created: int) -> N
 
 def count_nodes(database: Database, creator: str) -> int:
     """How many nodes somebody has created."""
-    row = database.execute(
-        "SELECT count(*) FROM pubsub_nodes WHERE creator = ?", (creator,)
-    ).fetchone()
-    return 0 if row is None else int(row[0])
+    return _count(database, "SELECT count(*) FROM pubsub_nodes WHERE creator = ?", (creator,))
 
 
 def add_node(database: Database, service: str, name: str, config: NodeConfig, creator: str) -> bool:
@@ -152,10 +240,7 @@ def count_change(database: Database, service: str, name: str) -> int:
 
 def last_change(database: Database, service: str, name: str) -> int:
     """The number of the last change of a node; 0 if there was none."""
-    row = database.execute(
-        "SELECT sequence FROM pubsub_nodes WHERE service = ? AND node = ?", (service, name)
-    ).fetchone()
-    return 0 if row is None else int(row[0])
+    return age(database, service, name)[1]
 
 
 def age(database: Database, service: str, name: str) -> tuple[int, int]:
@@ -179,6 +264,11 @@ def remove_node(database: Database, service: str, name: str) -> None:
 
 def _encode(config: NodeConfig) -> str:
     return msgspec.json.encode(config).decode()
+
+
+def _count(database: Database, query: str, values: Sequence[Value]) -> int:
+    row = database.execute(query, values).fetchone()
+    return 0 if row is None else int(row[0])
 
 
 # -- items ---------------------------------------------------------------------------------------
@@ -213,17 +303,13 @@ def put_item(
     )
 
 
-def remove_items(database: Database, service: str, name: str, ids: Sequence[str]) -> list[str]:
-    """Delete items; the ids of those that were there."""
-    found = []
+def remove_items(database: Database, service: str, name: str, ids: Sequence[str]) -> None:
+    """Delete items."""
     for each in ids:
-        done = database.execute(
+        database.execute(
             "DELETE FROM pubsub_items WHERE service = ? AND node = ? AND id = ?",
             (service, name, each),
         )
-        if done.rowcount:
-            found.append(each)
-    return found
 
 
 def purge(database: Database, service: str, name: str) -> None:
@@ -337,19 +423,19 @@ def retractions(database: Database, service: str, name: str) -> dict[str, int]:
 # -- subscriptions -------------------------------------------------------------------------------
 
 
-def subscription(database: Database, service: str, name: str, jid: str) -> Subscription | None:
+def subscription(database: Database, service: str, name: str, jid: str) -> NodeSubscription | None:
     """The subscription of an address to a node; None also if it has expired."""
     row = database.execute(
         f"SELECT {_SUBSCRIPTION} FROM pubsub_subscriptions"  # noqa: S608 - constants
         " WHERE service = ? AND node = ? AND jid = ? AND (expires IS NULL OR expires > ?)",
         (service, name, jid, database.now),
     ).fetchone()
-    return None if row is None else _subscription(*row)
+    return None if row is None else _subscription(row)
 
 
 def subscriptions_of(
     database: Database, service: str, principal: str, name: str | None = None
-) -> list[Subscription]:
+) -> list[NodeSubscription]:
     """The subscriptions of a principal, at one node or at all, whatever their resource."""
     only, values = ("", []) if name is None else (" AND node = ?", [name])
     rows = database.execute(
@@ -358,38 +444,45 @@ def subscriptions_of(
         " ORDER BY node, jid",
         (principal, service, *values, database.now),
     )
-    return [_subscription(*row) for row in rows.fetchall()]
+    return [_subscription(row) for row in rows.fetchall()]
 
 
 def subscriptions_to(
-    database: Database,
-    service: str,
-    name: str,
-    state: State,
-    after: str = "",
-    limit: int = 1_000,
-) -> list[Subscription]:
-    """A page of the subscriptions to a node, sorted by address."""
+    database: Database, service: str, name: str, state: State
+) -> Iterator[NodeSubscription]:
+    """The subscriptions to a node, sorted by address; they are read a page at a time."""
+    after = ""
+    while page := subscriptions_after(database, service, name, state, after):
+        yield from page
+        after = page[-1].jid
+
+
+def subscriptions_after(
+    database: Database, service: str, name: str, state: State, after: str
+) -> list[NodeSubscription]:
+    """A page of the subscriptions to a node: those after an address."""
     rows = database.execute(
         f"SELECT {_SUBSCRIPTION} FROM pubsub_subscriptions"  # noqa: S608 - constants
         " WHERE service = ? AND node = ? AND jid > ? AND state = ?"
         " AND (expires IS NULL OR expires > ?) ORDER BY jid LIMIT ?",
-        (service, name, after, state, database.now, limit),
+        (service, name, after, state, database.now, PAGE),
     )
-    return [_subscription(*row) for row in rows.fetchall()]
+    return [_subscription(row) for row in rows.fetchall()]
 
 
 def count_subscribers(database: Database, service: str, name: str) -> int:
     """How many addresses are subscribed to a node."""
-    row = database.execute(
+    return _count(
+        database,
         "SELECT count(*) FROM pubsub_subscriptions WHERE service = ? AND node = ?"
         " AND state = 'subscribed' AND (expires IS NULL OR expires > ?)",
         (service, name, database.now),
-    ).fetchone()
-    return 0 if row is None else int(row[0])
+    )
 
 
-def put_subscription(database: Database, service: str, principal: str, made: Subscription) -> None:
+def put_subscription(
+    database: Database, service: str, principal: str, made: NodeSubscription
+) -> None:
     """Store a subscription, in the place of another one of the same address."""
     values: list[Value] = [service, made.node, made.jid, principal, made.subid, made.state]
     database.execute(
@@ -402,13 +495,12 @@ def put_subscription(database: Database, service: str, principal: str, made: Sub
     )
 
 
-def remove_subscription(database: Database, service: str, name: str, jid: str) -> bool:
-    """End a subscription; False if there was none."""
-    done = database.execute(
+def remove_subscription(database: Database, service: str, name: str, jid: str) -> None:
+    """End a subscription."""
+    database.execute(
         "DELETE FROM pubsub_subscriptions WHERE service = ? AND node = ? AND jid = ?",
         (service, name, jid),
     )
-    return done.rowcount > 0
 
 
 def remove_subscriptions_of(database: Database, service: str, name: str, principal: str) -> None:
@@ -419,10 +511,9 @@ def remove_subscriptions_of(database: Database, service: str, name: str, princip
     )
 
 
-def _subscription(
-    name: str, jid: str, subid: str, state: State, deliver: int, expires: int | None, since: int
-) -> Subscription:
-    return Subscription(
+def _subscription(row: Sequence[Any]) -> NodeSubscription:
+    name, jid, subid, state, deliver, expires, since = row
+    return NodeSubscription(
         node=name,
         jid=jid,
         subid=subid,
@@ -492,10 +583,11 @@ def affiliations_of(
 
 def count_affiliations(database: Database, service: str, name: str) -> int:
     """How many entities have an affiliation with a node."""
-    row = database.execute(
-        "SELECT count(*) FROM pubsub_affiliations WHERE service = ? AND node = ?", (service, name)
-    ).fetchone()
-    return 0 if row is None else int(row[0])
+    return _count(
+        database,
+        "SELECT count(*) FROM pubsub_affiliations WHERE service = ? AND node = ?",
+        (service, name),
+    )
 
 
 def set_affiliation(

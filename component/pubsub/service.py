@@ -1,42 +1,40 @@
-"""The PubSub service, for other packages of this process.
+"""The PubSub service of our addresses, for other packages of this process.
 
-`publish`, `retract`, `items`, `ensure`, `delete` and `listen` check no rights. Requests of others
-are in `verbs.py`, which checks them.
+`publish`, `retract`, `items`, `ensure` and `listen` check no rights. The feature `pubsub` serves
+the requests of others, and checks them.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 import anyio
 import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
-from component.pubsub import access, nodes, publishing, rows
+from component.pubsub import access, faults, items, nodes, rows
 from component.pubsub.access import Requester
-from component.pubsub.changes import Change
-from component.pubsub.computed import ComputedNode
+from component.pubsub.changes import Direct, NodeChange, last_item
+from component.pubsub.computed import ComputedNode, last_of, refresh
 from component.pubsub.config import NodeConfig
-from component.pubsub.core import Core, NodeProvider
-from component.pubsub.notifier import Notifier
-from component.pubsub.overview import Overview
-from component.pubsub.publishing import NewItem, new_id
-from component.pubsub.rows import StoredItem
-from component.pubsub.verbs import Verbs
-from component.pubsub.views import Views
+from component.pubsub.items import NewItem
+from component.pubsub.notifier import Listeners, NodeNotifier
+from component.pubsub.rows import Node, StoredItem
 from component.storage.database import Database
 from component.storage.errors import StorageError
 from component.storage.storage import Storage
 from xep.binding import Payload, RawXML, keep
 from xep.jid import JID
-from xep.result_sets import PAGE_ROOM
-
-__all__ = ["Change", "NodeConfig", "PubSubService", "StoredItem"]
-
 
 _log = structlog.get_logger("component.pubsub")
 _EVERY_ITEM: Final = 2**31 - 1
 _TIDY_S: Final = 600.0
+
+Provide: TypeAlias = Callable[[JID, str, JID], Awaitable[JID | None]]
+"""Creates a node of some purpose when it is first requested. It gets the address, the node and the
+requester, and returns the address of the node; None for nodes of other purposes. Raises
+StorageError.
+"""
 
 
 class Stored(NamedTuple):
@@ -62,7 +60,7 @@ class NodePast(NamedTuple):
     retractions: dict[str, int]
 
 
-class ItemChangedError(Exception):
+class StoredChangedError(Exception):
     """An item has changed since the writer has read it."""
 
 
@@ -72,127 +70,94 @@ class PubSubService:
     Args:
         storage: has the tables.
         notifier: sends notifications.
-        may_create: whether a bare address may create nodes.
-        computed: the computed nodes.
-        page_room: maximum size of the entries of a page, in bytes.
+        creators: the bare addresses that may create nodes.
 
     Attributes:
-        may_create: as given.
-        verbs: the requests of others, with checks of their rights.
-        overview: lists and describes nodes.
+        storage: as given.
+        notifier: as given.
+        creators: as given.
     """
 
-    def __init__(
-        self,
-        storage: Storage,
-        notifier: Notifier,
-        may_create: Callable[[JID], bool],
-        computed: Sequence[ComputedNode] = (),
-        page_room: int = PAGE_ROOM,
-    ) -> None:
-        self._core = Core(storage, notifier, may_create, computed, page_room)
-        self.may_create = may_create
-        self.verbs = Verbs(self._core)
-        self.overview = Overview(self._core)
-        self._views = Views(self._core)
+    def __init__(self, storage: Storage, notifier: NodeNotifier, creators: Collection[JID]) -> None:
+        self.storage = storage
+        self.notifier = notifier
+        self.creators = frozenset(creators)
+        self._listeners = Listeners()
+        self._providers: list[Provide] = []
+        self._computed: dict[str, ComputedNode] = {}
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Notify subscribers, call listeners and delete expired items, until cancelled."""
         async with anyio.create_task_group() as group:
-            group.start_soon(self._core.notifier.run)
-            group.start_soon(self._core.listeners.run)
+            group.start_soon(self.notifier.run)
+            group.start_soon(self.notifier.interests.run, self._came_online)
+            group.start_soon(self._listeners.run)
             task_status.started()
             while True:
                 try:
-                    await self._core.storage.write(rows.delete_expired)
+                    await self.storage.write(rows.delete_expired)
                 except StorageError as error:
                     _log.error("expired items cannot be deleted", reason=str(error))
                 await anyio.sleep(_TIDY_S)
+
+    # -- items -----------------------------------------------------------------------------------
 
     async def publish(
         self,
         address: JID,
         node: str,
-        item_id: str | None,
+        item_id: str,
         payload: Payload | RawXML,
         *,
-        publisher: JID,
         only_if: Stored | None = None,
-    ) -> str:
-        """Publish an item at one of our addresses. Returns its id, which is chosen if it is None.
+    ) -> None:
+        """Publish an item of one of our addresses, the domain or an agent.
 
-        A node that does not exist is created with the default configuration.
-
-        Args:
-            address: one of our addresses, the domain or an agent.
-            node: the name of the node.
-            item_id: the id of the item.
-            payload: its content.
-            publisher: the publisher that subscribers see.
-            only_if: the required current state of the item; not checked if this is None.
+        A node that does not exist is created with the default configuration. `only_if` is the
+        required current state of the item; it is not checked if this is None.
 
         Raises:
             StanzaError: the node does not accept it.
-            ItemChangedError: the current state of the item is not `only_if`.
+            StoredChangedError: the current state of the item is not `only_if`.
             StorageError: the item cannot be stored.
         """
         raw = payload if isinstance(payload, RawXML) else keep(payload)
-        item = NewItem(id=item_id or new_id(), payloads=(raw.text,))
+        item = NewItem(id=item_id, payloads=(raw.text,))
         who = _self(address)
-        by = str(publisher.bare)
 
-        def op(database: Database) -> list[Change]:
+        def op(database: Database) -> NodeChange:
             if only_if is not None:
-                _check_stored(database, who.service, node, (item.id or "",), only_if)
-            return publishing.publish(database, who, node, (item,), {}, publisher=by)
+                _check_stored(database, who.service, node, (item_id,), only_if)
+            return items.publish(database, who, node, (item,), {})
 
-        await self._core.change(op)
-        assert item.id is not None
-        return item.id
+        await self.change(op)
 
     async def retract(
-        self,
-        address: JID,
-        node: str,
-        item_ids: Sequence[str],
-        *,
-        notify: bool = True,
-        only_if: Stored | None = None,
+        self, address: JID, node: str, item_ids: Sequence[str], *, only_if: Stored | None = None
     ) -> None:
         """Delete items of a node; those that are not there are left out.
 
         Raises StanzaError (``item-not-found``) if there is no such node, StorageError, and
-        ItemChangedError if something else is stored than `only_if` says.
+        StoredChangedError if something else is stored than `only_if` says.
         """
         who = _self(address)
 
-        def op(database: Database) -> list[Change]:
+        def op(database: Database) -> NodeChange | None:
             if only_if is not None:
                 _check_stored(database, who.service, node, item_ids, only_if)
-            access.find(database, who, node, lock=True)
+            access.find_node(database, who, node, lock=True)
             there = [
                 each
                 for each in item_ids
                 if rows.item(database, who.service, node, each) is not None
             ]
-            if not there:
-                return []
-            return publishing.retract(database, who, node, there, notify=notify)
+            return items.retract(database, who, node, there, notify=True) if there else None
 
-        await self._core.change(op)
+        await self.change(op)
 
-    async def items(
-        self, address: JID, node: str, *, ids: Sequence[str] = (), most: int | None = None
-    ) -> list[StoredItem]:
-        """Return the items of a node, the newest last; empty if there is no such node.
-
-        Args:
-            address: one of our addresses.
-            node: the name of the node.
-            ids: only the items with these ids.
-            most: only the newest ones, up to this number.
-
-        Raises StorageError.
+    async def items(self, address: JID, node: str, ids: Sequence[str] = ()) -> list[StoredItem]:
+        """Return the items of a node, or those with these ids, the newest last; empty if there is
+        no such node. Raises StorageError.
         """
         service = str(address.bare)
 
@@ -200,9 +165,9 @@ class PubSubService:
             if ids:
                 found = [rows.item(database, service, node, each) for each in ids]
                 return [each for each in found if each is not None]
-            return rows.newest(database, service, node, _EVERY_ITEM if most is None else most)
+            return rows.newest(database, service, node, _EVERY_ITEM)
 
-        return await self._core.storage.read(op)
+        return await self.storage.read(op)
 
     async def past(self, address: JID, node: str) -> NodePast:
         """Return what is known of the past of a node. Raises StorageError."""
@@ -212,102 +177,139 @@ class PubSubService:
             created, changes = rows.age(database, service, node)
             return NodePast(created, changes, rows.retractions(database, service, node))
 
-        return await self._core.storage.read(op)
+        return await self.storage.read(op)
 
     async def forget_retractions(self, address: JID, node: str, ids: Sequence[str]) -> None:
         """Forget that these items were deleted. Raises StorageError."""
         service = str(address.bare)
+        await self.storage.write(
+            lambda database: rows.forget_retractions(database, service, node, ids)
+        )
 
-        def op(database: Database) -> None:
-            rows.forget_retractions(database, service, node, ids)
-
-        await self._core.storage.write(op)
+    # -- nodes -----------------------------------------------------------------------------------
 
     async def ensure(
-        self, address: JID, node: str, config: NodeConfig, *, owners: Sequence[JID] = ()
-    ) -> None:
-        """Create or reconfigure a node, and make these its owners.
-
-        Raises StorageError.
-        """
-        service = str(address.bare)
-
-        def op(database: Database) -> list[Change]:
-            changes: list[Change] = []
-            if not rows.add_node(database, service, node, config, service):
-                known = rows.node(database, service, node, lock=True)
-                if known is not None and known.config != config:
-                    changes = nodes.reconfigure(database, known, config, service)
-            for each in owners:
-                rows.set_affiliation(database, service, node, str(each.bare), "owner")
-            return changes
-
-        await self._core.change(op)
-
-    async def create(
-        self, address: JID, node: str, config: NodeConfig, *, owners: Sequence[JID] = ()
+        self,
+        address: JID,
+        node: str,
+        config: NodeConfig,
+        *,
+        owners: Sequence[JID] = (),
+        reconfigures: bool = True,
     ) -> None:
         """Create a node if there is none, and add these owners.
 
-        Raises StorageError.
+        A node that exists gets the configuration, unless `reconfigures` is False. Raises
+        StorageError.
         """
         service = str(address.bare)
 
-        def op(database: Database) -> None:
-            rows.add_node(database, service, node, config, service)
+        def op(database: Database) -> NodeChange | None:
+            change = None
+            if not rows.add_node(database, service, node, config, service) and reconfigures:
+                known = rows.node(database, service, node, lock=True)
+                if known is not None and known.config != config:
+                    change = nodes.reconfigure(database, known, config, service)
             for each in owners:
                 rows.set_affiliation(database, service, node, str(each.bare), "owner")
+            return change
 
-        await self._core.storage.write(op)
+        await self.change(op)
 
-    async def delete(self, address: JID, node: str) -> None:
-        """Delete a node with everything in it, if there is one. Raises StorageError."""
-        who = _self(address)
-
-        def op(database: Database) -> list[Change]:
-            if rows.node(database, who.service, node) is None:
-                return []
-            return nodes.delete(database, who, node)
-
-        await self._core.change(op)
-
-    def observe(self, address: JID, node_prefix: str, callback: Callable[[Change], None]) -> None:
-        """Call `callback` after the commit of each change of the nodes at an address whose names
-        begin with this prefix, before the requester has its answer. It must not wait.
+    async def visible(self, who: Requester) -> list[tuple[str, str]]:
+        """Return the nodes that the requester may see, sorted, each with its title (§5.2). Raises
+        StorageError.
         """
-        self._core.listeners.observe(str(address.bare), node_prefix, callback)
 
-    def add_provider(self, provider: NodeProvider) -> None:
-        """Ask `provider` for a node before each lookup."""
-        self._core.providers.append(provider)
+        def op(database: Database) -> list[Node]:
+            return [
+                each
+                for each in rows.nodes(database, who.service)
+                if not access.is_hidden(each, access.affiliation(database, who, each.name))
+            ]
+
+        found = {each.name: each.config.title for each in await self.storage.read(op)}
+        service = JID.parse(who.service)
+        for name, computed in self._computed.items():
+            if computed.is_at(service):
+                found[name] = computed.config.title
+        return sorted(found.items())
+
+    def add_provider(self, provide: Provide) -> None:
+        """Ask `provide` for a node before each lookup."""
+        self._providers.append(provide)
 
     async def locate(self, address: JID, node: str, requester: JID) -> JID:
         """Return the address that has the node for a request to `address`. Raises StorageError."""
-        for provider in self._core.providers:
-            found = await provider.provide(address, node, requester)
+        for provide in self._providers:
+            found = await provide(address, node, requester)
             if found is not None:
                 return found
         return address
 
+    def add_computed(self, node: ComputedNode) -> None:
+        """Add a computed node, before the service runs."""
+        self._computed[node.name] = node
+
+    def computed(self, who: Requester, name: str) -> ComputedNode | None:
+        """Return the computed node with this name at the address."""
+        found = self._computed.get(name)
+        return found if found is not None and found.is_at(JID.parse(who.service)) else None
+
+    def refuse_computed(self, who: Requester, name: str) -> None:
+        """Raise StanzaError if the node is computed: it cannot be changed."""
+        if self.computed(who, name) is not None:
+            raise faults.forbidden("nobody can change this node: it is computed")
+
+    def requester(self, address: JID, sender: JID) -> Requester:
+        """Return the requester of a request to one of our addresses."""
+        return Requester(
+            service=str(address.bare),
+            principal=str(sender.bare),
+            jid=str(sender),
+            may_create=sender.bare in self.creators,
+            has_stopped=not self.notifier.may_write(address.bare, sender.bare),
+        )
+
+    # -- notifications ---------------------------------------------------------------------------
+
+    async def change(self, op: Callable[[Database], NodeChange | None]) -> None:
+        """Commit the change of an operation, then notify. Raises StanzaError, StorageError."""
+        change = await self.storage.write(op)
+        if change is not None:
+            self._listeners.put(change)
+            self.notifier.put(change)
+
+    async def send(self, op: Callable[[Database], Sequence[Direct]]) -> None:
+        """Commit the changes of an operation, then send its messages. Raises StanzaError,
+        StorageError.
+        """
+        for message in await self.storage.write(op):
+            self.notifier.put(message)
+
+    def observe(
+        self, address: JID, node_prefix: str, callback: Callable[[NodeChange], None]
+    ) -> None:
+        """Call `callback` after the commit of each change of the nodes at an address whose names
+        begin with this prefix, before the requester has its answer. It must not wait.
+        """
+        self._listeners.observe(str(address.bare), node_prefix, callback)
+
     def listen(
-        self, address: JID, node_prefix: str, callback: Callable[[Change], Awaitable[None]]
+        self, address: JID, node_prefix: str, callback: Callable[[NodeChange], Awaitable[None]]
     ) -> None:
         """Call `callback` after each committed change of the nodes at an address whose names begin
         with this prefix, in the order of the commits. Its exceptions are logged.
         """
-        self._core.listeners.add(str(address.bare), node_prefix, callback)
-
-    def add_computed(self, node: ComputedNode) -> None:
-        """Add a computed node, before the service runs."""
-        self._core.computed_nodes[node.name] = node
+        self._listeners.add(str(address.bare), node_prefix, callback)
 
     async def refresh(self, address: JID) -> None:
         """Notify the subscribers of computed nodes at one of our addresses of changes in their
         views since the last notification. Raises StorageError.
         """
-        for node in self._core.computed_nodes.values():
+        for node in self._computed.values():
             if node.is_compared and node.is_at(address):
-                await self._views.refresh(address, node)
+                await refresh(self.storage, self.notifier, address, node)
 
     def recomputed(
         self,
@@ -318,31 +320,76 @@ class PubSubService:
         gone: Sequence[str] = (),
     ) -> None:
         """Notify a principal of new, changed and removed items of its view of a computed node."""
-        change = Change(
+        change = NodeChange(
             service=str(address.bare),
             node=node,
             kind="published",
             items=tuple(items),
-            config=self._core.computed_nodes[node].config,
+            config=self._computed[node].config,
             publisher=str(address.bare),
             principal=str(principal.bare),
         )
         if items:
-            self._core.notifier.put(change)
+            self.notifier.put(change)
         if gone:
-            self._core.notifier.put(
+            self.notifier.put(
                 msgspec.structs.replace(change, kind="retracted", items=(), ids=tuple(gone))
             )
 
-    def requester(self, address: JID, sender: JID) -> Requester:
-        """Return the requester of a request to one of our addresses."""
-        return Requester(
-            service=str(address.bare),
-            principal=str(sender.bare),
-            jid=str(sender),
-            may_create=self.may_create(sender.bare),
-            has_stopped=not self._core.notifier.may_write(address.bare, sender.bare),
+    async def _came_online(
+        self, service: str, full: str, bare: str, interests: frozenset[str]
+    ) -> None:
+        """Send the last items of the nodes in which a client is interested, or to which it or its
+        account is subscribed, as far as these nodes send them on presence (§12.17).
+        """
+        who = Requester(service=service, principal=bare, jid=full)
+
+        def op(database: Database) -> list[Direct]:
+            wanted = set(interests)
+            for made in rows.subscriptions_of(database, service, bare):
+                if made.state == "subscribed" and made.deliver and made.jid in (full, bare):
+                    wanted.add(made.node)
+            messages: list[Direct] = []
+            for name in sorted(wanted):
+                node = rows.node(database, service, name)
+                if (
+                    node is not None
+                    and node.config.send_last_published_item == "on_sub_and_presence"
+                    and access.may_read(database, node, bare)
+                ):
+                    messages += last_messages(database, node, full)
+            return messages
+
+        try:
+            for message in await self.storage.read(op):
+                self.notifier.put(message)
+            for name in sorted(interests):
+                computed = self.computed(who, name)
+                if (
+                    computed is not None
+                    and computed.config.send_last_published_item == "on_sub_and_presence"
+                ):
+                    for message in await last_of(computed, service, bare, full):
+                        self.notifier.put(message)
+        except StorageError as error:
+            _log.error("the last items were not sent", reason=str(error))
+
+
+def last_messages(database: Database, node: Node, to: str) -> Sequence[Direct]:
+    """Return the message with the last item for a new subscriber (§6.1.7)."""
+    config = node.config
+    if config.send_last_published_item == "never" or not config.deliver_notifications:
+        return ()
+    return tuple(
+        Direct(
+            service=node.service,
+            node=node.name,
+            to=to,
+            payloads=last_item(node.name, each, payloads=config.deliver_payloads),
+            type=config.notification_type,
         )
+        for each in rows.newest(database, node.service, node.name, 1)
+    )
 
 
 def _self(address: JID) -> Requester:
@@ -357,4 +404,4 @@ def _check_stored(
     for id_ in ids:
         found = rows.item(database, service, node, id_)
         if (None if found is None else found.payload) != expected.payload:
-            raise ItemChangedError
+            raise StoredChangedError

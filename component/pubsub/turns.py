@@ -17,7 +17,7 @@ MOST_BYTES: Final = 64 * 1024 * 1024
 T = TypeVar("T")
 
 
-class Turn(Generic[T]):
+class QueueTurn(Generic[T]):
     """The oldest entry of a key, whose turn it is.
 
     Attributes:
@@ -92,7 +92,7 @@ class Turns(Generic[T]):
                     queue=str(key),
                 )
 
-    async def next(self) -> Turn[T]:
+    async def next(self) -> QueueTurn[T]:
         """Wait for the next turn. Its key has no other one until `done` is called."""
         while not self._heap:
             if self._wake.is_set():
@@ -101,9 +101,9 @@ class Turns(Generic[T]):
         time, _, queue = heappop(self._heap)
         self._now = max(self._now, time)
         queue.has_turn = True
-        return Turn(queue.entries[0][0], queue, time)
+        return QueueTurn(queue.entries[0][0], queue, time)
 
-    def done(self, turn: Turn[T], cost: float, *, finished: bool = True) -> None:
+    def done(self, turn: QueueTurn[T], cost: float, *, finished: bool = True) -> None:
         """End a turn, which has cost this much. The entry keeps its place unless it is finished."""
         queue = turn.queue
         queue.has_turn = False

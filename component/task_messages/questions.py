@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timezone
 from typing import Final, TypedDict, Unpack
 
-from component.handlers.time_zones import duration, in_local_time
 from component.link.messages.inbound import Reference, ReplyAddress
 from component.link.messages.outbound import OutboundMessage, Text, conversation_with
 from component.skills.errors import printable
@@ -32,6 +31,7 @@ from component.task_messages.value_rendering import (
 from component.tasks.confirmation import parameters_of
 from component.tasks.protocol import Question
 from component.tasks.questions import only_value, schema_of
+from component.zones import duration, in_local_time
 from xep.binding import Payload
 from xep.binding.escaping import without_forbidden
 from xep.fluux_agent.confirm import Action as AskedAction

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from time import perf_counter
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
@@ -151,8 +151,8 @@ class Admission:
             admitted = Admitted(request, skill, arguments, key, flight, on_result)
             if skill.at_once and not asks and request.mode != "async":
                 return self._run_at_once(admitted)
-            answer: Answer = yield self._serve(admitted)
-            return answer
+            answered = yield self._serve(admitted)
+            return cast("Answer", answered)
         except BaseException:
             # Repetitions try again themselves; a run that has started lands the flight later.
             if flight is not None and not self._worker.serves(flight):

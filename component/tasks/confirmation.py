@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from component.policy import Asking
+from component.policy import ConfirmationRule
 from component.policy.persons import Persons
 from component.skills.inputs import Arguments
 from component.skills.skill import Skill
@@ -235,7 +235,10 @@ class Approvers:
     """
 
     def __init__(
-        self, asking: Callable[[str], Asking], persons: Persons, expires_s: float = 86400.0
+        self,
+        asking: Callable[[str], ConfirmationRule],
+        persons: Persons,
+        expires_s: float = 86400.0,
     ) -> None:
         self._asking = asking
         self._is_person = persons.is_person
@@ -302,7 +305,7 @@ class Approvers:
         raise errors.confirmation_unavailable()
 
     @staticmethod
-    def _is_never_asked(request: Request, said: Asking) -> bool:
+    def _is_never_asked(request: Request, said: ConfirmationRule) -> bool:
         return said.when == "never" and request.caller_context.asker == "caller"
 
     def _confirmation(self, skill: Skill, asked: tuple[JID, ...]) -> Confirmation:

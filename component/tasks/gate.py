@@ -42,7 +42,7 @@ ITS_PARAMETERS: Final = ("its parameters",)
 """`CallerContext.chosen` if the authors of the taints may have written any of the parameters."""
 
 
-class NotPermitted(StanzaError):
+class NotPermitted(StanzaError):  # noqa: N818 - the name says what happened
     """The agent whose model asks must not use the skill, or not with these parameters."""
 
     def __init__(self, text: str) -> None:

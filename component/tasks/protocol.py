@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -16,18 +16,16 @@ from component.skills.context import Context
 from component.skills.model_answers import ModelFailed, ModelQuestion
 from component.skills.outputs import File, Link
 from component.skills.skill import Skill
+from component.skills.threads import Threads
+from component.storage.notifications import Notification
+from component.tasks.confirmation import Approvers
+from component.tasks.gate import Gate
 from component.tasks.request import Origin, Request
 from xep.data_forms import Form
 from xep.fluux_agent.confirm import Confirm
 from xep.fluux_agent.task import Input, Task
 from xep.jid import JID
 from xep.result_sets import PAGE_ROOM
-
-if TYPE_CHECKING:
-    from component.skills.threads import Threads
-    from component.storage.notifications import Notification
-    from component.tasks.confirmation import Approvers
-    from component.tasks.gate import Gate
 
 
 class Certainty(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from cachebox import LRUCache
 from msgspec import DecodeError
 
 from component.audit.protocol import AuditEvent, NoRecord, Recorder
-from component.audit.refusals import Refusals
+from component.audit.quota import Refusals
 from component.metrics.counters import BOUNDS_S, Counters
 from component.tasks.changes import Change
 from component.tasks.questions import Judgement

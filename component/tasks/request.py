@@ -1,4 +1,4 @@
-"""A request to run a skill: one struct from the wire to its row, and how a repetition is recognised.
+"""A request to run a skill: one struct from the wire to its row, and how to recognise repetitions.
 
 An execute element, a form, a model's call, a trigger and the start of a child task become a
 `Request` at once. `component.tasks.admission` checks it, and the row of a task stores it.

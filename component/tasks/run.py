@@ -644,7 +644,7 @@ class Run:
             expires = lapses(tx.now, seconds, row.deadline)
             tx.publish(ask_input(tx, row, (step.name, id_), text, shown, expires))
 
-        await self._park(op)
+        return await self._park(op)
 
     async def sleep(self, seconds: float, *, key: str | int | None) -> None:
         """Wait for a time; a long wait ends the run."""

@@ -12,7 +12,7 @@ from component.app.features import make_settings
 from component.app.schema import SCHEMA
 from component.audit.opening import CHAIN_FILE, check_writable, open_record
 from component.cli.main import group
-from component.commands.definition import Commands
+from component.commands import Commands
 from component.control.server import ControlServer
 from component.conversations.lines import Said
 from component.kernel.memory import open_memories

@@ -14,7 +14,7 @@ from component.agent.protocol import Profile
 from component.agent.untrusted_text import Fence
 from component.app.features import make_settings
 from component.budget.protocol import Payer, TurnBudget
-from component.commands.definition import Asking, NoParams
+from component.commands import Asking, NoParams
 from component.features.conversation_commands.feature import ConversationCommandsFeature
 from component.kernel.agents import AgentPorts, AgentSubsystem
 from component.kernel.memory import Memories, open_memories

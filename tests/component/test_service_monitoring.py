@@ -20,7 +20,7 @@ from component.settings import Agent, Server, Settings, Skills, Storage
 from component.settings.service import Audit
 from component.storage import Storage as OpenStorage
 from demo_server import DemoServer
-from tests.component.metrics.test_metrics import ask, get
+from tests.component.features.metrics.test_metrics import ask, get
 from tests.demo_server.peers import AGENT, LIMIT, new_server
 from tests.servers.clients import SlixClient
 from tests.servers.talk import error, execute, output

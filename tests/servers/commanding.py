@@ -7,7 +7,7 @@ import anyio
 from pydantic import SecretStr
 
 from component import settings
-from component.handlers.agent_errors import AgentErrors
+from component.kernel.errors import AgentErrors
 from component.link.connection.connection import Connection
 from component.link.connection.live import Receiver
 from component.link.messages.outbox import Outbox

@@ -8,7 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from component import settings
-from component.handlers.agent_errors import AgentErrors
+from component.kernel.errors import AgentErrors
 from component.link.connection.connection import Connection
 from component.link.connection.live import Receiver
 from component.link.messages.inbound import ReplyAddress

@@ -4,12 +4,11 @@ from collections.abc import Awaitable
 
 import msgspec
 
-from component.commands.adhoc import Asked, Offers
-from component.features.adhoc.disco_nodes import CommandNodes
-from component.features.adhoc.handlers import CommandsHandler
+from component.features.adhoc.handlers import CommandNodes, CommandsHandler
 from component.features.adhoc.offers import CommandOffers, SkillOffers
-from component.features.adhoc.sessions import Sessions
+from component.features.adhoc.sessions import CommandSessions
 from component.features.feature import Feature, Opened
+from component.kernel.adhoc import AdHocRequest
 from component.kernel.kernel import Kernel
 from component.kernel.options import page_bytes
 from component.tasks.admission import Answer
@@ -23,21 +22,20 @@ class AdHocFeature(Feature):
         """Make the handler, and the nodes for service discovery."""
         catalog, tasks = kernel.environment.catalog, kernel.tasks.service
 
-        def run(asked: Asked, skill: str, json: bytes) -> Answer | Awaitable[Answer]:
+        def run(asked: AdHocRequest, skill: str, json: bytes) -> Answer | Awaitable[Answer]:
             return tasks.execute(_request(asked, skill, json))
 
-        offers: tuple[Offers, ...] = (
-            SkillOffers(catalog.view, run, self.settings.limits.retry_after_s),
-            CommandOffers(kernel.commands),
-            *kernel.pubsub.offers(),
-        )
         return Opened(
-            handlers=(CommandsHandler(offers, Sessions(admins=catalog.admins)),),
-            disco_nodes=(CommandNodes(offers, page_bytes(self.settings)),),
+            handlers=(CommandsHandler(kernel.offers, CommandSessions(admins=catalog.admins)),),
+            offers=(
+                SkillOffers(catalog.view, run, self.settings.limits.retry_after_s),
+                CommandOffers(kernel.commands),
+            ),
+            disco_nodes=(CommandNodes(kernel.offers, page_bytes(self.settings)),),
         )
 
 
-def _request(asked: Asked, skill: str, json: bytes) -> Request:
+def _request(asked: AdHocRequest, skill: str, json: bytes) -> Request:
     """Return the request to run a skill with the parameters of a form (FAC-005)."""
     return Request(
         skill=skill,

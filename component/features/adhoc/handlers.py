@@ -2,6 +2,8 @@
 
 A command has one stage: the form made from its schema (FAC-002), which is returned until it is
 valid (FAC-004); then the work, once. A command without parameters runs at once.
+
+In service discovery the commands are a list, and each is a node (XEP-0050 §2).
 """
 
 from collections.abc import Awaitable, Sequence
@@ -11,13 +13,19 @@ from typing import Final
 import anyio
 import msgspec
 
-from component.commands.adhoc import Asked, Misfit, Offer, Offers, Outcome
-from component.features.adhoc.sessions import Session, Sessions, expired, refused
+from component.features.adhoc.sessions import (
+    CommandSession,
+    CommandSessions,
+    bad_command,
+    expired,
+)
+from component.kernel.adhoc import AdHocRequest, Misfit, Offer, Offers, Outcome, find_offer
+from component.kernel.paging import address_asked, page, sized
 from component.link.router.table import IQRoute, ReplyPayload, Request
 from component.skills.errors import printable
 from component.skills.forms import InvalidForm, form_of, values_of
 from component.skills.schema_properties import properties_of
-from xep import data_forms
+from xep import data_forms, disco
 from xep.commands import (
     NAMESPACE,
     Actions,
@@ -30,6 +38,7 @@ from xep.commands import (
 from xep.data_forms import Form
 from xep.fluux_agent import errors
 from xep.jid import JID
+from xep.result_sets import PAGE_ROOM
 from xep.stanza_error import StanzaError
 
 _LANG = "en"
@@ -48,7 +57,7 @@ class CommandsHandler:
         sessions: the sessions and their stages.
     """
 
-    def __init__(self, offers: Sequence[Offers], sessions: Sessions) -> None:
+    def __init__(self, offers: Sequence[Offers], sessions: CommandSessions) -> None:
         self._offers = offers
         self._sessions = sessions
 
@@ -65,10 +74,12 @@ class CommandsHandler:
         asked = request.payload
         action = asked.action or "execute"
         if action not in _ACTIONS:
-            raise refused(MalformedAction(), f"There is no action {printable(action, _LONGEST)}.")
+            raise bad_command(
+                MalformedAction(), f"There is no action {printable(action, _LONGEST)}."
+            )
         if not asked.sessionid:
             if action != "execute":
-                raise refused(BadAction(), f"Start a command with execute, not with {action}.")
+                raise bad_command(BadAction(), f"Start a command with execute, not with {action}.")
             return self._begin(request)
         session = self._sessions.find(asked.sessionid, request.sender, request.to.bare, asked.node)
         if action == "cancel":
@@ -90,7 +101,7 @@ class CommandsHandler:
             return self._ask(session, offer)
         return self._run(session, offer, msgspec.Raw(b"{}"))
 
-    async def _prepared(self, session: Session, preparing: Awaitable[Offer]) -> Command:
+    async def _prepared(self, session: CommandSession, preparing: Awaitable[Offer]) -> Command:
         try:
             return self._ask(session, await preparing)
         except StanzaError as error:
@@ -98,14 +109,13 @@ class CommandsHandler:
             raise
 
     def _offer(self, node: str, principal: JID) -> Offer:
-        for offers in self._offers:
-            offer = offers.get(node, principal)
-            if offer is not None:
-                return offer
-        raise StanzaError("item-not-found", "This address has no such command.")
+        offer = find_offer(self._offers, node, principal)
+        if offer is None:
+            raise StanzaError("item-not-found", "This address has no such command.")
+        return offer
 
     @staticmethod
-    def _ask(session: Session, offer: Offer, misfit: Misfit | None = None) -> Command:
+    def _ask(session: CommandSession, offer: Offer, misfit: Misfit | None = None) -> Command:
         """Return the form; after invalid input with the given values and the reasons."""
         form = form_of(
             offer.schema,
@@ -128,11 +138,11 @@ class CommandsHandler:
         return answer
 
     def _submit(
-        self, session: Session, form: Form | None
+        self, session: CommandSession, form: Form | None
     ) -> ReplyPayload | Awaitable[ReplyPayload]:
         # A form of type cancel counts as submitted (XEP-0050 §3.6.1).
         if form is None or form.type not in ("submit", "cancel"):
-            raise refused(BadPayload(), "Fill in the form, and send it with the type submit.")
+            raise bad_command(BadPayload(), "Fill in the form, and send it with the type submit.")
         try:
             offer = self._offer(session.node, session.requester.bare)
         except StanzaError as error:
@@ -146,7 +156,7 @@ class CommandsHandler:
         return self._run(session, offer, json)
 
     def _run(
-        self, session: Session, offer: Offer, json: msgspec.Raw
+        self, session: CommandSession, offer: Offer, json: msgspec.Raw
     ) -> ReplyPayload | Awaitable[ReplyPayload]:
         session.stage = "running"
         session.attempts += 1
@@ -160,7 +170,9 @@ class CommandsHandler:
             return self._wait(session, offer, outcome)
         return self._settle(session, offer, outcome)
 
-    async def _wait(self, session: Session, offer: Offer, outcome: Awaitable[Outcome]) -> Command:
+    async def _wait(
+        self, session: CommandSession, offer: Offer, outcome: Awaitable[Outcome]
+    ) -> Command:
         try:
             found = await outcome
         except BaseException as error:
@@ -169,7 +181,7 @@ class CommandsHandler:
             raise
         return self._settle(session, offer, found)
 
-    def _settle(self, session: Session, offer: Offer, outcome: Outcome) -> Command:
+    def _settle(self, session: CommandSession, offer: Offer, outcome: Outcome) -> Command:
         if isinstance(outcome, Misfit):
             if properties_of(offer.schema):
                 return self._ask(session, offer, outcome)
@@ -189,7 +201,7 @@ class CommandsHandler:
         return answer
 
     def _repeat(
-        self, session: Session, form: Form | None
+        self, session: CommandSession, form: Form | None
     ) -> ReplyPayload | Awaitable[ReplyPayload]:
         """Answer a repetition like the original (FAC-006); refuse anything else."""
         if session.answer is not None and session.answer.status == "canceled":
@@ -201,13 +213,13 @@ class CommandsHandler:
         return session.repeated()
 
     @staticmethod
-    async def _join(session: Session, done: anyio.Event) -> Command:
+    async def _join(session: CommandSession, done: anyio.Event) -> Command:
         await done.wait()
         return session.repeated()
 
-    def _cancel(self, session: Session) -> Command:
+    def _cancel(self, session: CommandSession) -> Command:
         if session.stage == "running":
-            raise refused(BadAction(), "The command is already running.")
+            raise bad_command(BadAction(), "The command is already running.")
         if session.stage == "open":
             answer = Command(node=session.node, sessionid=session.id, status="canceled", lang=_LANG)
             session.settle("ended", answer, None)
@@ -217,16 +229,16 @@ class CommandsHandler:
         return session.answer
 
     @staticmethod
-    def _no_such_stage(session: Session, action: str) -> StanzaError:
+    def _no_such_stage(session: CommandSession, action: str) -> StanzaError:
         if session.stage == "ended":
             return expired()
-        return refused(
+        return bad_command(
             BadAction(), f"This command has only one stage, so {action} is not possible."
         )
 
 
-def _asked(session: Session) -> Asked:
-    return Asked(
+def _asked(session: CommandSession) -> AdHocRequest:
+    return AdHocRequest(
         principal=session.requester.bare,
         requester=session.requester,
         target=session.target,
@@ -251,3 +263,54 @@ def _end(error: BaseException) -> StanzaError:
     if isinstance(error, StanzaError):
         return error
     return errors.internal() if isinstance(error, Exception) else errors.outcome_unknown()
+
+
+class CommandNodes:
+    """Answers disco#info and disco#items at the nodes of commands.
+
+    Args:
+        offers: where commands come from.
+        room: the bytes that the entries of a page may take.
+    """
+
+    def __init__(self, offers: Sequence[Offers], room: int = PAGE_ROOM) -> None:
+        self._room = room
+        self._offers = offers
+
+    def info(self, request: Request[disco.InfoQuery]) -> disco.InfoQuery | None:
+        """Return the list of commands, or one of them (XEP-0050 §2.2, §2.3)."""
+        node = request.payload.node
+        if node is None:
+            return None
+        if node == NAMESPACE:
+            return _info(node, "command-list", "Commands", (disco.INFO, disco.ITEMS))
+        offer = find_offer(self._offers, node, request.principal)
+        if offer is None:
+            return None
+        return _info(node, "command-node", offer.title, (NAMESPACE, data_forms.NAMESPACE))
+
+    def items(self, request: Request[disco.ItemsQuery]) -> disco.ItemsQuery | None:
+        """Return a page of the commands for this principal; a command has no items."""
+        query = request.payload
+        if query.node is None:
+            return None
+        if query.node != NAMESPACE:
+            found = find_offer(self._offers, query.node, request.principal)
+            return None if found is None else disco.ItemsQuery(node=query.node)
+        to, principal = address_asked(request), request.principal
+
+        def item(node: str) -> tuple[disco.Item, int]:
+            offer = find_offer(self._offers, node, principal)
+            return sized(disco.Item(jid=to, node=node, name=None if offer is None else offer.title))
+
+        nodes = sorted(node for offers in self._offers for node in offers.nodes(principal))
+        items, which = page(nodes, query.page, item, self._room)
+        return disco.ItemsQuery(node=query.node, items=items, page=which)
+
+
+def _info(node: str, type_: str, name: str, features: tuple[str, ...]) -> disco.InfoQuery:
+    return disco.InfoQuery(
+        node=node,
+        identities=(disco.Identity(category="automation", type=type_, name=name),),
+        features=tuple([disco.Feature(var=feature) for feature in features]),
+    )

@@ -5,23 +5,27 @@ Each becomes an `Offer`, so the handler of commands only deals with forms and st
 
 from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 import structlog
 
-from component.commands.adhoc import Asked, Completed, Misfit, Offer, Outcome
-from component.commands.definition import AnyCommand, CommandError, CommandResult, Commands
-from component.features.adhoc.results import of_accepted, of_answer, of_result
-from component.handlers.storing import stored
+from component.commands import AnyCommand, CommandError, CommandResult, Commands
+from component.kernel.adhoc import AdHocRequest, Completed, Misfit, Offer, Outcome
+from component.kernel.errors import stored
+from component.skills.form_fields import NEWLINE
 from component.skills.registry import View
 from component.skills.skill import Skill
 from component.storage import StorageError
 from component.tasks.admission import Answer
+from component.tasks.outputs import text_of
+from xep.binding.escaping import without_forbidden
 from xep.commands import Note
+from xep.data_forms import Field, Form, Item, Reported, form_type_field
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import NAMESPACE as EXECUTE
-from xep.fluux_agent.execute import Accepted
+from xep.fluux_agent.execute import Accepted, Output, Result
+from xep.fluux_agent.task import NAMESPACE as TASK
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
@@ -30,7 +34,7 @@ _log = structlog.get_logger("component.commands")
 _SKILL = "skill/"
 _COMMAND = "command/"
 
-RunSkill: TypeAlias = Callable[[Asked, str, bytes], Answer | Awaitable[Answer]]
+RunSkill: TypeAlias = Callable[[AdHocRequest, str, bytes], Answer | Awaitable[Answer]]
 """Runs a skill as an execute request of the same principal would (FAC-005), with JSON parameters.
 
 It may raise StanzaError, and so may its awaitable.
@@ -71,7 +75,9 @@ class SkillOffers:
             run=lambda asked, json: self._begin(skill, asked, json),
         )
 
-    def _begin(self, skill: Skill, asked: Asked, json: msgspec.Raw) -> Outcome | Awaitable[Outcome]:
+    def _begin(
+        self, skill: Skill, asked: AdHocRequest, json: msgspec.Raw
+    ) -> Outcome | Awaitable[Outcome]:
         try:
             found = self._run(asked, skill.name, bytes(json))
         except StanzaError as error:
@@ -120,7 +126,7 @@ class CommandOffers:
             run=lambda asked, json: self._do(command, asked, json),
         )
 
-    async def _do(self, command: AnyCommand, asked: Asked, json: msgspec.Raw) -> Outcome:
+    async def _do(self, command: AnyCommand, asked: AdHocRequest, json: msgspec.Raw) -> Outcome:
         asking = self._commands.asking(asked.principal, asked.target, asked.lang, asked.requester)
         try:
             answer: CommandResult = await command.run(asking, command.read(json=bytes(json)))
@@ -154,3 +160,84 @@ def _refusal(error: StanzaError) -> Outcome:
         if isinstance(condition, errors.Malformed):
             return Misfit(text, {})
     return Completed((Note(type="error", text=text),))
+
+
+# -- results: a note in words, and a form of type result for the rest -----------------------------
+
+CommandContent: TypeAlias = tuple[tuple[Note, ...], Form | None]
+
+
+def of_result(title: str, result: Result) -> CommandContent:
+    """Return a skill's outputs, one field each; a result that reports an error has a note of type
+    error.
+    """
+    said = "\n".join(output.text for output in result.outputs if output.text)
+    if result.is_error:
+        note = Note(type="error", text=without_forbidden(said or f"{title}: refused."))
+    else:
+        note = Note(type="info", text=f"{title}: done.")
+    if not result.outputs:
+        return (note,), None
+    fields = (form_type_field(EXECUTE), *map(_output, result.outputs))
+    return (note,), Form(type="result", title=title, fields=fields)
+
+
+def of_accepted(title: str, accepted: Accepted) -> CommandContent:
+    """Return the result for work that continues as a task: its id, and that messages will follow
+    (FAC-007).
+    """
+    text = f"{title} continues as task {accepted.task}. You will get messages about its progress."
+    if accepted.state == "input-required":
+        text += " It is waiting for an answer: see the message with the question."
+    fields = (
+        form_type_field(TASK),
+        _field("task", "Task", accepted.task),
+        _field("state", "State", accepted.state),
+    )
+    return (Note(type="info", text=text),), Form(type="result", title=title, fields=fields)
+
+
+def of_answer(title: str, answer: CommandResult) -> CommandContent:
+    """Return the text of a command's result, and its table if it has one."""
+    notes = (Note(type="info", text=without_forbidden(answer.text)),)
+    value = answer.value
+    if isinstance(value, msgspec.Struct):
+        return notes, Form(type="result", title=title, fields=_row(value))
+    if not value:
+        return notes, None
+    reported = Reported(
+        fields=tuple([Field(var=field.var, label=field.label) for field in _row(value[0])])
+    )
+    return notes, Form(
+        type="result", title=title, reported=reported, items=tuple(map(_item, value))
+    )
+
+
+def _output(output: Output) -> Field:
+    return _field(output.name, output.name, text_of(output))
+
+
+def _field(var: str, label: str, text: str) -> Field:
+    values: Sequence[str] = NEWLINE.split(without_forbidden(text))
+    type_ = "text-multi" if len(values) > 1 else "text-single"
+    return Field(var=var, type=type_, label=label, values=tuple(values))
+
+
+def _item(row: msgspec.Struct) -> Item:
+    return Item(fields=tuple([Field(var=each.var, values=each.values) for each in _row(row)]))
+
+
+def _row(row: msgspec.Struct) -> tuple[Field, ...]:
+    values: dict[str, Any] = msgspec.to_builtins(row, enc_hook=str, str_keys=True)
+    return tuple(
+        [
+            _field(name, name.replace("_", " ").capitalize(), _text(values.get(name)))
+            for name in (field.encode_name for field in msgspec.structs.fields(row))
+        ]
+    )
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -31,7 +31,7 @@ repetitions.
 """
 
 
-class Session:
+class CommandSession:
     """One session: its requester, command and stage.
 
     Attributes:
@@ -102,7 +102,7 @@ class Session:
         return self.answer
 
 
-class Sessions:
+class CommandSessions:
     """The sessions of all principals.
 
     A principal may have as many as are still free, and at most `each`; its own sessions are dropped
@@ -135,15 +135,15 @@ class Sessions:
         self._reserved = reserved if admins else 0
         self._secret = secrets.token_bytes(32)
         # Least recently used first.
-        self._sessions: OrderedDict[str, Session] = OrderedDict()
-        self._own: dict[JID, list[Session]] = {}  # by principal, oldest first
+        self._sessions: OrderedDict[str, CommandSession] = OrderedDict()
+        self._own: dict[JID, list[CommandSession]] = {}  # by principal, oldest first
 
     def __len__(self) -> int:
         """Return the number of sessions, without expired ones."""
         self._forget()
         return len(self._sessions)
 
-    def begin(self, requester: JID, target: JID, node: str, lang: str | None) -> Session:
+    def begin(self, requester: JID, target: JID, node: str, lang: str | None) -> CommandSession:
         """Create a session. If there is no room, the principal's oldest one that is not running is
         dropped.
 
@@ -160,7 +160,7 @@ class Sessions:
             ended = [each for each in self._sessions.values() if each.stage == "ended"]
             most = max(self._own.values(), key=len, default=[])
             self._drop(ended or (most if len(most) > 1 else []))
-        session = Session(self._new_id(requester, target), requester, target, node, lang)
+        session = CommandSession(self._new_id(requester, target), requester, target, node, lang)
         session.used = self._clock()
         self._sessions[session.id] = session
         self._own.setdefault(principal, []).append(session)
@@ -171,7 +171,7 @@ class Sessions:
         reserved = 0 if principal in self._admins else self._reserved
         return self._total - len(self._sessions) - reserved
 
-    def find(self, id_: str, requester: JID, target: JID, node: str) -> Session:
+    def find(self, id_: str, requester: JID, target: JID, node: str) -> CommandSession:
         """Return the session of this requester, at this address, of this command; this counts as a
         use.
 
@@ -188,12 +188,12 @@ class Sessions:
             target,
             node,
         ):
-            raise refused(BadSessionId(), "This session does not exist.")
+            raise bad_command(BadSessionId(), "This session does not exist.")
         session.used = self._clock()
         self._sessions.move_to_end(id_)
         return session
 
-    def _drop(self, those: list[Session]) -> None:
+    def _drop(self, those: list[CommandSession]) -> None:
         """Drop one of those that are not running. Raises StanzaError if all are."""
         idle = [each for each in those if each.stage != "running"]
         if not idle:
@@ -201,7 +201,7 @@ class Sessions:
         # Prefer an ended session to one whose form somebody is filling in.
         self._remove(next((each for each in idle if each.stage == "ended"), idle[0]))
 
-    def _remove(self, session: Session) -> None:
+    def _remove(self, session: CommandSession) -> None:
         del self._sessions[session.id]
         principal = session.requester.bare
         own = self._own[principal]
@@ -236,7 +236,7 @@ class Sessions:
         return hashlib.blake2b(text, key=self._secret, digest_size=_MARK_BYTES).hexdigest()
 
 
-def refused(condition: Payload, text: str) -> StanzaError:
+def bad_command(condition: Payload, text: str) -> StanzaError:
     """Return ``bad-request`` with a condition of XEP-0050 §4.4."""
     return StanzaError("bad-request", text, application=(condition,))
 

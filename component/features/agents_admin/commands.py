@@ -18,7 +18,7 @@ from component.agent.requests import OperatorStarter, Outcome, OutcomeKind, Turn
 from component.audit.protocol import AuditEvent, Recorder
 from component.budget.book import BudgetBook
 from component.budget.protocol import BudgetUsage, Payer
-from component.commands.definition import (
+from component.commands import (
     AnyCommand,
     Asking,
     CommandError,

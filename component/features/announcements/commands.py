@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
+from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline
 from xep.stanza_error import StanzaError
 
 _LONGEST: Final = 5_000

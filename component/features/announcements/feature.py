@@ -1,31 +1,60 @@
-"""Announcements: a node of each agent, and the command by which admins publish there."""
+"""Announcements: a microblog of each agent (XEP-0277), which many clients can show, and the command
+by which admins publish there.
+"""
+
+from datetime import UTC, datetime
+from typing import Final
 
 import anyio
 from anyio.abc import TaskStatus
 
 from component.features.announcements.commands import AnnouncementCommands
-from component.features.announcements.node import Announcements
 from component.features.feature import Feature, Opened
 from component.kernel.kernel import Kernel
+from component.pubsub.config import NodeConfig
+from component.pubsub.items import new_id
+from xep import atom
+
+ANNOUNCEMENTS: Final = "urn:xmpp:microblog:0"
+"""The name of the node."""
+CONFIG: Final = NodeConfig(
+    title="Announcements",
+    description="What the agent announces to everybody",
+    type=atom.NAMESPACE,
+    access_model="open",
+    max_items=100,
+)
 
 
 class AnnouncementFeature(Feature):
-    """The nodes of announcements, which admins own."""
+    """The nodes of announcements, one for each agent, which admins own."""
 
     def open(self, kernel: Kernel) -> Opened:
         """Make the command, and what creates the nodes."""
-        nodes = Announcements(kernel.pubsub.service)
+        address_of, pubsub = kernel.stream.addresses.address_of, kernel.pubsub
         agents = self.settings.agent_names
-        address_of = kernel.stream.addresses.address_of
-        owners = frozenset(admin.bare for admin in kernel.environment.catalog.admins)
+        owners = sorted({admin.bare for admin in kernel.environment.catalog.admins}, key=str)
 
         async def announce(agent: str, text: str) -> str:
-            return await nodes.publish(address_of(agent), text)
+            address, id_ = address_of(agent), new_id()
+            now = datetime.now(UTC).replace(microsecond=0)
+            entry = atom.Entry(
+                title=text,
+                id=f"tag:{address.domain},{now:%Y-%m-%d}:{id_}",  # RFC 4151
+                published=now,
+                updated=now,
+            )
+            await pubsub.publish(address, ANNOUNCEMENTS, id_, entry)
+            return id_
 
         async def create(*, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-            """Create the nodes. Raises StorageError before it has started."""
+            """Create the nodes, and add the admins to the owners of those that exist. Raises
+            StorageError before it has started.
+            """
             for name in agents:
-                await nodes.create(address_of(name), owners)
+                await pubsub.ensure(
+                    address_of(name), ANNOUNCEMENTS, CONFIG, owners=owners, reconfigures=False
+                )
             task_status.started()
 
         return Opened(commands=AnnouncementCommands(announce, agents).commands(), loops=(create,))

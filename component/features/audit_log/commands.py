@@ -11,10 +11,10 @@ from anyio import to_thread
 
 from component.audit.lines import Line
 from component.audit.protocol import EventKind
-from component.audit.query import Query, latest, moment
+from component.audit.query import AuditQuery, latest, parse_moment
 from component.audit.record import Audit
-from component.audit.verify import Verdict, verify_beside
-from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
+from component.audit.verify import Verification, verify_beside
+from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline
 from component.storage import StorageError
 
 T = TypeVar("T")
@@ -99,7 +99,7 @@ class AuditCommands:
         return (AUDIT.done_by(self._run),)
 
     async def _run(self, _asking: Asking, params: AuditParams) -> CommandResult:
-        query = query_of(params)
+        query = audit_query(params)
         try:
             await self._audit.settled()
         except StorageError as error:
@@ -112,9 +112,9 @@ class AuditCommands:
         return CommandResult("\n".join(map(audit_line_text, found)) or "No entry matches.", found)
 
 
-def query_of(params: AuditParams) -> Query:
+def audit_query(params: AuditParams) -> AuditQuery:
     """Return the filters of the command. Raises CommandError for an invalid time."""
-    return Query(
+    return AuditQuery(
         kind=params.kind,
         outcome=params.outcome,
         principal=params.principal,
@@ -138,7 +138,7 @@ def audit_line_text(line: Line) -> str:
     return f"{moment_} {' '.join(rest)}"
 
 
-def verdict_text(verdict: Verdict) -> str:
+def verdict_text(verdict: Verification) -> str:
     """Return the result of a verification in words."""
     notes = list(verdict.notes)
     if not verdict.whole:
@@ -171,12 +171,12 @@ def _time(name: str, text: str | None) -> str | None:
     if text is None:
         return None
     try:
-        return moment(text)
+        return parse_moment(text)
     except ValueError as error:
         raise CommandError(str(error), name) from None
 
 
-def _last(directory: Path, query: Query, limit: int) -> list[Line]:
+def _last(directory: Path, query: AuditQuery, limit: int) -> list[Line]:
     found = list(itertools.islice(latest(directory, query), limit))
     for line in found:
         line.prev = ""  # of no use to a reader

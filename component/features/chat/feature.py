@@ -11,7 +11,7 @@ from component.features.chat.stages import (
     exchange_stage,
 )
 from component.features.feature import Feature, Opened
-from component.handlers.exchange_limit import ExchangeLimit
+from component.kernel.exchange_limit import ExchangeLimit
 from component.kernel.kernel import Kernel
 from component.kernel.options import agent_at
 from xep.jid import JID
@@ -33,7 +33,7 @@ class ChatFeature(Feature):
             stream.messenger,
             kernel.message_stages,
             self._notices(kernel),
-            kernel.pubsub.handler.authorized,
+            kernel.forms,
             stream.addresses.is_own,
         )
         admits = kernel.environment.catalog.policy.admits

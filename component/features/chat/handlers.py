@@ -9,8 +9,9 @@ one notice, before the first answer, that the agent is a machine (`notices.py`).
 import contextlib
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, Final
 
 import anyio
@@ -18,18 +19,21 @@ import msgspec
 
 from component.features.chat.message_ids import Duplicates
 from component.features.chat.notices import Notices
+from component.kernel.stream import FormHandler
 from component.link.messages.delivery import Delivery
 from component.link.messages.inbound import InboundMessage, MessageStage
 from component.link.messages.messenger import Messenger
 from component.link.messages.outbound import OutboundMessage, Text
 from component.link.messages.parsing import parse_message
 from component.link.router.table import Request, StanzaRoute
-from xep.binding import Payload
+from xep.binding import ContentError, Payload
 from xep.chat_markers import NAMESPACE as MARKERS
 from xep.chat_markers import Displayed
+from xep.data_forms import Form
 from xep.jid import JID
 from xep.receipts import NAMESPACE as RECEIPTS
 from xep.receipts import Received
+from xep.stanza import Incoming
 
 _LONGEST_WAIT_S: Final = 30.0
 """Seconds that a message waits for the previous one to be accepted."""
@@ -49,7 +53,7 @@ class MessageHandler:
         messages: sends messages.
         stages: handle messages, in this order; that of duplicates is here.
         notices: the notice that each person gets once; None where it is turned off.
-        forms: handles messages that are forms, such as `PubSubHandler.authorized`; None for others.
+        forms: handle messages that carry a form, by its FORM_TYPE.
         is_own: whether only this service can have sent a message from an address.
         now: returns the time, for delayed messages.
     """
@@ -59,7 +63,7 @@ class MessageHandler:
         messages: Messenger,
         stages: Sequence[MessageStage],
         notices: Notices | None = None,
-        forms: Callable[[Request[None]], Awaitable[None] | None] = lambda _: None,
+        forms: Mapping[str, FormHandler] = MappingProxyType({}),
         is_own: Callable[[JID], bool] = lambda _: False,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -106,9 +110,10 @@ class MessageHandler:
         message = parse_message(request.stanza, request.sender, request.to, self._now())
         if self._is_returned(request, message):
             return None
-        handled = self._forms(request)
-        if handled is not None:
-            return handled
+        form = _form_of(request.stanza)
+        take = None if form is None else self._forms.get(form.form_type or "")
+        if form is not None and take is not None:
+            return take(request, form)
         message = self._messages.receive(message)
         if not _says_something(message):
             return None
@@ -198,6 +203,14 @@ class MessageHandler:
                 **content,
             )
         )
+
+
+def _form_of(stanza: Incoming) -> Form | None:
+    """Return the form that a message carries; None also if it is not valid."""
+    try:
+        return stanza.payload(Form)
+    except ContentError:
+        return None
 
 
 def _says_something(message: InboundMessage) -> bool:

@@ -16,11 +16,10 @@ import msgspec
 import structlog
 
 from component.agent.requests import MessageStarter, TurnRequest
-from component.commands.definition import CommandError, Commands
-from component.commands.words import read_words
+from component.commands import CommandError, Commands, read_words
 from component.features.chat.message_ids import References, key_of
 from component.features.chat.notices import Hints
-from component.handlers.exchange_limit import Admitted, ExchangeLimit
+from component.kernel.exchange_limit import Admitted, ExchangeLimit
 from component.link.messages.inbound import (
     Attachment,
     Handled,

@@ -7,15 +7,17 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from component.agent.conversations import Conversations
-from component.commands.definition import (
+from component.commands import (
     AnyCommand,
     Asking,
     CommandError,
     CommandResult,
     NoParams,
     Outline,
+    PersonParams,
+    person_of,
+    whose,
 )
-from component.commands.people import PersonParams, person_of, whose
 from component.kernel.memory import Memories
 from component.memory_directory.layout import SessionKey
 from xep.jid import JID

@@ -2,9 +2,8 @@
 
 from importlib.metadata import version
 
-from component.features.discovery.about import About
 from component.features.discovery.contact_profiles import ContactProfiles, profile_nodes
-from component.features.discovery.handlers import Discovery
+from component.features.discovery.handlers import CommonQueries, Discovery
 from component.features.feature import Feature, Opened
 from component.kernel.kernel import Kernel
 from component.kernel.options import SOFTWARE, page_bytes
@@ -16,11 +15,16 @@ class DiscoveryFeature(Feature):
     def open(self, kernel: Kernel) -> Opened:
         """Make the handlers and the nodes."""
         catalog = kernel.environment.catalog
-        overview = kernel.pubsub.overview if kernel.disco.has_pubsub else None
         return Opened(
             handlers=(
-                About(SOFTWARE, version(SOFTWARE)),
-                Discovery(kernel.disco, catalog.view, overview, page_bytes(self.settings)),
+                CommonQueries(SOFTWARE, version(SOFTWARE)),
+                Discovery(
+                    kernel.disco,
+                    catalog.view,
+                    kernel.pubsub if kernel.disco.has_pubsub else None,
+                    page_bytes(self.settings),
+                    self.settings.limits.retry_after_s,
+                ),
                 ContactProfiles(catalog.profiles),
             ),
             nodes=profile_nodes(catalog.profiles),

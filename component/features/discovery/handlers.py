@@ -1,15 +1,20 @@
-"""Service discovery (XEP-0030): agents, features and skills."""
+"""Service discovery (XEP-0030): agents, features and skills; and queries that every entity answers:
+ping, software version, time (XEP-0199, XEP-0092, XEP-0202).
+"""
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timezone
+from typing import Final
 
 import msgspec
 
-from component.handlers.paging import address_asked, check_page, page, sized
 from component.kernel.disco import Disco
+from component.kernel.errors import stored
+from component.kernel.paging import address_asked, check_page, page, sized
 from component.link.router.table import IQRoute, Request
+from component.pubsub.service import PubSubService
 from component.skills.registry import View
-from xep import disco, pubsub, result_sets
+from xep import disco, entity_time, ping, pubsub, result_sets, version
 from xep.fluux_agent import skills as fluux
 from xep.jid import JID
 from xep.result_sets import PAGE_ROOM, ResultSet
@@ -20,36 +25,26 @@ _SKILL_NODE: Final = fluux.NAMESPACE + "/"
 """The prefix of a skill's node in disco#items entries, before the skill's name."""
 
 
-class PubSubNodes(Protocol):
-    """The nodes of the PubSub service: `component.handlers.pubsub_nodes.NodeOverview`."""
-
-    async def names(self, request: Request[disco.ItemsQuery]) -> Sequence[tuple[str, str]]:
-        """Return the nodes that the sender may see, sorted, each with its title."""
-
-    async def info(self, request: Request[disco.InfoQuery]) -> disco.InfoQuery:
-        """Return the identity and metadata of a node. Raises StanzaError."""
-
-    async def items(self, request: Request[disco.ItemsQuery]) -> disco.ItemsQuery:
-        """Return the items of a node. Raises StanzaError."""
-
-
 class Discovery:
     """Answers disco#info and disco#items at the component's domain and at each agent.
 
     Args:
         disco: describes our addresses, and the nodes of others.
         view: the skills that a principal sees.
-        pubsub: the nodes of the PubSub service; None without one.
+        pubsub: the PubSub service; None without one.
         room: the bytes that the entries of a page may take.
+        retry_after_s: seconds after which to ask again when the database refuses.
     """
 
     def __init__(
         self,
         disco: Disco,
         view: Callable[[JID], View],
-        pubsub: PubSubNodes | None = None,
+        pubsub: PubSubService | None = None,
         room: int = PAGE_ROOM,
+        retry_after_s: int = 5,
     ) -> None:
+        self._retry_after_s = retry_after_s
         self._disco = disco
         self._view = view
         self._pubsub = pubsub
@@ -82,8 +77,6 @@ class Discovery:
             found = nodes.info(request)
             if found is not None:
                 return found
-        if self._pubsub is not None:
-            return self._pubsub.info(request)
         raise StanzaError("item-not-found", "this address has no such node")
 
     def items(
@@ -104,19 +97,17 @@ class Discovery:
             found = nodes.items(request)
             if found is not None:
                 return found
-        if self._pubsub is not None:
-            check_page(query.page)
-            return self._pubsub.items(request)
         raise StanzaError("item-not-found", "this address has no such node")
 
     async def _nodes_page(
-        self, request: Request[disco.ItemsQuery], nodes: PubSubNodes
+        self, request: Request[disco.ItemsQuery], service: PubSubService
     ) -> disco.ItemsQuery:
         """Return the agents at the domain, and the nodes of the address (XEP-0060 §5.2)."""
         address = request.to.bare
+        visible = service.visible(service.requester(request.to, request.sender))
         entries = {
             f"#{node}": disco.Item(jid=address, node=node, name=title or None)
-            for node, title in await nodes.names(request)
+            for node, title in await stored(visible, self._retry_after_s)
         }
         if request.host == "component":
             domain = self._disco.facts.domain.domain
@@ -166,3 +157,44 @@ def _node_info(node: str, type_: str, name: str) -> disco.InfoQuery:
         identities=(disco.Identity(category="hierarchy", type=type_, name=name),),
         features=(disco.Feature(var=disco.INFO), disco.Feature(var=disco.ITEMS)),
     )
+
+
+class CommonQueries:
+    """Answers queries that are not about agents.
+
+    Args:
+        software: the name of the software.
+        release: its version.
+        now: returns the time with its zone; the system's clock by default.
+    """
+
+    def __init__(
+        self,
+        software: str,
+        release: str,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC).astimezone(),
+    ) -> None:
+        # The operating system is not disclosed (XEP-0092 §5).
+        self._version = version.Version(name=software, version=release)
+        self._now = now
+
+    def routes(self) -> tuple[IQRoute, ...]:
+        """Return the routes of this handler."""
+        return (
+            IQRoute("get", ping.Ping, self.pong, (ping.NAMESPACE,)),
+            IQRoute("get", version.VersionQuery, self.version, (version.NAMESPACE,)),
+            IQRoute("get", entity_time.TimeQuery, self.time, (entity_time.NAMESPACE,)),
+        )
+
+    def pong(self, _request: Request[ping.Ping]) -> None:
+        """Answer a ping with an empty result (XEP-0199 §4)."""
+
+    def version(self, _request: Request[version.VersionQuery]) -> version.Version:
+        """Return the name and version of the software."""
+        return self._version
+
+    def time(self, _request: Request[entity_time.TimeQuery]) -> entity_time.Time:
+        """Return the time and the time zone."""
+        now = self._now()
+        offset = now.utcoffset()
+        return entity_time.Time(tzo=UTC if offset is None else timezone(offset), utc=now)

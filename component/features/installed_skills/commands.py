@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from component.audit.protocol import AuditEvent, Recorder
-from component.commands.definition import (
+from component.commands import (
     AnyCommand,
     Asking,
     CommandError,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 from component.audit.protocol import Recorder
-from component.commands.definition import AnyCommand
+from component.commands import AnyCommand
 from component.features.feature import Feature, Opened
 from component.features.installed_skills.commands import InstalledSkillCommands
 from component.kernel.check import Check

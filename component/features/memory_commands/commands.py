@@ -5,8 +5,15 @@ from typing import Annotated, Final
 
 import msgspec
 
-from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
-from component.commands.people import OfPerson, PersonParams, person_of
+from component.commands import (
+    AnyCommand,
+    Asking,
+    CommandError,
+    CommandResult,
+    Outline,
+    PersonParams,
+    person_of,
+)
 from component.memory.index_search import Search
 from component.memory.knowledge import Knowledge, KnowledgeError, Memo, Remembered
 from component.memory.sharing import PRIVATE
@@ -92,7 +99,7 @@ class MemoryParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = ""
 
 
-class MissingParams(OfPerson, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class MissingParams(PersonParams, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The person, the agent, and what is done with the missing memories."""
 
     decision: Annotated[
@@ -105,7 +112,7 @@ class MissingParams(OfPerson, frozen=True, forbid_unknown_fields=True, kw_only=T
     ]
 
 
-class ImportParams(OfPerson, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ImportParams(PersonParams, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The person, the agent, and the memories to store."""
 
     memories: Annotated[
@@ -292,7 +299,7 @@ class MemoryCommands:
         lines = [f"Imported {stored} of {len(export.memories)} memories.", *refused]
         return CommandResult("\n".join(lines), Imported(stored=stored, refused=tuple(refused)))
 
-    def _named(self, params: OfPerson) -> tuple[str, JID]:
+    def _named(self, params: PersonParams) -> tuple[str, JID]:
         agent = params.agent.strip() or self._agents[0]
         if agent not in self._agents:
             names = ", ".join(self._agents)

@@ -195,9 +195,8 @@ class AccountNodes:
             is_own = client is self._client
             options = _form(pubsub.PUBLISH_OPTIONS, _PRIVATE if is_own else _ROOMY)
         try:
-            await client.publish(
-                place.service, place.node, payload, place.requester, item_id=id_, options=options
-            )
+            item = Item(id=id_, payloads=(payload,))
+            await client.publish(place.service, place.node, item, place.requester, options=options)
         except StanzaError as error:
             if error.condition in _REFUSED_FOR_GOOD:
                 raise KnowledgeError(f"{place.service} does not accept {id_}: {error}") from error

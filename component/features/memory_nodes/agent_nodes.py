@@ -13,10 +13,9 @@ from component.features.memory_nodes.store import NodeItemChangedError
 from component.link.router.addresses import Addresses
 from component.memory.store import Generation, KnowledgeError, Past, Watcher
 from component.memory_directory.layout import SessionKey
-from component.pubsub.changes import Change
+from component.pubsub.changes import NodeChange
 from component.pubsub.config import NodeConfig
-from component.pubsub.service import ItemChangedError as StoredChangedError
-from component.pubsub.service import PubSubService, Stored
+from component.pubsub.service import PubSubService, Stored, StoredChangedError
 from component.settings.memory import Memory
 from component.storage.errors import StorageError
 from xep.binding import RawXML
@@ -33,7 +32,7 @@ _log = structlog.get_logger("component.memory")
 
 class AgentNodes:
     """Implements `store.MemoryNodes`, and provides the nodes to people who have none yet
-    (`component.pubsub.core.NodeProvider`).
+    (`PubSubService.add_provider`).
 
     Args:
         service: our PubSub service.
@@ -70,7 +69,7 @@ class AgentNodes:
             address = addresses.address_of(agent)
             service.observe(address, PREFIX, self._changed)
             service.listen(address, PREFIX, self._restore)
-        service.add_provider(self)
+        service.add_provider(self.provide)
 
     def is_reachable(self, whose: SessionKey) -> bool:
         """Whether there is such an agent: its nodes are in our own database."""
@@ -107,9 +106,7 @@ class AgentNodes:
         address = self._addresses.address_of(whose.agent)
         only_if = Stored(None if replaces is None else replaces.payload)
         try:
-            await self._service.publish(
-                address, node_of(whose.who), id_, payload, publisher=address, only_if=only_if
-            )
+            await self._service.publish(address, node_of(whose.who), id_, payload, only_if=only_if)
         except StoredChangedError:
             raise NodeItemChangedError from None
         except StanzaError as error:
@@ -151,7 +148,7 @@ class AgentNodes:
             )
             self._made.add(whose)
 
-    def _changed(self, change: Change) -> None:
+    def _changed(self, change: NodeChange) -> None:
         whose = self._whose(change)
         if whose is None:
             return
@@ -167,7 +164,7 @@ class AgentNodes:
             for watcher in self._watchers:
                 watcher(whose, keys)
 
-    async def _restore(self, change: Change) -> None:
+    async def _restore(self, change: NodeChange) -> None:
         """Undo a configuration by which others could read the node (MEM-003)."""
         whose = self._whose(change)
         if whose is None or change.kind != "configured" or change.config == self._config:
@@ -178,7 +175,7 @@ class AgentNodes:
         except StorageError as error:
             _log.warning("the configuration of a node stays changed", reason=str(error))
 
-    def _whose(self, change: Change) -> SessionKey | None:
+    def _whose(self, change: NodeChange) -> SessionKey | None:
         try:
             who = JID.parse(change.node.removeprefix(PREFIX))
         except JIDError:

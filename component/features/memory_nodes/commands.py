@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
+from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline
 from component.features.memory_nodes.account_nodes import AccountMemories
 from component.memory_directory.layout import SessionKey
 from xep.fluux_agent.memory import NAMESPACE

@@ -33,7 +33,7 @@ class MemoryNodesFeature(Feature):
         settings = self.settings
         if settings.memory.home == "agent" and settings.server.mode == "component":
             nodes = AgentNodes(
-                kernel.pubsub.service,
+                kernel.pubsub,
                 kernel.stream.addresses,
                 settings.agent_names,
                 settings.memory,

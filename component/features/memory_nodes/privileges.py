@@ -13,7 +13,7 @@ import structlog
 from component.features.memory_nodes.rows import AccountConsentStore
 from component.link.router.table import Request, StanzaRoute
 from component.memory_directory.layout import SessionKey
-from component.pubsub.client import Call, PubSubClient
+from component.pubsub.client import IQCall, PubSubClient
 from xep import pubsub, pubsub_owner
 from xep.binding import ContentError, Payload, keep
 from xep.forwarding import ForwardedIQ, as_received
@@ -110,14 +110,14 @@ class Privileges:
 
 
 class PrivilegedCall:
-    """Makes IQs on behalf of the account that they are sent to; implements `Call`.
+    """Makes IQs on behalf of the account that they are sent to; implements `IQCall`.
 
     Args:
         call: makes ordinary IQs.
         node: the only node that a request may be about.
     """
 
-    def __init__(self, call: Call, node: str) -> None:
+    def __init__(self, call: IQCall, node: str) -> None:
         self._call = call
         self._node = node
 

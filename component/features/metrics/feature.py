@@ -7,13 +7,12 @@ import structlog
 from anyio.abc import TaskStatus
 
 from component.features.feature import Feature, Opened
+from component.features.metrics.exposition import Exposition, Pages
+from component.features.metrics.http import MetricsListenError, PageServer
 from component.features.metrics.service_metrics import ServiceMetrics
 from component.features.metrics.settings import METRICS
 from component.kernel.check import Check
 from component.kernel.kernel import Kernel
-from component.metrics.exposition import Exposition
-from component.metrics.http import ListenError, Server
-from component.metrics.pages import Pages
 from component.skills import Registry
 
 _log = structlog.get_logger("component.features.metrics")
@@ -27,14 +26,14 @@ class MetricsFeature(Feature):
         section = self.settings[METRICS]
         metrics = ServiceMetrics(kernel)
         exposition = Exposition(kernel.environment.monitoring.counters, metrics.gauges)
-        pages = Pages(exposition, metrics.refresh, metrics.faults).by_path()
+        pages = Pages(exposition, metrics).by_path()
 
         async def serve(*, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
             """Serve until cancelled. The service runs without metrics if the address is taken."""
             try:
-                server = Server(*self._address(), pages, local=not section.anywhere)
+                server = PageServer(*self._address(), pages, local=not section.anywhere)
                 await server.run(task_status=task_status)
-            except ListenError as error:
+            except MetricsListenError as error:
                 _log.error("metrics cannot be served", reason=str(error))
                 task_status.started()
 
@@ -46,9 +45,9 @@ class MetricsFeature(Feature):
         found = Check("metrics", "ok", f"{host} port {port} can be listened on")
         try:
             async with anyio.create_task_group() as group:
-                await group.start(Server(host, port, {}).run)
+                await group.start(PageServer(host, port, {}).run)
                 group.cancel_scope.cancel()
-        except* ListenError as errors:
+        except* MetricsListenError as errors:
             found = Check("metrics", "failed", str(errors.exceptions[0]))
         return (found,)
 

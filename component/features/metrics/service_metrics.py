@@ -7,7 +7,7 @@ import msgspec
 
 from component.kernel.kernel import Kernel
 from component.kernel.options import SOFTWARE
-from component.metrics.gauge import Gauge
+from component.metrics.counters import Gauge
 from component.storage import StorageError
 from component.storage.database import Database
 from component.tasks.admin import Counts
@@ -54,7 +54,7 @@ class ServiceMetrics:
         for gauges in self._more:
             yield from gauges()
         router, outbox = self._stream.router, self._stream.outbox
-        yield _one("info", "Always 1.", 1, ("version",), (version(SOFTWARE),))
+        yield Gauge("info", "Always 1.", {(version(SOFTWARE),): 1.0}, ("version",))
         connected = self._stream.is_connected()
         yield _one("connected", "Whether there is a stream to the XMPP server.", connected)
         yield _one("paused", "Whether an admin has paused new work.", self._tasks.pause_gate.paused)
@@ -96,16 +96,8 @@ class ServiceMetrics:
             yield _one("audit_failing", "Whether the audit log cannot be written.", audit.failing)
 
 
-def _one(
-    name: str,
-    about: str,
-    value: float,
-    labels: tuple[str, ...] = (),
-    label_values: tuple[str, ...] = (),
-    *,
-    total: bool = False,
-) -> Gauge:
-    return Gauge(name, about, {label_values: float(value)}, labels, total=total)
+def _one(name: str, about: str, value: float, *, total: bool = False) -> Gauge:
+    return Gauge(name, about, {(): float(value)}, total=total)
 
 
 def _touch(database: Database) -> None:

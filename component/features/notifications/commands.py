@@ -6,8 +6,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
-from component.commands.views import when
+from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline, when
 from component.features.notifications.plan import effective
 from component.settings import Settings
 from component.settings.work import quiet_hours, time_zone

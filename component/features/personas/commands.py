@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
-from component.commands.persona_dialogue import PersonaDialogue, changed
+from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline
+from component.kernel.persona_dialogue import PersonaDialogue, changed_persona
 from component.personas.own_personas import OwnPersonas
 from component.personas.packages import VERBS, Persona, PersonaError, exported, id_of
 from component.personas.personas import Personas
@@ -177,7 +177,7 @@ class PersonaCommands:
         answers = _answers(params)
         if not answers:
             return CommandResult(await self._dialogue.begin(agent, who, id_, name, edits=False))
-        await self._own.save(agent, who, changed(None, id_, name, answers))
+        await self._own.save(agent, who, changed_persona(None, id_, name, answers))
         return CommandResult(f"{name} is created. Send /persona {id_} to use it.")
 
     async def _edit(self, agent: str, who: JID, name: str, params: PersonaParams) -> CommandResult:
@@ -187,7 +187,7 @@ class PersonaCommands:
             return CommandResult(
                 await self._dialogue.begin(agent, who, before.id, before.name, edits=True)
             )
-        await self._own.save(agent, who, changed(before, before.id, before.name, answers))
+        await self._own.save(agent, who, changed_persona(before, before.id, before.name, answers))
         return CommandResult(f"{before.name} is changed. Send /persona {before.id} to use it.")
 
     async def _delete(self, agent: str, who: JID, name: str) -> CommandResult:

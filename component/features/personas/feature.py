@@ -1,6 +1,6 @@
 """The command by which people choose and define the persona of an agent."""
 
-from component.commands.people import whose
+from component.commands import whose
 from component.features.feature import Feature, Opened
 from component.features.personas.commands import PersonaCommands
 from component.kernel.kernel import Kernel

@@ -7,8 +7,6 @@ from component.kernel.kernel import Kernel
 from component.link.router.table import Host
 from component.storage.subscriptions import SubscriptionStore
 from xep.binding import Payload
-from xep.caps import Caps
-from xep.roster import RosterQuery
 from xep.vcard_avatar import PhotoUpdate
 
 
@@ -30,28 +28,22 @@ class PresenceFeature(Feature):
 
         return PresenceHandler(
             SubscriptionStore(kernel.storage),
-            kernel.stream.send,
+            kernel.stream,
             payloads,
             kernel.environment.stopped,
-            stream=lambda: kernel.stream.connected_since,
-            online=kernel.presence_events.online,
+            kernel.presence_events,
             asks=self.settings.pubsub.ask_presence,
-            granted=kernel.presence_events.granted,
         )
 
 
 def _of_account(kernel: Kernel) -> RosterPresence:
-    stream = kernel.stream
-    account = stream.addresses.default
-
-    def capabilities() -> Caps:
-        return kernel.disco.caps("agent", account.local)
-
-    async def fetch() -> RosterQuery:
-        return await stream.get(account, RosterQuery(), RosterQuery)
-
-    store, stopped = SubscriptionStore(kernel.storage), kernel.environment.stopped
-    return RosterPresence(account, store, stream.send, capabilities, stopped, fetch)
+    account = kernel.stream.addresses.default
+    return RosterPresence(
+        SubscriptionStore(kernel.storage),
+        kernel.stream,
+        lambda: kernel.disco.caps("agent", account.local),
+        kernel.environment.stopped,
+    )
 
 
 FEATURE = PresenceFeature

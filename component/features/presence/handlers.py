@@ -5,13 +5,14 @@ subscription and announces itself to every subscriber.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import anyio
 import structlog
 
-from component.features.presence.in_turn import InTurn
-from component.handlers.exchange_limit import ExchangeLimit, Stopped
+from component.kernel.exchange_limit import ExchangeLimit, ExchangeStopped
+from component.kernel.presence_events import PresenceEvents
+from component.kernel.stream import StreamSubsystem
 from component.link.messages.delivery import Delivery
 from component.link.router.table import Host, Request, StanzaRoute
 from component.storage.stopped import StoppedContacts
@@ -22,6 +23,9 @@ from xep.jid import JID
 from xep.stanza import Address, Presence
 
 _log = structlog.get_logger("component.presence")
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Request[Any])
 
 SLICE: Final = 50
 """The number of subscribers that are sent presence before anything else can be sent."""
@@ -36,8 +40,34 @@ _MOST_REPEATED: Final = 10
 _FOR_GOOD: Final = frozenset(("gone", "item-not-found", "jid-malformed"))
 """Permanent conditions: the account does not exist."""
 
-Send = Callable[[Presence], Delivery]
-"""Sends a presence, and returns its delivery."""
+
+class InTurn:
+    """Wraps handlers so that each waits until all earlier stanzas are handled, by whichever
+    handler.
+
+    For example, a contact that ends a subscription and immediately requests it again must be
+    subscribed afterwards.
+    """
+
+    def __init__(self) -> None:
+        self._last = anyio.Event()
+        self._last.set()
+
+    def queued(self, handler: Callable[[R], Awaitable[T]]) -> Callable[[R], Awaitable[T]]:
+        """Wrap ``handler`` so that it waits for its turn."""
+
+        async def when_done(before: anyio.Event, done: anyio.Event, request: R) -> T:
+            try:
+                await before.wait()
+                return await handler(request)
+            finally:
+                done.set()
+
+        def take_place(request: R) -> Awaitable[T]:
+            before, self._last = self._last, anyio.Event()
+            return when_done(before, self._last, request)
+
+        return take_place
 
 
 class PresenceHandler:
@@ -53,39 +83,31 @@ class PresenceHandler:
 
     Args:
         subscriptions: the stored subscriptions.
-        send: sends a stanza.
+        stream: sends stanzas.
         payloads: returns the payloads of a host's available presence, with the localpart if it is
             an agent: its capabilities (XEP-0115) and the digest of its avatar (XEP-0153).
         contacts: whether contacts want unsolicited messages.
-        stream: identifies the current stream; None while there is none.
-        pause_s: seconds between two slices of an announcement.
-        online: called with one of our bare addresses and a contact that has come online there.
+        events: passes on which contacts are online, and which let an agent see their presence.
         asks: whether a contact that subscribes to an agent is asked for its presence in return.
-        granted: called with an agent and a contact that lets the agent see its presence.
     """
 
     def __init__(
         self,
         subscriptions: SubscriptionStore,
-        send: Send,
+        stream: StreamSubsystem,
         payloads: Callable[[Host, str | None], tuple[Payload, ...]],
         contacts: StoppedContacts,
+        events: PresenceEvents,
         *,
-        stream: Callable[[], object | None] = lambda: True,
-        pause_s: float = PAUSE_S,
-        online: Callable[[JID, JID], None] = lambda _owner, _contact: None,
         asks: bool = False,
-        granted: Callable[[JID, JID], None] = lambda _agent, _contact: None,
     ) -> None:
-        self._online = online
-        self._asks = asks
-        self._granted = granted
         self._subscriptions = subscriptions
-        self._send = send
+        self._stream = stream
+        self._send = stream.send
         self._payloads = payloads
         self._contacts = contacts
-        self._stream = stream
-        self._pause_s = pause_s
+        self._events = events
+        self._asks = asks
         self._in_turn = InTurn()
         self._repeated = ExchangeLimit(_MOST_REPEATED)
 
@@ -132,7 +154,7 @@ class PresenceHandler:
     def _goes_on(self, contact: JID) -> bool:
         """Return whether a contact asks again and again for what it has."""
         verdict = self._repeated.next(contact)
-        if not isinstance(verdict, Stopped):
+        if not isinstance(verdict, ExchangeStopped):
             return False
         if verdict.first:
             _log.warning(
@@ -160,7 +182,7 @@ class PresenceHandler:
             return
         state: SubscriptionState = "both" if known.state in ("from", "both") else "to"
         await self._subscriptions.put(Subscription(owner, contact, state))
-        self._granted(owner, contact)
+        self._events.granted(owner, contact)
 
     async def unsubscribed(self, request: Request[None]) -> None:
         """Note that the contact does not show us its presence, or no longer does (§3.2.3)."""
@@ -183,7 +205,7 @@ class PresenceHandler:
             self._send(Presence(type="unsubscribed", from_=owner, to=contact))
             return
         # A server probes us for each of its users who comes online (RFC 6121 §4.3).
-        self._online(owner, contact)
+        self._events.online(owner, contact)
         # Sent to the address as the server wrote it, because only that client asked.
         self._send(self._available(owner, request.stanza.sender or request.sender))
         if known.failures:
@@ -207,7 +229,7 @@ class PresenceHandler:
 
         Ends early when the stream is lost: the next one has its own announcement.
         """
-        await self._tell_all(self._available, self._pause_s, probes=True)
+        await self._tell_all(self._available, PAUSE_S, probes=True)
 
     async def take_leave(self) -> None:
         """Send unavailable presence to every subscriber, before the stream is closed."""
@@ -224,11 +246,11 @@ class PresenceHandler:
         *,
         probes: bool = False,
     ) -> None:
-        stream = self._stream()
+        session = self._stream.connected_since
         page = await self._subscriptions.receivers(limit=_PAGE)
         while page:
             for start in range(0, len(page), SLICE):
-                if stream is None or self._stream() is not stream:
+                if session is None or self._stream.connected_since is not session:
                     return
                 delivery: Delivery | None = None
                 for each in page[start : start + SLICE]:

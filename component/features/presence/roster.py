@@ -4,13 +4,13 @@ The server broadcasts our presence to the subscribers, so there is one presence 
 each contact as for a component (`component.features.presence.handlers`).
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final
 
 import structlog
 
-from component.features.presence.handlers import Send
-from component.features.presence.in_turn import InTurn
+from component.features.presence.handlers import InTurn
+from component.kernel.stream import StreamSubsystem
 from component.link.router.table import IQRoute, Request, Route, StanzaRoute
 from component.storage.stopped import StoppedContacts
 from component.storage.subscriptions import Subscription, SubscriptionStore
@@ -33,29 +33,25 @@ class RosterPresence:
     here is granted. The stored subscriptions follow the roster of the server.
 
     Args:
-        account: the bare address of the account.
         subscriptions: the stored subscriptions.
-        send: sends a stanza.
+        stream: sends stanzas, and requests the roster of the server.
         capabilities: returns the capabilities of the account.
         contacts: whether contacts want unsolicited messages.
-        fetch: requests the roster of the server. Raises StanzaError.
     """
 
     def __init__(
         self,
-        account: JID,
         subscriptions: SubscriptionStore,
-        send: Send,
+        stream: StreamSubsystem,
         capabilities: Callable[[], Caps],
         contacts: StoppedContacts,
-        fetch: Callable[[], Awaitable[RosterQuery]],
     ) -> None:
-        self._account = account
+        self._account = stream.addresses.default
         self._subscriptions = subscriptions
-        self._send = send
+        self._stream = stream
+        self._send = stream.send
         self._capabilities = capabilities
         self._contacts = contacts
-        self._fetch = fetch
         self._in_turn = InTurn()
 
     def routes(self) -> tuple[Route, ...]:
@@ -70,7 +66,7 @@ class RosterPresence:
     async def announce(self) -> None:
         """Fetch the roster, then become available (RFC 6121 §2.2, §4.2); when a session begins."""
         try:
-            roster = await self._fetch()
+            roster = await self._stream.get(self._account, RosterQuery(), RosterQuery)
         except StanzaError as error:
             _log.warning("the server did not return the roster", reason=str(error))
         else:

@@ -47,7 +47,7 @@ from xep.reactions import NAMESPACE as REACTIONS
 from xep.stanza_error import StanzaError
 
 if TYPE_CHECKING:
-    from component.commands.persona_dialogue import PersonaDialogue
+    from component.kernel.persona_dialogue import PersonaDialogue
 
 _log = structlog.get_logger("component.questions")
 

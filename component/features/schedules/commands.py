@@ -5,8 +5,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
-from component.commands.words import split
+from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline, split_words
 from component.features.schedules.node import row_of
 from component.features.schedules.rows import Origin, Wish
 from component.features.schedules.schedules import ScheduleError, Schedules, sentence_of
@@ -220,7 +219,7 @@ def _what(params: ScheduleParams) -> tuple[str, str, str, msgspec.Raw]:
     first, _, rest = what.partition(" ")
     if first != _RUN or not rest.strip():
         return when, what, "", msgspec.Raw(b"{}")
-    skill, *words = split(rest)
+    skill, *words = split_words(rest)
     return when, "", skill, _named(words)
 
 

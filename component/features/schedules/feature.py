@@ -5,7 +5,7 @@ from functools import partial
 
 from anyio.lowlevel import checkpoint
 
-from component.commands.definition import AnyCommand
+from component.commands import AnyCommand
 from component.features.feature import Feature, FeatureError, Opened
 from component.features.schedules import rows
 from component.features.schedules.commands import ScheduleCommands

@@ -88,7 +88,7 @@ class ScheduleNode:
 
     def __init__(self, kernel: "Kernel") -> None:
         self._storage = kernel.storage
-        self._nodes = kernel.pubsub.service
+        self._nodes = kernel.pubsub
         self._address_of = kernel.stream.addresses.address_of
         self._agents = frozenset(map(self._address_of, kernel.settings.agent_names))
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from component.commands.definition import (
+from component.commands import (
     AnyCommand,
     Asking,
     CommandError,
@@ -12,11 +12,11 @@ from component.commands.definition import (
     NoParams,
     Outline,
 )
-from component.commands.views import (
+from component.features.task_commands.sheets import (
     TaskSheet,
-    line_of,
     retention_text,
     sheet_of,
+    task_line,
     task_line_text,
     task_text,
 )
@@ -153,7 +153,7 @@ class TaskCommands:
             found = await tasks.list(who, at, query)
         except StanzaError as error:
             raise _refused(error) from None
-        lines = [line_of(task) for task in found.tasks]
+        lines = [task_line(task) for task in found.tasks]
         text = "\n".join(map(task_line_text, lines)) or _none(params.state)
         if found.page is not None and found.page.count is None:  # the page does not contain all
             text += "\nThere are older ones: give a state, or a higher limit (up to 50)."
@@ -169,7 +169,7 @@ class TaskCommands:
                 return await self._own(asking, own)
             principal = str(asking.principal)
         found = await self._task_admin.list_all(params.state, principal, params.limit)
-        lines = [line_of(held.task, held.principal) for held in found]
+        lines = [task_line(held.task, held.principal) for held in found]
         return CommandResult("\n".join(map(task_line_text, lines)) or _none(params.state), lines)
 
     async def _show(self, asking: Asking, params: OneTask) -> CommandResult:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from component.commands.definition import AnyCommand
+from component.commands import AnyCommand
 from component.features.feature import Feature, Opened
 from component.features.task_commands.commands import TaskCommands
 from component.kernel.kernel import Kernel

@@ -13,7 +13,7 @@ class TasksIQFeature(Feature):
         """Make the handlers and the nodes."""
         tasks, view = kernel.tasks, kernel.environment.catalog.view
         retry_after_s = self.settings.limits.retry_after_s
-        node = TasksNode(tasks.service, kernel.pubsub.service)
+        node = TasksNode(tasks.service, kernel.pubsub)
         return Opened(
             handlers=(
                 SkillsHandler(view, room=tasks.limits.page_room),

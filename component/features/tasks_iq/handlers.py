@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 from cachebox import LRUCache
 
-from component.handlers.paging import page
-from component.handlers.storing import stored
+from component.kernel.errors import stored
+from component.kernel.paging import page
 from component.link.router.table import IQRoute, ReplyPayload, Request
 from component.skills.errors import SearchError
 from component.skills.registry import View

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from component.commands.definition import AnyCommand, Asking, CommandError, CommandResult, Outline
+from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline
 from component.features.watches.service import WatchService, WatchSheet
 
 Action = Literal["list", "show", "pause", "resume", "remove"]

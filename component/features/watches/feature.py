@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from component.commands.definition import AnyCommand
+from component.commands import AnyCommand
 from component.features.feature import Feature, Opened
 from component.features.watches import rows
 from component.features.watches.commands import watch_commands

@@ -34,7 +34,7 @@ from component.features.watches.sources import (
     is_set_within,
 )
 from component.features.watches.watch import Source, Watch
-from component.pubsub.client import Call
+from component.pubsub.client import IQCall
 from component.storage.database import Database
 from xep.binding import Payload
 from xep.disco import InfoQuery
@@ -67,7 +67,7 @@ class RoomClient:
     """
 
     def __init__(
-        self, call: Call, send: Callable[[Presence], object], occupant: Callable[[JID], JID]
+        self, call: IQCall, send: Callable[[Presence], object], occupant: Callable[[JID], JID]
     ) -> None:
         self._call = call
         self._send = send

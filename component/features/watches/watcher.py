@@ -27,6 +27,7 @@ from component.storage.database import Database
 from component.storage.errors import StorageError
 from xep.binding import RawXML
 from xep.jid import JID
+from xep.pubsub import Item
 from xep.pubsub_event import Event
 from xep.stanza import Presence
 
@@ -141,7 +142,7 @@ class Watcher:
         agent = self._kernel.stream.addresses.address_of(context.agent)
         chain = await self._storage.read(lambda db: noted_chain(db, context.trace))
         return await self._client.publish(
-            *to, with_chain(payload, agent, chain), agent, item_id=item
+            *to, Item(id=item or None, payloads=(with_chain(payload, agent, chain),)), agent
         )
 
     def is_room(self, address: JID) -> bool:

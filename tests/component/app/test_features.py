@@ -48,7 +48,7 @@ from component.features.feature import Feature, Opened
 from component.features.notes import rows
 from component.features.notes.settings import LIMITS
 from component.kernel.check import Check
-from component.metrics.gauge import Gauge
+from component.metrics.counters import Gauge
 from component.skills import skill
 
 @skill

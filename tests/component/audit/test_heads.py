@@ -10,9 +10,10 @@ from anyio import to_thread
 
 from component.app.schema import SCHEMA
 from component.audit.heads import Head, heads_in, own_head, put_head
-from component.audit.lines import Link
+from component.audit.lines import ChainLink
 from component.audit.protocol import AuditEvent
-from component.audit.record import Audit, AuditOptions
+from component.audit.record import Audit
+from component.settings.service import Audit as AuditSettings
 from component.storage import Storage, StorageError
 from component.storage.peek import peek
 from tests.waiting import eventually
@@ -25,36 +26,36 @@ Open = Callable[..., AbstractAsyncContextManager[Storage]]
 @pytest.mark.ports
 async def test_it_never_goes_back(storage: Storage) -> None:
     for seq in (3, 7, 5):
-        head = Head("a" * 16, "here", Link(seq, f"{seq}" * 64))
+        head = Head("a" * 16, "here", ChainLink(seq, f"{seq}" * 64))
         await storage.write(lambda database, head=head: put_head(database, head))  # type: ignore[misc]
     _, heads = await storage.read(heads_in)
-    assert [head.link for head in heads] == [Link(7, "7" * 64)]
+    assert [head.link for head in heads] == [ChainLink(7, "7" * 64)]
 
 
 @pytest.mark.ports
 async def test_two_instances_of_one_database_know_their_own(open_storage: Open) -> None:
     event = AuditEvent(kind="execute", outcome="done")
-    async with open_storage("one") as one, Audit.open(one, AuditOptions()) as first:
+    async with open_storage("one") as one, Audit.open(one, AuditSettings()) as first:
         first.record(event)
-        async with open_storage("two") as two, Audit.open(two, AuditOptions()) as second:
+        async with open_storage("two") as two, Audit.open(two, AuditSettings()) as second:
             second.record(event)
             second.record(event)
-    async with open_storage("one") as one, Audit.open(one, AuditOptions()) as first:
+    async with open_storage("one") as one, Audit.open(one, AuditSettings()) as first:
         (known,) = await first.known()
         assert known.seq == 3  # opened, one, closed
-    async with open_storage("two") as two, Audit.open(two, AuditOptions()) as second:
+    async with open_storage("two") as two, Audit.open(two, AuditSettings()) as second:
         (known,) = await second.known()
         assert known.seq == 4
 
 
 async def test_a_record_that_lost_its_name_is_known_by_its_place(tmp_path: Path) -> None:
-    async with Storage.open(SCHEMA, tmp_path) as storage, Audit.open(storage, AuditOptions()):
+    async with Storage.open(SCHEMA, tmp_path) as storage, Audit.open(storage, AuditSettings()):
         pass
     (tmp_path / "audit" / "chain").unlink()
     async with Storage.open(SCHEMA, tmp_path) as storage:
         heads = await storage.read(heads_in)
         assert own_head(heads, None, tmp_path / "audit") == heads[1][0]
-        async with Audit.open(storage, AuditOptions()) as audit:
+        async with Audit.open(storage, AuditSettings()) as audit:
             assert await audit.known() == (heads[1][0].link,)
 
 
@@ -63,7 +64,7 @@ async def test_a_look_from_beside_sees_what_is_committed(
     open_storage: Open, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     async with open_storage() as storage:
-        head = Head("a" * 16, "here", Link(3, "3" * 64))
+        head = Head("a" * 16, "here", ChainLink(3, "3" * 64))
         await storage.write(lambda database: put_head(database, head))
         shared, _ = await storage.read(heads_in)
         postgres = request.getfixturevalue("migrated_url") if shared else ""
@@ -90,7 +91,7 @@ async def test_the_database_knows_of_a_record_from_its_first_lines_on(
     monkeypatch.setattr("component.audit.record._ANCHOR_S", 3600.0)
     async with (
         Storage.open(SCHEMA, tmp_path / "data") as storage,
-        Audit.open(storage, AuditOptions()) as audit,
+        Audit.open(storage, AuditSettings()) as audit,
         anyio.create_task_group() as group,
     ):
         await group.start(audit.run)

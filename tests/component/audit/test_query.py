@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from component.audit.files import files_in, name_of
 from component.audit.lines import Chain, Line, read_line
 from component.audit.protocol import AuditEvent
-from component.audit.query import Query, earliest, follow, latest, moment
+from component.audit.query import AuditQuery, earliest, follow, latest, parse_moment
 
 _HOUR_NS = 3600 * 10**9
 _START_NS = 1_790_000_000 * 10**9
@@ -27,10 +27,12 @@ events = st.builds(
 )
 maybe = st.none() | few
 times = st.none() | st.integers(0, 20).map(
-    lambda hours: moment(datetime.fromtimestamp(1_790_000_000 + hours * 3600, UTC).isoformat())
+    lambda hours: parse_moment(
+        datetime.fromtimestamp(1_790_000_000 + hours * 3600, UTC).isoformat()
+    )
 )
 queries = st.builds(
-    Query,
+    AuditQuery,
     kind=st.none() | st.sampled_from(("execute", "policy")),
     principal=maybe,
     subject=maybe,
@@ -49,7 +51,7 @@ def write(directory: Path, files: list[list[AuditEvent]]) -> Chain:
     return chain
 
 
-def fits(line: Line, query: Query) -> bool:
+def fits(line: Line, query: AuditQuery) -> bool:
     return (
         all(
             not getattr(query, name) or getattr(line, name) == getattr(query, name)
@@ -61,7 +63,7 @@ def fits(line: Line, query: Query) -> bool:
 
 
 @given(st.lists(st.lists(events, min_size=1, max_size=5), max_size=4), queries)
-def test_both_ways_find_what_fits(files: list[list[AuditEvent]], query: Query) -> None:
+def test_both_ways_find_what_fits(files: list[list[AuditEvent]], query: AuditQuery) -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         write(directory, files)
@@ -90,7 +92,7 @@ def test_what_is_written_from_now_on_is_followed_into_the_next_file(tmp_path: Pa
         lambda: append(new[20:]),
         lambda: (append(other), (tmp_path / name_of(4)).write_bytes(last)),
     ]
-    found = follow(tmp_path, Query(kind="execute"), wait=lambda _seconds: steps.pop(0)())
+    found = follow(tmp_path, AuditQuery(kind="execute"), wait=lambda _seconds: steps.pop(0)())
     assert [next(found).subject, next(found).subject] == ["new", "last"]
 
 
@@ -105,19 +107,19 @@ def test_what_is_written_from_now_on_is_followed_into_the_next_file(tmp_path: Pa
     ],
 )
 def test_times_are_read(text: str, expected: str) -> None:
-    assert moment(text, datetime(2026, 3, 2, tzinfo=UTC)) == expected
+    assert parse_moment(text, datetime(2026, 3, 2, tzinfo=UTC)) == expected
 
 
 @given(st.text(max_size=12))
 def test_any_text_is_a_time_or_refused_in_a_sentence(text: str) -> None:
     try:
-        found = moment(text)
+        found = parse_moment(text)
     except ValueError:
         return
-    assert found == moment(found)
+    assert found == parse_moment(found)
 
 
 @pytest.mark.parametrize("text", ["", "soon", "999999999d", "0001-01-01T00:00:00+23:00", "-5m"])
 def test_what_is_no_time_is_refused_in_a_sentence(text: str) -> None:
     with pytest.raises(ValueError, match="is not a valid time: write 2026-03-01"):
-        moment(text)
+        parse_moment(text)

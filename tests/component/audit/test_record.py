@@ -15,13 +15,14 @@ import anyio
 import pytest
 
 from component.app.schema import SCHEMA
-from component.audit import journal as journal_module
+from component.audit import files, record
 from component.audit.files import files_in
 from component.audit.heads import heads_in
-from component.audit.lines import Line, Link, read_line
+from component.audit.lines import ChainLink, Line, read_line
 from component.audit.protocol import AuditEvent
-from component.audit.record import Audit, AuditOptions
-from component.audit.verify import Verdict, verify
+from component.audit.record import Audit
+from component.audit.verify import Verification, verify
+from component.settings.service import Audit as AuditSettings
 from component.storage import Storage, StorageError
 from tests.profiles import THOROUGH
 from tests.waiting import eventually
@@ -36,7 +37,7 @@ def event(subject: str = "echo") -> AuditEvent:
 
 
 @asynccontextmanager
-async def running(path: Path, options: AuditOptions = AuditOptions()) -> AsyncIterator[Audit]:  # noqa: B008
+async def running(path: Path, options: AuditSettings = AuditSettings()) -> AsyncIterator[Audit]:  # noqa: B008
     async with (
         Storage.open(SCHEMA, path) as storage,
         Audit.open(storage, options) as audit,
@@ -47,7 +48,7 @@ async def running(path: Path, options: AuditOptions = AuditOptions()) -> AsyncIt
         group.cancel_scope.cancel()
 
 
-async def verdict(path: Path) -> Verdict:
+async def verdict(path: Path) -> Verification:
     """As `xmpp-agent audit verify` comes to it: with what the database knows."""
     async with Storage.open(SCHEMA, path) as storage:
         _, heads = await storage.read(heads_in)
@@ -109,7 +110,7 @@ async def test_the_chain_goes_on_over_lives(tmp_path: Path) -> None:
 
 
 async def test_files_are_begun_by_size_and_the_chain_goes_on(tmp_path: Path) -> None:
-    options = AuditOptions(max_file_bytes=2000)
+    options = AuditSettings.model_construct(max_file_bytes=2000)
     async with running(tmp_path, options) as audit:
         for number in range(30):
             audit.record(event(str(number)))
@@ -134,7 +135,7 @@ async def test_what_is_too_old_is_removed_and_that_is_recorded(
 ) -> None:
     now = 1_700_000_000 * 10**9
     monkeypatch.setattr("component.audit.record.time_ns", lambda: now)
-    options = AuditOptions(keep_days=2)
+    options = AuditSettings(keep_days=2)
     for _ in range(5):
         async with running(tmp_path, options) as audit:
             audit.record(event())
@@ -153,7 +154,7 @@ async def test_a_clock_that_jumps_ahead_removes_no_file_of_the_audit_log(
 ) -> None:
     now, day = time.time_ns(), 86_400 * 10**9
     monkeypatch.setattr("component.audit.record.time_ns", lambda: now)
-    options = AuditOptions(keep_days=2)
+    options = AuditSettings(keep_days=2)
     for _ in range(3):
         async with running(tmp_path, options) as audit:
             audit.record(event())
@@ -248,7 +249,7 @@ async def test_an_end_that_was_made_anew_is_found_at_the_start(tmp_path: Path) -
 
     first = read_line(head.rstrip())
     assert first is not None
-    chain = Chain(Link(1, first.hash))
+    chain = Chain(ChainLink(1, first.hash))
     forged = chain.add([10**18] * len(rest), [event("nothing")] * len(rest))
     file.write_bytes(head + forged)
     assert not (await verdict(tmp_path)).whole
@@ -296,8 +297,8 @@ class _Disk:
         self.unsynced = False
         self._pwrite = os.pwrite
         self._fsync = os.fsync
-        monkeypatch.setattr(journal_module.os, "pwrite", self.pwrite)
-        monkeypatch.setattr(journal_module.os, "fsync", self.fsync)
+        monkeypatch.setattr(files.os, "pwrite", self.pwrite)
+        monkeypatch.setattr(files.os, "fsync", self.fsync)
 
     def pwrite(self, descriptor: int, data: bytes, at: int) -> int:
         if self.full:
@@ -335,7 +336,8 @@ async def test_too_much_that_waits_refuses_new_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = _Disk(monkeypatch)
-    async with running(tmp_path, AuditOptions(most_waiting=10)) as audit:
+    monkeypatch.setattr(record, "MOST_WAITING", 10)
+    async with running(tmp_path) as audit:
         await audit.settled()
         disk.full = True
         audit.record(event())
@@ -355,7 +357,8 @@ async def test_who_chose_to_go_on_is_told_how_much_was_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = _Disk(monkeypatch)
-    options = AuditOptions(on_failure="continue", most_waiting=10)
+    monkeypatch.setattr(record, "MOST_WAITING", 10)
+    options = AuditSettings(on_failure="continue")
     async with running(tmp_path, options) as audit:
         await audit.settled()
         disk.full = True
@@ -376,7 +379,7 @@ async def test_who_chose_to_go_on_is_told_how_much_was_lost(
 
 
 async def test_what_waits_at_the_end_is_written(tmp_path: Path) -> None:
-    options = AuditOptions(lines_per_minute=0)
+    options = AuditSettings(lines_per_minute=0)
     async with Storage.open(SCHEMA, tmp_path) as storage, Audit.open(storage, options) as audit:
         for number in range(1000):
             audit.record(event(str(number)))
@@ -385,7 +388,7 @@ async def test_what_waits_at_the_end_is_written(tmp_path: Path) -> None:
 
 
 async def test_what_one_principal_does_beyond_the_limit_is_counted(tmp_path: Path) -> None:
-    async with running(tmp_path, AuditOptions(lines_per_minute=10)) as audit:
+    async with running(tmp_path, AuditSettings(lines_per_minute=10)) as audit:
         for _ in range(100):
             audit.record(event("echo"))
         await audit.settled()
@@ -396,7 +399,7 @@ async def test_what_one_principal_does_beyond_the_limit_is_counted(tmp_path: Pat
 
 @pytest.mark.ports
 async def test_cancelling_who_settles_loses_nothing(tmp_path: Path) -> None:
-    async with running(tmp_path, AuditOptions(lines_per_minute=0)) as audit:
+    async with running(tmp_path, AuditSettings(lines_per_minute=0)) as audit:
         for number in range(3000):
             audit.record(event(str(number)))
         with anyio.move_on_after(0):
@@ -413,12 +416,13 @@ from pathlib import Path
 import anyio
 from component.app.schema import SCHEMA
 from component.audit.protocol import AuditEvent
-from component.audit.record import Audit, AuditOptions
+from component.audit.record import Audit
+from component.settings.service import Audit as AuditSettings
 from component.storage import Storage
 
 async def main():
     async with Storage.open(SCHEMA, Path(sys.argv[1])) as storage:
-        options = AuditOptions(max_file_bytes=20000, lines_per_minute=0)
+        options = AuditSettings.model_construct(max_file_bytes=20000, lines_per_minute=0)
         async with Audit.open(storage, options) as audit:
             async with anyio.create_task_group() as group:
                 await group.start(audit.run)

@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from component.audit.protocol import AuditEvent
-from component.audit.refusals import Refusals
+from component.audit.quota import Refusals
 
 pytestmark = pytest.mark.anyio
 

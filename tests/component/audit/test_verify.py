@@ -12,11 +12,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from component.audit.files import end_of, files_in, name_of
-from component.audit.lines import GENESIS, TAIL_BYTES, Chain, Link, read_line
+from component.audit.files import end_of, files_in, name_of, old_files, removal_of, remove_files
+from component.audit.lines import GENESIS, TAIL_BYTES, Chain, ChainLink, read_line
 from component.audit.protocol import AuditEvent
-from component.audit.retention import old_files, removal_of, remove
-from component.audit.verify import Verdict, verify
+from component.audit.verify import Verification, verify
 
 _DAY_NS = 86_400 * 10**9
 _START_NS = 1_790_000_000 * 10**9
@@ -33,7 +32,7 @@ events = st.builds(
 files_of_events = st.lists(st.lists(events, min_size=1, max_size=4), min_size=1, max_size=4)
 
 
-def write(directory: Path, files: Sequence[Sequence[AuditEvent]]) -> Link:
+def write(directory: Path, files: Sequence[Sequence[AuditEvent]]) -> ChainLink:
     chain, ns = Chain(), _START_NS
     for number, file in enumerate(files):
         path = directory / name_of(chain.seq + 1)
@@ -45,7 +44,7 @@ def written(directory: Path) -> list[tuple[Path, list[bytes]]]:
     return [(path, path.read_bytes().splitlines(keepends=True)) for path in files_in(directory)]
 
 
-def independent(directory: Path, head: Link | None = None) -> bool:
+def independent(directory: Path, head: ChainLink | None = None) -> bool:
     """The program that docs/audit.md shows: it knows nothing of ours."""
     page = (Path(__file__).parents[3] / "docs" / "audit.md").read_text()
     program = page.partition("```python\n")[2].partition("```")[0]
@@ -148,7 +147,7 @@ def test_a_line_that_is_put_in_is_found(files: list[list[AuditEvent]], data: st.
         path, lines = data.draw(st.sampled_from(written(directory)))
         index = data.draw(st.integers(0, len(lines)))
         seq = int(path.name[6:18]) + index
-        forged = Chain(Link(seq - 1, data.draw(st.sampled_from((last.hash, GENESIS)))))
+        forged = Chain(ChainLink(seq - 1, data.draw(st.sampled_from((last.hash, GENESIS)))))
         extra = data.draw(
             st.one_of(
                 st.sampled_from(lines),
@@ -219,7 +218,7 @@ def test_what_is_removed_by_age_leaves_a_whole_record(
         with files_in(directory)[-1].open("ab") as file:
             file.write(chain.add([now * 10**6], [removal_of(old, link)]))
         assert verify(directory).whole  # said and not yet done
-        remove(old)
+        remove_files(old)
         verdict = verify(directory, [last])
         assert verdict.whole
         assert verdict.first == link.seq + 1
@@ -313,14 +312,14 @@ def test_the_end_is_found_over_blocks(tmp_path: Path) -> None:
     assert end_of(path).link == last
 
 
-@pytest.mark.parametrize("known", [Link(3, "ab" * 32)])
-def test_a_record_that_is_gone_is_named(tmp_path: Path, known: Link) -> None:
+@pytest.mark.parametrize("known", [ChainLink(3, "ab" * 32)])
+def test_a_record_that_is_gone_is_named(tmp_path: Path, known: ChainLink) -> None:
     verdict = verify(tmp_path, [known])
     assert [each.what for each in verdict.findings] == ["cut off"]
     assert "There are no files" in verdict.findings[0].sentence
 
 
-def assert_found(verdict: Verdict, path: Path, seq: int) -> None:
+def assert_found(verdict: Verification, path: Path, seq: int) -> None:
     """The first thing that is wrong is in this file, at this line or next to it."""
     assert not verdict.whole
     assert any(each.file == path.name for each in verdict.findings)

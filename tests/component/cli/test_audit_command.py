@@ -14,8 +14,9 @@ from click.testing import CliRunner, Result
 from component.app.schema import SCHEMA
 from component.audit.files import files_in
 from component.audit.protocol import AuditEvent
-from component.audit.record import Audit, AuditOptions
+from component.audit.record import Audit
 from component.cli.main import group
+from component.settings.service import Audit as AuditSettings
 from component.storage import Storage
 from tests.component.cli.conftest import RunCommand
 
@@ -41,7 +42,7 @@ def recorded(tmp_path: Path, toml: Path) -> Path:
         path = tmp_path / "data"
         async with (
             Storage.open(SCHEMA, path) as storage,
-            Audit.open(storage, AuditOptions()) as audit,
+            Audit.open(storage, AuditSettings()) as audit,
         ):
             for name in ("juliet", "romeo", "juliet"):
                 who = f"{name}@example.com"
@@ -156,7 +157,7 @@ def test_tail_follows_until_it_is_interrupted(recorded: Path) -> None:
         path = recorded.parent / "data"
         async with (
             Storage.open(SCHEMA, path) as storage,
-            Audit.open(storage, AuditOptions()) as audit,
+            Audit.open(storage, AuditSettings()) as audit,
         ):
             audit.record(AuditEvent(kind="execute", outcome="done", subject="followed"))
 

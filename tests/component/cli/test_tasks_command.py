@@ -15,7 +15,7 @@ from anyio.from_thread import start_blocking_portal
 from component.app.schema import SCHEMA
 from component.cli.frame import ExitCode
 from component.cli.rows import print_sheet
-from component.commands.definition import AnyCommand, Commands
+from component.commands import AnyCommand, Commands
 from component.control.server import ControlServer
 from component.features.task_commands.commands import TaskCommands
 from component.storage import Storage

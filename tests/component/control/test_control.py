@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from anyio import to_thread
 
-from component.commands.definition import (
+from component.commands import (
     Asking,
     CommandError,
     CommandResult,

@@ -9,8 +9,10 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import anyio
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from pydantic import SecretStr
 
 from component.metrics.traces import NoTracer, TracesError, make_tracer
+from component.settings.service import Traces
 
 pytestmark = pytest.mark.anyio
 
@@ -74,9 +76,10 @@ def collecting() -> Iterator[Collector]:
 
 async def test_a_turn_is_a_trace_with_what_happened_in_it(collector: Collector) -> None:
     providers = {"": "openai", "gpt": "openrouter"}
-    tracer = make_tracer(
-        f"http://127.0.0.1:{collector.server_port}/", "Bearer x", 1.0, "1.2", providers
+    traces = Traces(
+        endpoint=f"http://127.0.0.1:{collector.server_port}/", authorization=SecretStr("Bearer x")
     )
+    tracer = make_tracer(traces, "1.2", providers)
 
     async def tool(name: str) -> None:
         with tracer.span("execute_tool", tool=name, call="c1"):
@@ -125,7 +128,7 @@ async def test_a_turn_is_a_trace_with_what_happened_in_it(collector: Collector) 
 
 
 async def test_an_error_is_named_and_not_quoted(collector: Collector) -> None:
-    tracer = make_tracer(f"http://127.0.0.1:{collector.server_port}", "", 1.0, "1.2")
+    tracer = make_tracer(Traces(endpoint=f"http://127.0.0.1:{collector.server_port}"), "1.2")
     with pytest.raises(ValueError, match="secret"), tracer.span("chat", model="gpt"):
         raise ValueError("what somebody said in secret")
     await tracer.close()
@@ -137,7 +140,8 @@ async def test_an_error_is_named_and_not_quoted(collector: Collector) -> None:
 
 
 async def test_a_part_of_the_turns_is_traced(collector: Collector) -> None:
-    tracer = make_tracer(f"http://127.0.0.1:{collector.server_port}", "", 0.0, "1.2")
+    traces = Traces(endpoint=f"http://127.0.0.1:{collector.server_port}", sample=0.0)
+    tracer = make_tracer(traces, "1.2")
     with tracer.span("invoke_agent", agent="a"), tracer.span("chat", model="gpt"):
         pass
     await tracer.close()
@@ -145,7 +149,7 @@ async def test_a_part_of_the_turns_is_traced(collector: Collector) -> None:
 
 
 def test_nothing_is_traced_without_an_address() -> None:
-    tracer = make_tracer("", "", 1.0, "1.2")
+    tracer = make_tracer(Traces(), "1.2")
     assert isinstance(tracer, NoTracer)
     with tracer.span("chat", model="gpt"):
         pass
@@ -158,14 +162,15 @@ def test_traces_without_their_extra_name_the_package_to_install(
 
     monkeypatch.setitem(sys.modules, "component.metrics.otel", None)
     with pytest.raises(TracesError, match=r"component\[otel\]"):
-        make_tracer("http://127.0.0.1:1", "", 1.0, "1.2")
+        make_tracer(Traces(endpoint="http://127.0.0.1:1"), "1.2")
 
 
 async def test_a_collector_that_is_away_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("component.metrics.otel._LAST_S", 0.05)
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        tracer = make_tracer(f"http://127.0.0.1:{unused.getsockname()[1]}", "", 1.0, "1.2")
+        endpoint = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        tracer = make_tracer(Traces(endpoint=endpoint), "1.2")
         with tracer.span("chat", model="gpt"):
             pass
         with anyio.fail_after(30):  # it would try for as long as a minute

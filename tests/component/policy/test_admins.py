@@ -1,7 +1,7 @@
 import pytest
 
 from component.policy import PolicyError
-from component.policy.admins import read_admins
+from component.policy.entries import read_admins
 from xep.jid import JID
 
 

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.policy.globs import pattern
-from component.policy.narrower import common, narrowed, within
+from component.policy.globs import common, narrowed, pattern, within
 
 GLOBS = st.lists(st.text(alphabet="ab*?:", min_size=1, max_size=4), max_size=3)
 NAMES = st.text(alphabet="ab:", max_size=5)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from component.policy.nodeprep import nodeprep
+from component.policy.entries import nodeprep
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.policy import Asking, Policy, PolicyError, Rule
+from component.policy import ConfirmationRule, Policy, PolicyError, Rule
 from component.policy import policy as policy_module
-from component.policy.nodeprep import nodeprep
+from component.policy.entries import nodeprep
 from xep.jid import JID
 
 ALICE = JID.parse("alice@a.example")
@@ -288,8 +288,8 @@ def test_the_caches_of_a_policy_are_bounded() -> None:
 
 def test_destructive_skills_are_confirmed_unless_something_else_is_said() -> None:
     policy = Policy(allowed_domains=["a.example"])
-    assert policy.asking("anything") == Asking("destructive")
-    assert Policy(allowed_domains=["*"], confirm="never").asking("x") == Asking("never")
+    assert policy.asking("anything") == ConfirmationRule("destructive")
+    assert Policy(allowed_domains=["*"], confirm="never").asking("x") == ConfirmationRule("never")
 
 
 def test_the_first_rule_that_matches_and_says_it_counts() -> None:
@@ -304,9 +304,9 @@ def test_the_first_rule_that_matches_and_says_it_counts() -> None:
         ],
         confirm="destructive",
     )
-    assert policy.asking("mail.erase") == Asking("always", (boss, other))
-    assert policy.asking("mail.read") == Asking("never", (boss, other))
-    assert policy.asking("pay") == Asking("destructive", (other,))
+    assert policy.asking("mail.erase") == ConfirmationRule("always", (boss, other))
+    assert policy.asking("mail.read") == ConfirmationRule("never", (boss, other))
+    assert policy.asking("pay") == ConfirmationRule("destructive", (other,))
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from component.pubsub.config import (
     NodeConfig,
     PublishModel,
     SendLast,
-    changed,
-    form_of,
+    config_form,
+    configured,
     preconditions,
 )
 from xep.data_forms import Field, Form, form_type_field
@@ -54,24 +54,24 @@ def submitted(form: Form) -> Form:
 def test_a_form_that_is_sent_back_gives_the_configuration(
     config: NodeConfig, other: NodeConfig
 ) -> None:
-    assert changed(other, submitted(form_of(config))) == config
+    assert configured(other, submitted(config_form(config))) == config
 
 
 @given(configs, st.sampled_from(["pubsub#max_items", "pubsub#access_model", "colour"]), texts)
 def test_any_value_is_read_or_refused(config: NodeConfig, var: str, value: str) -> None:
     form = Form(type="submit", fields=(Field(var=var, values=(value,)),))
     try:
-        after = changed(config, form)
+        after = configured(config, form)
     except StanzaError as error:
         condition = error.condition
     else:
         condition = "not-acceptable"
-        assert changed(DEFAULT, submitted(form_of(after))) == after
+        assert configured(DEFAULT, submitted(config_form(after))) == after
     assert condition == "not-acceptable"
 
 
 def test_fields_that_are_left_out_keep_their_value() -> None:
-    assert changed(NodeConfig(title="x", max_items=3), Form(type="submit")) == NodeConfig(
+    assert configured(NodeConfig(title="x", max_items=3), Form(type="submit")) == NodeConfig(
         title="x", max_items=3
     )
 

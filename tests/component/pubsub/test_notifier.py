@@ -9,10 +9,10 @@ import pytest
 from component.link.messages.delivery import Delivery
 from component.link.messages.outbound import OutboundMessage
 from component.pubsub import rows
-from component.pubsub.changes import Change
+from component.pubsub.changes import NodeChange
 from component.pubsub.config import NodeConfig
-from component.pubsub.notifier import SLICE_BYTES, Notifier
-from component.pubsub.rows import StoredItem, Subscription
+from component.pubsub.notifier import SLICE_BYTES, NodeNotifier
+from component.pubsub.rows import NodeSubscription, StoredItem
 from component.storage import Storage
 from component.storage.database import Database
 
@@ -67,14 +67,14 @@ class Server:
         self.waiting.clear()
 
 
-def published(node: str, size: int) -> Change:
+def published(node: str, size: int) -> NodeChange:
     item = StoredItem(
         id="1",
         payload=f"<x xmlns='urn:x'>{'x' * size}</x>",
         publisher=SERVICE,
         published=rows.at(0),
     )
-    return Change(
+    return NodeChange(
         service=SERVICE,
         node=node,
         kind="published",
@@ -86,7 +86,7 @@ def published(node: str, size: int) -> Change:
 
 
 @asynccontextmanager
-async def notifying(storage: Storage, server: Server) -> AsyncIterator[Notifier]:
+async def notifying(storage: Storage, server: Server) -> AsyncIterator[NodeNotifier]:
     """A notifier with a node that has a thousand subscribers, and one that has one."""
 
     def op(database: Database) -> None:
@@ -94,13 +94,13 @@ async def notifying(storage: Storage, server: Server) -> AsyncIterator[Notifier]
             rows.add_node(database, SERVICE, node, OPEN, SERVICE)
         for number in range(1000):
             jid = f"s{number:04}@a.example"
-            made = Subscription(node="many", jid=jid, subid=jid, state="subscribed")
+            made = NodeSubscription(node="many", jid=jid, subid=jid, state="subscribed")
             rows.put_subscription(database, SERVICE, jid, made)
-        made = Subscription(node="one", jid="o@a.example", subid="o", state="subscribed")
+        made = NodeSubscription(node="one", jid="o@a.example", subid="o", state="subscribed")
         rows.put_subscription(database, SERVICE, "o@a.example", made)
 
     await storage.write(op)
-    notifier = Notifier(storage, server, server, lambda _, __: True, pause_s=0)
+    notifier = NodeNotifier(storage, server, server, lambda _, __: True, pause_s=0)
     async with anyio.create_task_group() as group:
         group.start_soon(notifier.run)
         yield notifier

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.pubsub.pages import Key, choose
+from component.pubsub.items import Key, choose
 from xep.result_sets import PAGE_ROOM, ResultSet
 
 keys = st.lists(st.integers(0, 2 * PAGE_ROOM // 3), max_size=30).map(

@@ -15,8 +15,8 @@ from component.skills import Skill, SkillError, skill
 from component.storage.database import Database
 from component.tasks.replay import ReplayCache
 from component.tasks.request import request_from
-from tests.component.handlers.world import ALICE, BOB, NOW, World
 from tests.component.link.router.wire import AGENT
+from tests.component.world import ALICE, BOB, NOW, World
 from tests.waiting import eventually
 from xep.binding import encode
 from xep.disco import Feature, InfoQuery

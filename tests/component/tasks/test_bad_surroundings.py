@@ -18,7 +18,7 @@ import pytest
 from anyio import to_thread
 
 from component.app.schema import SCHEMA
-from component.handlers.storing import stored
+from component.kernel.errors import stored
 from component.skills import Context, Skill, skill
 from component.storage import Storage, StorageError
 from component.storage import sqlite as sqlite_module

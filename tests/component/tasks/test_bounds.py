@@ -359,7 +359,9 @@ async def test_a_principal_with_too_many_records_is_refused_until_the_oldest_exp
         assert await world.execute(first) == answer
         await world.run("deed", by=BOB, request="r-3", params={"text": "bob"})
         await world.storage.write(
-            lambda db: db.execute("UPDATE replay SET expires = 1 WHERE key = ?", (key_of(first).text,))
+            lambda db: db.execute(
+                "UPDATE replay SET expires = 1 WHERE key = ?", (key_of(first).text,)
+            )
         )
         await world.run("deed", request="r-3", params={"text": "3"})
     assert RUNS == ["0", "1", "2", "bob", "3"]

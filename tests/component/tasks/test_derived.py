@@ -12,9 +12,9 @@ from component.policy.flows import Flow
 from component.skills import Context, skill
 from component.tasks.protocol import Question
 from component.tasks.request import Request
-from tests.component.handlers.world import World
 from tests.component.link.router.wire import until
 from tests.component.tools.test_tools import AT, WHO, Desk, a_caller
+from tests.component.world import World
 from tests.waiting import eventually
 from xep.fluux_agent.confirm import Decision
 from xep.fluux_agent.execute import Accepted

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from component.features.tasks_iq.handlers import ExecuteHandler, TasksHandler
-from component.handlers.agent_errors import AgentErrors
+from component.kernel.errors import AgentErrors
 from component.link.messages.delivery import Delivery
 from component.link.router.route_resolver import Senders
 from component.link.router.router import Router, RouterOptions

@@ -1,7 +1,7 @@
 """What is recorded and counted of requests."""
 
 from component.audit.protocol import AuditEvent
-from component.audit.refusals import Refusals
+from component.audit.quota import Refusals
 from component.metrics.counters import Counters
 from component.tasks.records import TaskRecords
 from component.tasks.request import Request

@@ -239,7 +239,7 @@ async def living(
             names=lambda: tuple(by_name),
             late=late,
             share=share,
-            ask_model=lambda request, task, asked: world.ask_model(request, task, asked),
+            ask_model=lambda *asked: world.ask_model(*asked),  # noqa: PLW0108 - tests replace it
             **access_options,
         )
         if clocks is None:

@@ -37,8 +37,8 @@ from component.tasks.request import CallerContext, Request
 from component.tools.joint_confirmation import JointConfirmations
 from component.tools.tools import ToolExecutor, tool_name
 from tests.component.agent.world import message
-from tests.component.handlers.world import ALICE, World
 from tests.component.link.router.wire import AGENT, until
+from tests.component.world import ALICE, World
 from xep.fluux_agent.confirm import Decision
 from xep.jid import JID
 

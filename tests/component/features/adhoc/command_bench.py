@@ -6,14 +6,13 @@ from xml.etree import ElementTree as ET
 
 import msgspec
 
-from component.commands.adhoc import Asked, Offers
-from component.commands.definition import AnyCommand, Asking, Commands
-from component.commands.everybody import everybody
-from component.features.adhoc.disco_nodes import CommandNodes
-from component.features.adhoc.handlers import CommandsHandler
+from component.commands import AnyCommand, Asking, Commands
+from component.features.adhoc.handlers import CommandNodes, CommandsHandler
 from component.features.adhoc.offers import CommandOffers, SkillOffers
-from component.features.adhoc.sessions import Sessions
+from component.features.adhoc.sessions import CommandSessions
 from component.features.discovery.handlers import Discovery
+from component.features.service_commands.commands import everybody
+from component.kernel.adhoc import AdHocRequest, Offers
 from component.kernel.disco import Disco, Facts
 from component.link.router.table import Host
 from component.policy import Policy, Rule
@@ -30,8 +29,8 @@ from component.skills import (
 )
 from component.skills.threads import Threads
 from component.tasks.outputs import error_of, result_of
-from tests.component.handlers.world import ALICE, Contacts, result, xml
 from tests.component.link.router.wire import AGENT, DOMAIN, Bench, iq
+from tests.component.world import ALICE, Contacts, result, xml
 from xep.commands import Command
 from xep.data_forms import Field, Form
 from xep.data_forms import field as filled
@@ -41,7 +40,7 @@ from xep.jid import JID
 Action = Any
 
 
-def _noted(by: Asked, skill: str, json_params: bytes) -> dict[str, Any]:
+def _noted(by: AdHocRequest, skill: str, json_params: bytes) -> dict[str, Any]:
     return {**msgspec.structs.asdict(by), "skill": skill, "json_params": json_params}
 
 
@@ -53,7 +52,7 @@ class Calling:
         self._threads = Threads(8, 4)
         self.asked: list[dict[str, Any]] = []
 
-    def __call__(self, by: Asked, name: str, json_params: bytes) -> Any:
+    def __call__(self, by: AdHocRequest, name: str, json_params: bytes) -> Any:
         asked = _noted(by, name, json_params)
         self.asked.append(asked)
         skill = self._view(by.principal).get(name)
@@ -79,7 +78,7 @@ class Answers:
         self._answers = list(answers)
         self.asked: list[dict[str, Any]] = []
 
-    def __call__(self, by: Asked, name: str, json_params: bytes) -> Any:
+    def __call__(self, by: AdHocRequest, name: str, json_params: bytes) -> Any:
         self.asked.append(_noted(by, name, json_params))
         answer = self._answers.pop(0)
         if isinstance(answer, Exception):
@@ -105,7 +104,7 @@ class CommandBench:
         skills: Sequence[Skill] = (),
         *,
         run: Any = None,
-        sessions: Sessions | None = None,
+        sessions: CommandSessions | None = None,
         rules: Sequence[Rule] = (),
         commands: Iterable[AnyCommand] = (),
         admins: Iterable[str] = (),
@@ -114,7 +113,7 @@ class CommandBench:
         self.policy = Policy(allowed_domains=["a.example", "b.example", "example.com"], rules=rules)
         self._registry = Registry(skills)
         self.run = Calling(self.view) if run is None else run
-        self.sessions = Sessions(lambda: 0.0) if sessions is None else sessions
+        self.sessions = CommandSessions(lambda: 0.0) if sessions is None else sessions
 
         def offered(asking: Asking) -> tuple[AnyCommand, ...]:
             return all_commands.of(asking)

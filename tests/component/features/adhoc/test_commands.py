@@ -7,7 +7,7 @@ import anyio
 import msgspec
 import pytest
 
-from component.commands.definition import Asking, CommandError, CommandResult, NoParams, Outline
+from component.commands import Asking, CommandError, CommandResult, NoParams, Outline
 from component.policy import Rule
 from component.skills import Context, InvalidParam, SkillError, skill
 from component.storage import StorageError
@@ -19,8 +19,8 @@ from tests.component.features.adhoc.command_bench import (
     notes,
     submitted,
 )
-from tests.component.handlers.world import ALICE, BOB, all_skills, result, xml
 from tests.component.link.router.wire import AGENT, DOMAIN, condition, error_of, iq
+from tests.component.world import ALICE, BOB, all_skills, result, xml
 from xep import disco
 from xep.commands import CONDITIONS, NAMESPACE, Actions, Command
 from xep.data_forms import Form

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.commands.adhoc import Asked
-from component.features.adhoc.sessions import Session, Sessions
+from component.features.adhoc.sessions import CommandSession, CommandSessions
+from component.kernel.adhoc import AdHocRequest
 from component.skills import skill
 from tests.component.features.adhoc.command_bench import CommandBench, go_on
-from tests.component.handlers.world import ALICE, BOB, result
 from tests.component.link.router.wire import AGENT, DOMAIN, error_of
+from tests.component.world import ALICE, BOB, result
 from tests.profiles import examples
 from tests.xep.strategies import xml_text
 from xep.commands import BadSessionId, Command, SessionExpired
@@ -40,11 +40,13 @@ class Clock:
         return self.now
 
 
-def begun(sessions: Sessions, who: JID = PHONE) -> Session:
+def begun(sessions: CommandSessions, who: JID = PHONE) -> CommandSession:
     return sessions.begin(who, AT, "n", None)
 
 
-def refused(sessions: Sessions, id_: str, who: JID = PHONE, at: JID = AT, node: str = "n") -> Any:
+def refused(
+    sessions: CommandSessions, id_: str, who: JID = PHONE, at: JID = AT, node: str = "n"
+) -> Any:
     """The condition with which a session is not found."""
     with pytest.raises(StanzaError) as caught:
         sessions.find(id_, who, at, node)
@@ -53,7 +55,7 @@ def refused(sessions: Sessions, id_: str, who: JID = PHONE, at: JID = AT, node: 
 
 
 def test_a_session_belongs_to_one_full_address_at_one_address_with_one_command() -> None:
-    sessions = Sessions(Clock())
+    sessions = CommandSessions(Clock())
     session = begun(sessions)
     assert sessions.find(session.id, PHONE, AT, "n") is session
     assert refused(sessions, session.id, DESK) is BadSessionId
@@ -63,7 +65,7 @@ def test_a_session_belongs_to_one_full_address_at_one_address_with_one_command()
 
 
 def test_ids_cannot_be_guessed_and_never_come_again() -> None:
-    sessions = Sessions(Clock())
+    sessions = CommandSessions(Clock())
     ids = {begun(sessions).id for _ in range(100)}
     assert len(ids) == 100
     assert all(len(id_) >= 32 for id_ in ids)
@@ -71,7 +73,7 @@ def test_ids_cannot_be_guessed_and_never_come_again() -> None:
 
 def test_a_session_lasts_for_some_minutes_after_its_last_use() -> None:
     clock = Clock()
-    sessions = Sessions(clock, lifetime_s=600)
+    sessions = CommandSessions(clock, lifetime_s=600)
     session = begun(sessions)
     clock.now = 599
     sessions.find(session.id, PHONE, AT, "n")
@@ -86,7 +88,7 @@ def test_a_session_lasts_for_some_minutes_after_its_last_use() -> None:
 
 def test_work_under_way_does_not_expire() -> None:
     clock = Clock()
-    sessions = Sessions(clock, lifetime_s=600)
+    sessions = CommandSessions(clock, lifetime_s=600)
     session = begun(sessions)
     session.stage = "running"
     other = begun(sessions)
@@ -97,11 +99,11 @@ def test_work_under_way_does_not_expire() -> None:
 
 @given(st.text(max_size=60))
 def test_what_was_never_given_out_is_no_session(id_: str) -> None:
-    assert refused(Sessions(Clock()), id_) is BadSessionId
+    assert refused(CommandSessions(Clock()), id_) is BadSessionId
 
 
 def test_a_principal_has_a_few_and_what_has_ended_goes_first() -> None:
-    sessions = Sessions(Clock(), each=3)
+    sessions = CommandSessions(Clock(), each=3)
     first, second, third = (begun(sessions, who) for who in (PHONE, DESK, PHONE))
     second.stage = "ended"
     fourth = begun(sessions)
@@ -112,7 +114,7 @@ def test_a_principal_has_a_few_and_what_has_ended_goes_first() -> None:
 
 
 def test_a_principal_whose_sessions_all_run_has_to_wait() -> None:
-    sessions = Sessions(Clock(), each=2)
+    sessions = CommandSessions(Clock(), each=2)
     for _ in range(2):
         begun(sessions).stage = "running"
     with pytest.raises(StanzaError) as caught:
@@ -130,7 +132,7 @@ def test_who_has_no_session_finds_room_while_others_begin_all_they_can(
     total: int, crowd: int
 ) -> None:
     """No session of theirs ends by itself: they wait for forms, or their work does not end."""
-    sessions = Sessions(Clock(), each=8, total=total)
+    sessions = CommandSessions(Clock(), each=8, total=total)
     for stage in ("open", "running"):
         for number in range(min(crowd, total - 1)):
             for _ in range(20):
@@ -141,7 +143,7 @@ def test_who_has_no_session_finds_room_while_others_begin_all_they_can(
 
 
 def test_a_form_is_lost_only_to_its_own_principal_while_there_is_room() -> None:
-    sessions = Sessions(Clock(), each=2, total=6)
+    sessions = CommandSessions(Clock(), each=2, total=6)
     mine = begun(sessions)
     for number in range(3):
         for _ in range(20):
@@ -150,7 +152,7 @@ def test_a_form_is_lost_only_to_its_own_principal_while_there_is_room() -> None:
 
 
 def test_when_all_have_one_what_has_ended_makes_room_and_else_nothing() -> None:
-    sessions = Sessions(Clock(), total=3)
+    sessions = CommandSessions(Clock(), total=3)
     ended, *_ = [begun(sessions, account(number)) for number in range(3)]
     with pytest.raises(StanzaError) as caught:
         begun(sessions, account(3))
@@ -161,7 +163,7 @@ def test_when_all_have_one_what_has_ended_makes_room_and_else_nothing() -> None:
 
 
 def test_admins_find_room_when_nobody_else_does() -> None:
-    sessions = Sessions(Clock(), total=4, admins=[PHONE.bare], reserved=1)
+    sessions = CommandSessions(Clock(), total=4, admins=[PHONE.bare], reserved=1)
     for number in range(3):
         begun(sessions, account(number)).stage = "running"
     with pytest.raises(StanzaError):
@@ -182,7 +184,7 @@ def test_admins_find_room_when_nobody_else_does() -> None:
 )
 def test_the_bounds_always_hold(steps: list[tuple[str, Any, float]]) -> None:
     clock = Clock()
-    sessions = Sessions(clock, each=3, total=4, lifetime_s=600)
+    sessions = CommandSessions(clock, each=3, total=4, lifetime_s=600)
     for who, stage, seconds in steps:
         clock.now += seconds
         try:
@@ -232,7 +234,7 @@ class Runs:
         self.suspends = False
         self.effects: dict[str, int] = {}
 
-    def __call__(self, asked: Asked, _skill: str, _json_params: bytes) -> Any:
+    def __call__(self, asked: AdHocRequest, _skill: str, _json_params: bytes) -> Any:
         found = self.ending
         misfit = isinstance(found, StanzaError) and found.condition == "bad-request"
         if not misfit:
@@ -288,7 +290,7 @@ _steps = st.lists(
 @given(_steps)
 async def test_any_actions_with_any_forms_run_nothing_twice(steps: list[Any]) -> None:
     runs, clock = Runs(), Clock()
-    bench = CommandBench((work, plain), run=runs, sessions=Sessions(clock, each=3, total=5))
+    bench = CommandBench((work, plain), run=runs, sessions=CommandSessions(clock, each=3, total=5))
     begun: list[tuple[Command, str]] = []
     broke = False
 

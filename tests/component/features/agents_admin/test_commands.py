@@ -8,7 +8,7 @@ import pytest
 
 from component.agent.registry import AgentError, AgentState
 from component.budget.protocol import BudgetUsage
-from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult, Commands
+from component.commands import OPERATOR, Asking, CommandError, CommandResult, Commands
 from component.features.agents_admin.commands import AgentCommands, SpendingCommands
 from xep.jid import JID
 

@@ -11,8 +11,7 @@ from component.agent.conversations import TooManyWaitingError
 from component.agent.registry import AgentState
 from component.agent.requests import OperatorStarter, Outcome, TurnRequest
 from component.budget.protocol import Payer
-from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult, Commands
-from component.commands.words import read_words
+from component.commands import OPERATOR, Asking, CommandError, CommandResult, Commands, read_words
 from component.features.agents_admin.commands import TellCommands, TurnSheet
 from component.link.router.addresses import ComponentAddresses
 from tests.component.audit.book import Book

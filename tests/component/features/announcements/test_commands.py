@@ -2,7 +2,7 @@
 
 import pytest
 
-from component.commands.definition import OPERATOR, Asking, CommandError, Commands
+from component.commands import OPERATOR, Asking, CommandError, Commands
 from component.features.announcements.commands import AnnouncementCommands
 from xep.jid import JID
 from xep.stanza_error import StanzaError

@@ -7,9 +7,9 @@ import pytest
 from component.app.schema import SCHEMA
 from component.audit.lines import Line
 from component.audit.protocol import AuditEvent
-from component.audit.record import Audit, AuditOptions
-from component.audit.verify import Verdict
-from component.commands.definition import (
+from component.audit.record import Audit
+from component.audit.verify import Verification
+from component.commands import (
     OPERATOR,
     Asking,
     CommandError,
@@ -17,12 +17,13 @@ from component.commands.definition import (
     Commands,
     NoParams,
     Outline,
+    read_words,
+    recorded,
 )
-from component.commands.pause_gate import PauseGate
-from component.commands.recording import recorded
-from component.commands.words import read_words
 from component.features.audit_log.commands import AUDIT, AuditCommands, AuditParams
 from component.features.task_commands.commands import CANCEL, OneTask
+from component.kernel.pause_gate import PauseGate
+from component.settings.service import Audit as AuditSettings
 from component.storage import Storage
 from xep.jid import JID
 from xep.stanza_error import StanzaError
@@ -33,7 +34,7 @@ BOSS, ALICE = JID.parse("boss@a.example"), JID.parse("alice@a.example")
 
 
 async def asked(path: Path, words: str) -> CommandResult:
-    async with Storage.open(SCHEMA, path) as storage, Audit.open(storage, AuditOptions()) as audit:
+    async with Storage.open(SCHEMA, path) as storage, Audit.open(storage, AuditSettings()) as audit:
         for number in range(30):
             who = "alice" if number % 2 else "bob"
             audit.record(
@@ -67,7 +68,7 @@ async def test_the_last_lines_the_latest_last(tmp_path: Path) -> None:
 
 async def test_audit_verify_reports_a_log_that_is_complete_and_unchanged(tmp_path: Path) -> None:
     answer = await asked(tmp_path, "verify")
-    assert isinstance(answer.value, Verdict)
+    assert isinstance(answer.value, Verification)
     assert answer.value.whole
     assert answer.text.startswith(
         "The audit log is complete and unchanged: 31 entries in 1 file, from "

@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 
-from component.commands.definition import Commands
+from component.commands import Commands
 from component.features.chat.handlers import MessageHandler
 from component.features.chat.stages import (
     ENCRYPTED_STAGE,
@@ -15,7 +15,7 @@ from component.features.chat.stages import (
     command_stage,
     exchange_stage,
 )
-from component.handlers.exchange_limit import ExchangeLimit
+from component.kernel.exchange_limit import ExchangeLimit
 from component.link.messages.inbound import MessageStage
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from component.commands.definition import Asking, CommandError, CommandResult, Commands, Outline
+from component.commands import Asking, CommandError, CommandResult, Commands, Outline
 from component.link.messages.inbound import ReplyAddress
 from component.link.messages.messenger import Messenger
 from component.link.messages.outbound import OutboundMessage, Text, conversation_with
@@ -15,7 +15,6 @@ from component.policy import Rule
 from component.skills import Skill, skill
 from component.storage import StorageError
 from tests.component.features.chat.handler import message_handler
-from tests.component.handlers.world import ALICE, BOB, World
 from tests.component.link.router.wire import (
     AGENT,
     DOMAIN,
@@ -25,6 +24,7 @@ from tests.component.link.router.wire import (
     element,
     parse,
 )
+from tests.component.world import ALICE, BOB, World
 from xep.jid import JID
 from xep.stanza import Message
 

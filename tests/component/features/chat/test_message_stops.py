@@ -8,14 +8,14 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from component.agent.requests import TurnRequest
-from component.commands.definition import Commands
+from component.commands import Commands
 from component.link.messages.delivery import Delivery
 from component.link.messages.inbound import InboundMessage
 from component.storage import Storage
 from component.storage.database import Database
 from tests.component.features.chat.handler import message_handler
-from tests.component.handlers.sent import Sent
 from tests.component.link.router.wire import AGENT, Bench, element, until
+from tests.component.sent import Sent
 from xep.jid import JID
 from xep.stanza import Message, Presence
 

@@ -7,11 +7,11 @@ import anyio
 import pytest
 
 from component.agent.requests import TurnRequest
-from component.commands.definition import Asking, CommandResult, Commands, NoParams, Outline
+from component.commands import Asking, CommandResult, Commands, NoParams, Outline
 from component.storage import StorageError
 from tests.component.features.chat.handler import message_handler
-from tests.component.handlers.sent import Sent
 from tests.component.link.router.wire import AGENT, DOMAIN, Bench, until
+from tests.component.sent import Sent
 from xep.chat_markers import Displayed
 from xep.jid import JID
 from xep.receipts import Received

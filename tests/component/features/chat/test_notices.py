@@ -9,16 +9,16 @@ from structlog.testing import capture_logs
 
 from component.agent.requests import TurnRequest
 from component.app.schema import SCHEMA
-from component.commands.definition import Commands
-from component.commands.everybody import everybody
+from component.commands import Commands
 from component.features.chat.notices import Notices
 from component.features.chat.rows import NoticeStore
+from component.features.service_commands.commands import everybody
 from component.policy.persons import Persons
 from component.storage import Storage, StorageError
 from tests.component.features.chat.handler import message_handler
-from tests.component.handlers.sent import Sent
-from tests.component.handlers.world import a_person
 from tests.component.link.router.wire import AGENT, DOMAIN, OURS, Bench, element
+from tests.component.sent import Sent
+from tests.component.world import a_person
 from xep.disco import Feature, InfoQuery
 from xep.fluux_agent import NAMESPACE as FLUUX
 from xep.jid import JID

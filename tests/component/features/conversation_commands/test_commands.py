@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from component.agent.conversations import Activity
-from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult, Commands
-from component.commands.words import read_words
+from component.commands import OPERATOR, Asking, CommandError, CommandResult, Commands, read_words
 from component.conversations.directories import ConversationCounts, Forgotten
 from component.features.conversation_commands.commands import (
     ConversationCommands,

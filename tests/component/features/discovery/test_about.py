@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.features.discovery.about import About
-from tests.component.handlers.world import World, result
+from component.features.discovery.handlers import CommonQueries
 from tests.component.link.router.wire import AGENT, DOMAIN, Bench, iq
+from tests.component.world import World, result
 from xep.binding import encode
 from xep.entity_time import Time, TimeQuery
 from xep.ping import Ping
@@ -42,7 +42,7 @@ def test_the_time_is_told_with_its_zone(second: int, minutes: int) -> None:
 
 
 def test_without_another_clock_it_is_the_time_of_this_machine() -> None:
-    bench = Bench(About("agent", "1").routes())
+    bench = Bench(CommonQueries("agent", "1").routes())
     before = datetime.now(UTC)
     told = result(Time, bench.answer(iq(encode(TimeQuery()))))
     assert before <= told.utc <= datetime.now(UTC)

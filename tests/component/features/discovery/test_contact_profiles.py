@@ -5,8 +5,8 @@ import base64
 import msgspec
 import pytest
 
-from tests.component.handlers.world import CONTACT, PROFILES, World, result
 from tests.component.link.router.wire import AGENT, DOMAIN, condition
+from tests.component.world import CONTACT, PROFILES, World, result
 from xep import user_avatar, vcard4
 from xep.binding import keep, read
 from xep.pubsub import Item, Items, Pubsub

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.handlers.pubsub import FEATURES
+from component.features.pubsub.handlers import FEATURES
 from component.link.router.table import Host
 from component.policy import Rule
 from component.skills import Skill, skill
-from tests.component.handlers.world import (
+from tests.component.link.router.wire import AGENT, DOMAIN, condition, error_of
+from tests.component.world import (
     ALICE,
     BOB,
     CONTACT,
@@ -21,7 +22,6 @@ from tests.component.handlers.world import (
     all_skills,
     result,
 )
-from tests.component.link.router.wire import AGENT, DOMAIN, condition, error_of
 from xep import (
     caps,
     chat_markers,

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult, Commands
-from component.commands.words import read_words
+from component.commands import OPERATOR, Asking, CommandError, CommandResult, Commands, read_words
 from component.features.memory_commands.commands import MemoryCommands
 from tests.component.features.memory_nodes.world import world
 from tests.component.memory.remembering import AGENT, ANN, BOB, Room, remembering

@@ -15,7 +15,7 @@ from component.features.memory_nodes.items import NodeItem
 from component.features.memory_nodes.privileges import Consents, Privileges
 from component.memory.store import StoreUnavailableError
 from component.memory_directory.layout import SessionKey
-from component.pubsub.client import Page
+from component.pubsub.client import ItemPage
 from xep import pubsub, pubsub_event, pubsub_owner
 from xep.binding import RawXML
 from xep.disco import Identity, InfoQuery
@@ -53,9 +53,9 @@ class Client:
         self._note("items")
         return (Item(id="tea", payloads=(TEXT,)),)
 
-    async def pages(self, *_: Any) -> AsyncIterator[Page]:
+    async def pages(self, *_: Any) -> AsyncIterator[ItemPage]:
         self._note("pages")
-        yield Page((Item(id="tea", payloads=(TEXT,)),))
+        yield ItemPage((Item(id="tea", payloads=(TEXT,)),))
 
     async def publish(self, *_: Any, options: Any, **__: Any) -> None:
         shown = ",".join(f"{each.var}={each.values[0]}" for each in options.fields[1:])

@@ -10,6 +10,9 @@ import pytest
 
 from component.features.memory_nodes.agent_nodes import AgentNodes, node_of
 from component.features.memory_nodes.store import PepStore
+from component.features.pubsub.allowance import Allowances
+from component.features.pubsub.handlers import PubSubHandler
+from component.features.pubsub.owners import OwnerHandler
 from component.link.router.addresses import ComponentAddresses
 from component.memory.index import Index
 from component.memory.index_database import FILE_NAME
@@ -18,16 +21,19 @@ from component.memory.reconciler import SyncOptions
 from component.memory.sharing import Sharing
 from component.memory_directory.files import open_root
 from component.memory_directory.layout import Layout, SessionKey
-from component.pubsub.notifier import Notifier
-from component.pubsub.publishing import NewItem, Wanted
+from component.pubsub.interests import NodeInterests
+from component.pubsub.notifier import NodeNotifier
 from component.pubsub.service import PubSubService
 from component.settings.memory import Memory
 from component.storage import Storage
 from component.storage.database import Database
 from tests.component.memory.remembering import ANN, BOB, Recording
 from tests.waiting import eventually
+from xep import pubsub, pubsub_owner
+from xep.binding import RawXML
 from xep.fluux_agent.memory import NAMESPACE
 from xep.jid import JID
+from xep.pubsub_owner import PubsubOwner
 from xep.stanza_error import StanzaError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
@@ -47,17 +53,18 @@ class Nobody:
     async def ready(self) -> None:
         pass
 
-    def resources(self, *_asked: Any) -> Any:
-        return ()
-
 
 class Home:
     """The memories of two agents, synchronised with the nodes."""
 
     def __init__(self, storage: Storage, root: Path, index: Index) -> None:
         nobody: Any = Nobody()
-        notifier = Notifier(storage, nobody, nobody, lambda _agent, _contact: True)
-        self.service = PubSubService(storage, notifier, lambda _who: False)
+        notifier = NodeNotifier(
+            storage, nobody, NodeInterests(nobody), lambda _agent, _contact: True
+        )
+        self.service = PubSubService(storage, notifier, ())
+        self.requests = PubSubHandler(self.service, Allowances())
+        self.owners = OwnerHandler(self.service, Allowances())
         addresses = ComponentAddresses(DOMAIN, frozenset(("assistant", "helper")))
         self.nodes = AgentNodes(self.service, addresses, ("assistant", "helper"), Memory())
         sharing = Sharing(Layout(root))
@@ -74,14 +81,17 @@ class Home:
             "</memory>"
         )
         asker = self.service.requester(address, who)
-        item = NewItem(id=key, payloads=(payload,))
-        await self.service.verbs.publish_items(asker, NODE, [item], {})
+        item = pubsub.Item(id=key, payloads=(RawXML(payload),))
+        publish = pubsub.Publish(node=NODE, items=(item,))
+        await self.requests.set(asker, pubsub.Pubsub(publish=publish))
 
     async def read(self, who: JID = ANN, at: JID = ASSISTANT) -> dict[str, str]:
         address = await self.service.locate(at, NODE, who)
         asker = self.service.requester(address, who)
-        found, _ = await self.service.verbs.retrieve(asker, NODE, Wanted())
-        return {each.id: each.payload for each in found}
+        asked = pubsub.Pubsub(items=pubsub.Items(node=NODE))
+        found = (await self.requests.get(asker, asked)).items
+        assert found is not None
+        return {each.id or "": each.payloads[0].text for each in found.items}
 
     async def get(self, key: str, agent: str = "assistant", who: JID = ANN) -> str | None:
         found = await self.knowledge.get(agent, who, key)
@@ -179,7 +189,9 @@ async def test_a_configuration_that_opens_the_node_to_others_is_undone(
                 Field(var="pubsub#access_model", values=("open",)),
             ),
         )
-        await here.service.verbs.configure(asker, NODE, form)
+        await here.owners.set_owned(
+            asker, PubsubOwner(configure=pubsub_owner.Configure(node=NODE, form=form))
+        )
 
         async def is_hidden() -> bool:
             try:
@@ -195,7 +207,10 @@ async def test_a_node_that_its_owner_deletes_is_forgotten(storage: Storage, tmp_
     async with home(storage, tmp_path) as here:
         await here.publish("tea", "one")
         assert await here.get("tea") == "one"
-        await here.service.verbs.delete_node(here.service.requester(ASSISTANT, ANN), NODE)
+        await here.owners.set_owned(
+            here.service.requester(ASSISTANT, ANN),
+            PubsubOwner(delete=pubsub_owner.Delete(node=NODE)),
+        )
         assert await here.get("tea") is None
         await here.knowledge.store("assistant", ANN, Memo("hat", "blue"))
         assert list(await here.read()) == ["hat"]
@@ -213,11 +228,15 @@ async def test_unnoticed_deletions_by_the_owner_are_applied_at_the_next_start(
         asker = here.service.requester(ASSISTANT, ANN)
         match how:
             case "retract":
-                await here.service.verbs.retract_items(asker, NODE, ["tea", "hat"], notify=False)
+                both = (pubsub.Item(id="tea"), pubsub.Item(id="hat"))
+                retract = pubsub.Retract(node=NODE, items=both)
+                await here.requests.set(asker, pubsub.Pubsub(retract=retract))
             case "purge":
-                await here.service.verbs.purge(asker, NODE)
+                purge = pubsub_owner.Purge(node=NODE)
+                await here.owners.set_owned(asker, PubsubOwner(purge=purge))
             case _:
-                await here.service.verbs.delete_node(asker, NODE)
+                delete = pubsub_owner.Delete(node=NODE)
+                await here.owners.set_owned(asker, PubsubOwner(delete=delete))
     async with home(storage, tmp_path) as here:
         assert await here.get("tea") is None
         assert await here.get("hat") is None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult
+from component.commands import OPERATOR, Asking, CommandError, CommandResult
 from component.features.memory_nodes.commands import HomeRow, MemoryHomeCommands
 from component.memory_directory.layout import SessionKey
 from xep.fluux_agent.memory import NAMESPACE

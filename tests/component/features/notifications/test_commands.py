@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult
-from component.commands.words import read_words
+from component.commands import OPERATOR, Asking, CommandError, CommandResult, read_words
 from component.features.notifications.commands import NotificationCommands
 from component.settings.work import Notifications
 from component.storage import Storage

@@ -5,11 +5,17 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult, Commands
-from component.commands.people import whose
-from component.commands.persona_dialogue import PersonaDialogue
-from component.commands.words import read_words
+from component.commands import (
+    OPERATOR,
+    Asking,
+    CommandError,
+    CommandResult,
+    Commands,
+    read_words,
+    whose,
+)
 from component.features.personas.commands import PERSONA, Exported, PersonaCommands, PersonaParams
+from component.kernel.persona_dialogue import PersonaDialogue
 from component.memory_directory import files
 from component.memory_directory.layout import Layout
 from component.memory_directory.texts import Texts

@@ -3,6 +3,8 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import anyio
 import pytest
@@ -12,13 +14,15 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from component.app.schema import SCHEMA
+from component.features.presence import handlers
 from component.features.presence.handlers import SLICE, PresenceHandler
+from component.kernel.presence_events import PresenceEvents
 from component.link.messages.delivery import Delivery, nothing_to_send
 from component.link.messages.outbox import Outbox, OutputStream
 from component.storage import Storage
 from component.storage.subscriptions import Subscription, SubscriptionState, SubscriptionStore
-from tests.component.handlers.world import ALICE, BOB, Contacts, World
 from tests.component.link.router.wire import AGENT, DOMAIN, REFUSED, element, parse
+from tests.component.world import ALICE, BOB, Contacts, World
 from xep.binding import decode
 from xep.caps import Caps
 from xep.jid import JID
@@ -352,7 +356,9 @@ class Crowd(SlowStore):
 
 
 @pytest.mark.parametrize("leaving", [False, True])
-async def test_others_are_answered_while_many_are_told(leaving: bool) -> None:
+async def test_others_are_answered_while_many_are_told(
+    leaving: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Counted in stanzas: whoever is answered meanwhile waits for one slice at most."""
     outbox = Outbox(10_000_000)
     outbox.start(OutputStream())
@@ -363,13 +369,9 @@ async def test_others_are_answered_while_many_are_told(leaving: bool) -> None:
         outbox.put(presence.encode(), delivery)
         return delivery
 
-    handler = PresenceHandler(
-        Crowd(),
-        send,
-        lambda host, agent: (),
-        Contacts(),
-        pause_s=0,
-    )
+    stream: Any = SimpleNamespace(send=send, connected_since=1)
+    monkeypatch.setattr(handlers, "PAUSE_S", 0)
+    handler = PresenceHandler(Crowd(), stream, lambda host, agent: (), Contacts(), PresenceEvents())
     ahead: list[int] = []
 
     async def ping() -> None:
@@ -394,28 +396,23 @@ async def test_others_are_answered_while_many_are_told(leaving: bool) -> None:
 
 
 @pytest.mark.parametrize("next_stream", [None, 2])
-async def test_an_announcement_ends_with_its_stream(next_stream: int | None) -> None:
-    stream: int | None = 1
+async def test_an_announcement_ends_with_its_stream(
+    next_stream: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told: list[object] = []
 
     def send(presence: Presence) -> Delivery:
-        nonlocal stream
         told.append(presence)
         if len(told) == 3 * SLICE:
-            stream = next_stream
+            stream.connected_since = next_stream
         return nothing_to_send()
 
-    handler = PresenceHandler(
-        Crowd(),
-        send,
-        lambda host, agent: (),
-        Contacts(),
-        stream=lambda: stream,
-        pause_s=0,
-    )
+    stream: Any = SimpleNamespace(send=send, connected_since=1)
+    monkeypatch.setattr(handlers, "PAUSE_S", 0)
+    handler = PresenceHandler(Crowd(), stream, lambda host, agent: (), Contacts(), PresenceEvents())
     await handler.announce()
     assert len(told) == 3 * SLICE
-    stream = None
+    stream.connected_since = None
     await handler.announce()
     assert len(told) == 3 * SLICE
 

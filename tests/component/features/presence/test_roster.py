@@ -3,6 +3,8 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -38,17 +40,18 @@ class World:
         self.contacts = StoppedContacts(storage)
         self.roster: RosterQuery | StanzaError = RosterQuery()
         self.sent: list[Message | Presence] = []
+        stream: Any = SimpleNamespace(
+            addresses=AccountAddresses(ACCOUNT), send=self.sent.append, get=self.fetch
+        )
         self.handler = RosterPresence(
-            ACCOUNT,
             self.store,
-            self.sent.append,
+            stream,
             lambda: Caps(hash="sha-1", node="urn:x", ver="v"),
             self.contacts,
-            self.fetch,
         )
         self.bench = Bench(self.handler.routes(), ours=AccountAddresses(ACCOUNT))
 
-    async def fetch(self) -> RosterQuery:
+    async def fetch(self, *_query: Any) -> RosterQuery:
         if isinstance(self.roster, StanzaError):
             raise self.roster
         return self.roster

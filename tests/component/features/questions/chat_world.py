@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from component.commands.definition import Commands
+from component.commands import Commands
 from component.features.questions.answers import ChatAnswers
 from component.features.tasks_iq.handlers import TasksHandler
 from component.skills import skill
@@ -22,8 +22,8 @@ from component.tasks.questions import Answerer, InWords, Judgement, answer, deci
 from component.tasks.request import CallerContext, Confirmation
 from component.tasks.rows import moment
 from tests.component.features.chat.handler import message_handler
-from tests.component.handlers.sent import Sent
 from tests.component.link.router.wire import AGENT, Bench, element, iq
+from tests.component.sent import Sent
 from tests.component.tasks.ledger import NOON, Ledger, asked_for
 from xep.binding import encode
 from xep.fluux_agent.confirm import Decision
@@ -134,9 +134,7 @@ class World:
     ) -> None:
         self._work()
         self._judged(
-            decide(
-                self.ledger, Answerer(who, at, lang, self._words(who, at, naming)), decision
-            )
+            decide(self.ledger, Answerer(who, at, lang, self._words(who, at, naming)), decision)
         )
 
     async def answer(
@@ -144,9 +142,7 @@ class World:
     ) -> Task:
         self._work()
         found = self._judged(
-            answer(
-                self.ledger, Answerer(who, at, words=self._words(who, at, naming)), given, None
-            )
+            answer(self.ledger, Answerer(who, at, words=self._words(who, at, naming)), given, None)
         )
         assert found.task is not None
         return found.task

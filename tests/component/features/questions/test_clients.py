@@ -3,13 +3,13 @@
 import pytest
 
 from component.agent.requests import MessageStarter, TurnRequest
-from component.commands.definition import Commands
+from component.commands import Commands
 from component.storage import StorageError
 from tests.component.features.chat.handler import message_handler
 from tests.component.features.questions.chat_world import World
-from tests.component.handlers.sent import Sent
 from tests.component.link.messages.clients import CORRECTED, CORRECTED_ID, SAID, URL, Shape, shapes
 from tests.component.link.router.wire import Bench
+from tests.component.sent import Sent
 from xep.jid import JID
 from xep.receipts import Received
 from xep.stanza import Message, Presence

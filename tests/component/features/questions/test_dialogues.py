@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from component.commands.definition import Asking, CommandResult, Commands, NoParams, Outline
+from component.commands import Asking, CommandResult, Commands, NoParams, Outline
 from component.features.questions.answers import Dialogues
 from component.link.messages.inbound import InboundMessage
 from component.storage import StorageError
 from tests.component.features.chat.handler import message_handler
-from tests.component.handlers.sent import Sent
 from tests.component.link.router.wire import AGENT, DOMAIN, Bench
+from tests.component.sent import Sent
 from xep.jid import JID
 from xep.stanza import Message, Presence
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from component.commands.definition import OPERATOR, Asking, Command, CommandError
-from component.commands.words import read_words
+from component.commands import OPERATOR, Asking, Command, CommandError, read_words
 from component.features.schedules.commands import SCHEDULE, ScheduleCommands, ScheduleParams
 from component.features.schedules.schedules import Schedules
 from component.features.schedules.settings import ScheduleLimits

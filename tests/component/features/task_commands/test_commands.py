@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from component.app.schema import SCHEMA
-from component.commands.definition import OPERATOR, Asking, CommandError, CommandResult, Commands
-from component.commands.views import TaskLine, TaskSheet
-from component.commands.words import read_words
+from component.commands import OPERATOR, Asking, CommandError, CommandResult, Commands, read_words
 from component.features.task_commands.commands import TaskCommands
+from component.features.task_commands.sheets import TaskLine, TaskSheet
 from component.storage import Storage
 from component.tasks import queries
 from component.tasks.admin import TaskAdmin

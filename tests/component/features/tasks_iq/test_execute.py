@@ -22,8 +22,8 @@ from component.skills import (
 )
 from component.storage import StorageError
 from component.storage.database import Database
-from tests.component.handlers.world import ALICE, BOB, NOW, World, all_skills, result, xml
 from tests.component.link.router.wire import AGENT, condition, error_of, iq, until
+from tests.component.world import ALICE, BOB, NOW, World, all_skills, result, xml
 from xep.disco import Feature, InfoQuery
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Decision

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from component.features.tasks_iq.handlers import describe
 from component.policy import Rule
 from component.skills import Skill, skill
-from tests.component.handlers.world import ALICE, BOB, World, all_skills, result
 from tests.component.link.router.wire import condition, error_of
+from tests.component.world import ALICE, BOB, World, all_skills, result
 from xep.fluux_agent import skills as fluux
 from xep.fluux_agent.errors import Malformed, UnknownSkill
 from xep.fluux_agent.skills import SkillDescription, SkillsQuery

@@ -12,9 +12,9 @@ from component.features.tasks_iq.handlers import TasksHandler
 from component.storage import StorageError
 from component.tasks import queries
 from component.tasks.changes import change
-from tests.component.handlers.world import result, xml
 from tests.component.link.router.wire import DOMAIN, Bench, error_of, iq
 from tests.component.tasks.ledger import NOON, Ledger, asked_for
+from tests.component.world import result, xml
 from xep.binding import Payload
 from xep.data_forms import Form
 from xep.fluux_agent import errors

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from component.commands.definition import OPERATOR, Asking, CommandError
-from component.commands.words import read_words
+from component.commands import OPERATOR, Asking, CommandError, read_words
 from component.features.watches.commands import WATCH, watch_commands
 from component.features.watches.service import WatchSheet
 from xep.jid import JID

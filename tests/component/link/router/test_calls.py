@@ -6,7 +6,7 @@ from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.handlers.agent_errors import AgentErrors
+from component.kernel.errors import AgentErrors
 from component.link.messages.outbox import Outbox, OutputStream
 from component.link.router.route_resolver import Senders
 from component.link.router.router import Router

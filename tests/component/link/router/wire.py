@@ -10,7 +10,7 @@ from xml.sax.saxutils import quoteattr
 import anyio
 from anyio.lowlevel import checkpoint
 
-from component.handlers.agent_errors import AgentErrors
+from component.kernel.errors import AgentErrors
 from component.link.messages.delivery import Delivery, DeliveryOutcome
 from component.link.router.addresses import Addresses, ComponentAddresses
 from component.link.router.faults import RouterErrors

@@ -1,0 +1,418 @@
+"""Commands: each is defined once, for ad-hoc commands, slash commands and the command line.
+
+The fields of `params` are the form, the words after the slash and the options of the command line;
+`run` does the work; the answer is a text for people and a value for programs.
+"""
+
+import dataclasses
+import re
+import shlex
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import inspect as types
+
+from component.audit.protocol import AuditEvent, Recorder
+from component.skills.choice_order import schema_of
+from component.skills.errors import InvalidParam
+from component.skills.params import fill
+from component.skills.readers import Reader, reader_of
+from xep.jid import JID, JIDError
+
+P = TypeVar("P", bound=msgspec.Struct)
+
+Who = Literal["everybody", "admin"]
+"""Who may use a command."""
+
+Value: TypeAlias = msgspec.Struct | Sequence[msgspec.Struct] | None
+"""The result of a command for programs."""
+
+
+class Asking(msgspec.Struct, frozen=True, kw_only=True):
+    """The caller of a command: a principal, or the operator of this machine, who has no XMPP
+    address.
+
+    `client` is the full JID of the caller, if known, `at` the address of this service that received
+    the command, `agent` the name of the agent there (empty for the default one), `lang` the
+    language of the request; `admin` says whether the caller may use commands for admins.
+    `Commands.asking` creates it.
+    """
+
+    principal: JID | None = None
+    client: JID | None = None
+    at: JID | None = None
+    agent: str = ""
+    lang: str | None = None
+    admin: bool = False
+
+
+OPERATOR = Asking(admin=True)
+"""The operator: a user who can open the data directory may run every command."""
+
+
+class CommandResult(msgspec.Struct, frozen=True):
+    """The result of a command: a text for people, and the same as a value, one row or several."""
+
+    text: str
+    value: Value = None
+
+
+class CommandError(Exception):
+    """A command cannot be executed; the message is one sentence for the caller.
+
+    `param` is the name of the invalid parameter, if there is one.
+    """
+
+    def __init__(self, sentence: str, param: str | None = None) -> None:
+        """Create the error from the sentence and the name of the parameter."""
+        super().__init__(sentence)
+        self.param = param
+
+
+class NoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The parameters of a command that has none."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Outline(Generic[P]):
+    """The definition of a command without its implementation: the source of help, forms and the
+    command line.
+
+    Attributes:
+        name: one word, in lower case; the slash command is `/name`.
+        title: the text in a menu.
+        about: one line on what it does, without a full stop.
+        params: a Struct with `forbid_unknown_fields`, whose fields are described with
+            `Annotated[…, msgspec.Meta(title=…, description=…)]`.
+        who: who may use it. For anybody else it does not exist.
+        verbatim: for a value of the first parameter, the parameter that gets the rest of the chat
+            message unchanged.
+    """
+
+    name: str
+    title: str
+    about: str
+    params: type[P]
+    who: Who = "everybody"
+    verbatim: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of the parameters, an object with its properties in order."""
+        schema = schema_of(self.params)
+        definitions: dict[str, Any] = schema.pop("$defs")
+        found: dict[str, Any] = definitions.pop(self.params.__name__)
+        return {**found, "$defs": definitions} if definitions else found
+
+    @cached_property
+    def readers(self) -> Mapping[str, Reader]:
+        """The reader that converts the text of each parameter to its value, in the order of the
+        parameters.
+        """
+        declared = types.type_info(self.params)
+        assert isinstance(declared, types.StructType), f"{self.params} is not a Struct"
+        return {field.encode_name: reader_of(field.type) for field in declared.fields}
+
+    def read(self, texts: Iterable[tuple[str, str]] = (), json: bytes | str | None = None) -> P:
+        """Return the parameters, from (name, text) pairs, or from one JSON object, or both.
+
+        A name that occurs more than once becomes an array. Raises CommandError with the name of the
+        parameter.
+        """
+        try:
+            return fill(self.params, self.readers, texts, json)
+        except InvalidParam as error:
+            raise CommandError(self._without_pattern(error), error.name) from None
+
+    def _without_pattern(self, error: InvalidParam) -> str:
+        """Return what is wrong, with the description of the parameter in place of a pattern, which
+        only programs read.
+        """
+        described = self.schema["properties"].get(error.name, {}).get("description", "")
+        if described and "matching regex" in str(error):
+            return f"{error.name} is not valid: {described}"
+        return f"{str(error).rstrip('.')}."
+
+    def done_by(self, run: "Run[P]") -> "Command[P]":
+        """Return the command that `run` implements."""
+        return Command(
+            name=self.name,
+            title=self.title,
+            about=self.about,
+            params=self.params,
+            who=self.who,
+            verbatim=self.verbatim,
+            run=run,
+        )
+
+
+Run: TypeAlias = Callable[[Asking, P], Awaitable[CommandResult]]
+"""Implements a command. Raises CommandError."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Command(Outline[P]):
+    """A command; `run` implements it."""
+
+    run: Run[P]
+
+
+AnyOutline: TypeAlias = Outline[Any]
+AnyCommand: TypeAlias = Command[Any]
+
+
+class Commands:
+    """All commands of a service, by name, and who may use them.
+
+    A name can belong to two commands: one for everybody, and another one for admins in its place.
+
+    Args:
+        commands: the commands.
+        admins: the bare JIDs of the admins.
+        agent_at: returns the name of the agent at an address of this service.
+
+    Raises:
+        ValueError: two commands for the same people have one name.
+    """
+
+    def __init__(
+        self,
+        commands: Iterable[AnyCommand] = (),
+        admins: Iterable[JID] = (),
+        agent_at: Callable[[JID], str] = lambda at: at.local or "",
+    ) -> None:
+        self._agent_at = agent_at
+        self.admins = frozenset(jid.bare for jid in admins)
+        self._for_all: dict[str, AnyCommand] = {}
+        self._for_admins: dict[str, AnyCommand] = {}
+        self.add(commands)
+
+    def add(self, commands: Iterable[AnyCommand]) -> None:
+        """Add commands. Raises ValueError: two commands for the same people have one name."""
+        for command in commands:
+            known = self._for_admins if command.who == "admin" else self._for_all
+            if command.name in known:
+                raise ValueError(f"two commands are called {command.name}")
+            known[command.name] = command
+
+    def asking(
+        self,
+        principal: JID,
+        at: JID | None = None,
+        lang: str | None = None,
+        client: JID | None = None,
+    ) -> Asking:
+        """Return the context of a principal that calls a command; `at` is the address that received
+        it, `client` the full JID that sent it.
+        """
+        bare = principal.bare
+        agent = "" if at is None else self._agent_at(at)
+        return Asking(
+            principal=bare,
+            client=client,
+            at=at,
+            agent=agent,
+            lang=lang,
+            admin=bare in self.admins,
+        )
+
+    def of(self, asking: Asking) -> tuple[AnyCommand, ...]:
+        """Return the commands that the caller may use, in the order of definition."""
+        if not asking.admin:
+            return tuple(self._for_all.values())
+        return tuple({**self._for_all, **self._for_admins}.values())
+
+    def get(self, name: str, asking: Asking) -> AnyCommand | None:
+        """Return a command by its name; None if the caller has no such command."""
+        if asking.admin and name in self._for_admins:
+            return self._for_admins[name]
+        return self._for_all.get(name)
+
+
+class PersonParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The parameters of a command about a person and an agent."""
+
+    person: Annotated[
+        str,
+        msgspec.Meta(title="Person", description="Address of the person, juliet@example.com."),
+    ] = msgspec.field(name="for")
+    agent: Annotated[
+        str,
+        msgspec.Meta(title="Agent", description="Name of the agent. Default: the default agent."),
+    ] = ""
+
+
+def person_of(address: str) -> JID:
+    """Return the bare address of a person. Raises CommandError."""
+    try:
+        return JID.parse(address.strip()).bare
+    except JIDError as error:
+        raise CommandError(f"{address!r} is not an address: {error}", "for") from None
+
+
+def whose(asking: Asking, default_agent: str) -> tuple[str, JID]:
+    """Return the agent and the person of a command. Raises CommandError for the operator."""
+    if asking.principal is None:
+        raise CommandError("This works only over XMPP.")
+    return asking.agent or default_agent, asking.principal
+
+
+# -- the words after a slash command -------------------------------------------------------------
+#
+# `/tasks running limit=5`, `/skills "new mails" today`: words are assigned to the parameters in
+# their order, then `name=value` to those it names. Quotation marks group words with spaces. A
+# parameter that is an array takes all remaining words: parameters after it are given by name only.
+# The text after the word that an outline names as `verbatim` is the value of one parameter,
+# unchanged.
+
+_NAMED = re.compile(r"([A-Za-z_][\w-]*)=(.*)", re.DOTALL)
+_LONGEST_SHOWN = 40
+# Phones write these automatically instead of the plain ones, each language its own.
+_QUOTES = str.maketrans("\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}", '""')
+_PAIRS = ("\u201c\u201d", "\u201e\u201c\u201d", "\u201d\u201d", "\u00ab\u00bb", "\u00bb\u00ab",
+          "\u2018\u2019", "\u201a\u2018\u2019", "\u2039\u203a", "\u203a\u2039",
+          "\u300c\u300d", "\u300e\u300f")  # fmt: skip
+"""Quotation marks that open, and those that close what they have opened."""
+_QUOTED = re.compile(
+    r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.|(?P<typographic>(?<![^\s=])(?:"""
+    + "|".join(f"{pair[0]}[^{pair[0]}]*?[{pair[1:]}]" for pair in _PAIRS)
+    + r"))(?!\S)",
+    re.DOTALL,
+)
+"""Matches a text in typographic quotation marks, and one in plain ones, which stays as it is."""
+
+
+def read_words(outline: Outline[P], text: str) -> P:
+    """Return the parameters of a command, from the words after its name.
+
+    Raises CommandError, naming the word that is wrong.
+    """
+    first, *rest = text.split(maxsplit=1) or [""]
+    word = first.casefold()
+    if word in outline.verbatim:
+        found = (outline.verbatim[word], "".join(rest))
+        return outline.read([(next(iter(outline.readers)), word), found])
+    return outline.read(_assigned(outline, split_words(text)))
+
+
+def split_words(text: str) -> list[str]:
+    """Split a line into words like a shell, and accept the typographic quotes that phones write.
+
+    Raises CommandError if a quotation mark or a backslash has no end.
+    """
+    try:
+        return shlex.split(_QUOTED.sub(_with_plain_quotes, text).translate(_QUOTES))
+    except ValueError:
+        last = text.rsplit(maxsplit=1)[-1]
+        raise CommandError(
+            f"A quotation mark or a backslash before {_shown(last)} is incomplete: put"
+            ' text that contains one in quotation marks, as in "what\'s new".'
+        ) from None
+
+
+def _with_plain_quotes(found: re.Match[str]) -> str:
+    typographic = found["typographic"]
+    return found.group() if typographic is None else shlex.quote(typographic[1:-1].strip())
+
+
+def _assigned(outline: AnyOutline, words: list[str]) -> list[tuple[str, str]]:
+    """Return each word with the name of its parameter."""
+    names = list(outline.readers)
+    pairs: list[tuple[str, str]] = []
+    named: str | None = None
+    taken = 0
+    for word in words:
+        if found := _NAMED.fullmatch(word):
+            named = found[1]
+            if named not in outline.readers:
+                raise CommandError(f"/{outline.name} has no {_shown(named)}{_which(names)}", named)
+            pairs.append((named, found[2]))
+        elif named is not None:
+            raise CommandError(
+                f"{_shown(word)} comes after {named}=…: write words without a name first, and put"
+                " words with spaces in quotation marks."
+            )
+        elif taken < len(names):
+            pairs.append((names[taken], word))
+            # One that can have several values takes all the rest.
+            taken += not outline.readers[names[taken]].items
+        else:
+            raise CommandError(
+                f"{_shown(word)} is one word too many for /{outline.name}{_which(names)}"
+                + (" Put text with spaces in quotation marks." if names else "")
+            )
+    return pairs
+
+
+def _which(names: list[str]) -> str:
+    return f": its parameters are {', '.join(names)}." if names else ": it has no parameters."
+
+
+def _shown(word: str) -> str:
+    """Return a word of the user, made safe for a sentence."""
+    if len(word) > _LONGEST_SHOWN:
+        word = word[: _LONGEST_SHOWN - 1] + "…"
+    return repr(word)
+
+
+# -- the audit log -------------------------------------------------------------------------------
+
+_OPERATOR = "operator"
+"""The operator of the machine has no XMPP address."""
+
+
+def recorded(commands: Iterable[AnyCommand], recorder: Recorder) -> tuple[AnyCommand, ...]:
+    """Return commands that do the same, and record which admin called them and the outcome.
+
+    Commands about an admin's own things, which everybody can use, are not recorded here.
+    """
+    return tuple(
+        dataclasses.replace(command, run=_recorded(command, command.run, recorder))
+        for command in commands
+    )
+
+
+def _recorded(command: AnyCommand, run: Run[P], recorder: Recorder) -> Run[P]:
+    async def run_and_record(asking: Asking, params: P) -> CommandResult:
+        task = str(getattr(params, "task", None) or "")
+        if not asking.admin or not (command.who == "admin" or asking.principal is None or task):
+            return await run(asking, params)
+        outcome = "failed"
+        try:
+            answer = await run(asking, params)
+            outcome = "done"
+        finally:
+            recorder.record(
+                AuditEvent(
+                    kind="admin",
+                    outcome=outcome,
+                    principal=_OPERATOR if asking.principal is None else str(asking.principal),
+                    subject=command.name,
+                    task=task,
+                )
+            )
+        return answer
+
+    return run_and_record
+
+
+# -- texts ---------------------------------------------------------------------------------------
+
+
+def span(seconds: int) -> str:
+    """Return a span of time in its two largest units, from seconds."""
+    parts: list[str] = []
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
+        amount, seconds = divmod(seconds, size)
+        if amount or parts:
+            parts.append(f"{amount} {unit}")
+    return " ".join(parts[:2]) or "0 s"
+
+
+def when(moment: datetime) -> str:
+    """Return a moment in words, to the second."""
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

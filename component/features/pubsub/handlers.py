@@ -1,0 +1,388 @@
+"""PubSub (XEP-0060): requests to our addresses, each a PEP service (XEP-0163).
+
+Each request is one transaction, so what it answers is on disk; subscribers are notified after its
+commit. Errors have the conditions of XEP-0060. `owners.py` has the requests of owners.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar, get_args
+
+import msgspec
+
+from component.features.pubsub.allowance import Allowances
+from component.kernel.errors import stored
+from component.link.router.table import IQRoute, Request
+from component.pubsub import access, faults, items, nodes, rows, subscriptions
+from component.pubsub.access import Requester
+from component.pubsub.changes import Direct
+from component.pubsub.computed import as_node, digests, last_of
+from component.pubsub.config import DEFAULT, configured, preconditions
+from component.pubsub.items import NewItem, Wanted, choose, new_id
+from component.pubsub.rows import NodeSubscription, StoredItem
+from component.pubsub.service import PubSubService, last_messages
+from component.pubsub.subscriptions import Options, options_form
+from component.storage.database import Database
+from xep import pubsub
+from xep.binding import RawXML
+from xep.data_forms import Form
+from xep.jid import JID
+from xep.pubsub import Pubsub
+from xep.pubsub_errors import Feature
+from xep.pubsub_owner import PubsubOwner
+from xep.result_sets import PAGE_ROOM, ResultSet
+from xep.stanza_error import StanzaError
+
+_LACKING: Final = (
+    "access-roster",
+    "collections",
+    "multi-collection",
+    "multi-subscribe",
+    "presence-notifications",
+)
+"""What XEP-0060 has and this service does not. Collections are XEP-0248, which is deferred."""
+FEATURES: Final = (
+    pubsub.NAMESPACE,
+    f"{pubsub.NAMESPACE}#config-node-max",
+    f"{pubsub.NAMESPACE}#pubsub-on-a-jid",
+    f"{pubsub.NAMESPACE}#rsm",
+    *(f"{pubsub.NAMESPACE}#{each}" for each in get_args(Feature) if each not in _LACKING),
+)
+"""What disco#info says of the service (XEP-0060 §10)."""
+
+P = TypeVar("P", Pubsub, PubsubOwner)
+T = TypeVar("T")
+
+
+class PubSubHandler:
+    """Answers requests of the namespace of XEP-0060, for requesters whose rights are checked.
+
+    Args:
+        service: the PubSub service.
+        allowances: what each principal may cause.
+        retry_after_s: seconds after which to ask again when the database refuses.
+        room: maximum size of the items of an answer, in bytes.
+    """
+
+    def __init__(
+        self,
+        service: PubSubService,
+        allowances: Allowances,
+        retry_after_s: int = 5,
+        room: int = PAGE_ROOM,
+    ) -> None:
+        self._service = service
+        self._allowances = allowances
+        self._retry_after_s = retry_after_s
+        self._room = room
+
+    def routes(self) -> tuple[IQRoute, ...]:
+        """Return the routes of this handler."""
+        return (
+            IQRoute("get", Pubsub, self._on_get, FEATURES),
+            IQRoute("set", Pubsub, self._on_set),
+        )
+
+    def _on_get(self, request: Request[Pubsub]) -> Awaitable[Pubsub]:
+        return stored(answer_at_node(self._service, request, self.get), self._retry_after_s)
+
+    def _on_set(self, request: Request[Pubsub]) -> Awaitable[Pubsub | None]:
+        return stored(answer_at_node(self._service, request, self.set), self._retry_after_s)
+
+    async def get(self, who: Requester, asked: Pubsub) -> Pubsub:
+        """Answer a request of type get (§5.6, §5.7, §6.3 to §6.5). Raises StanzaError and
+        StorageError.
+        """
+        if asked.items is not None:
+            return await self._items(who, asked.items, asked.page)
+        if asked.subscriptions is not None:
+            return await self._subscriptions(who, asked.subscriptions.node)
+        if asked.affiliations is not None:
+            return await self._affiliations(who, asked.affiliations.node)
+        if asked.options is not None:
+            return await self._options(who, asked.options)
+        if asked.default is not None:
+            form = options_form(Options())
+            return Pubsub(default=pubsub.Default(node=asked.default.node, form=form))
+        raise unknown_request()
+
+    async def set(self, who: Requester, asked: Pubsub) -> Pubsub | None:
+        """Answer a request of type set (§6.1 to §6.3, §7, §8.1). Raises StanzaError and
+        StorageError.
+        """
+        if asked.publish is not None:
+            options = asked.publish_options
+            return await self._publish(
+                who, asked.publish, None if options is None else options.form
+            )
+        if asked.retract is not None:
+            await self._retract(who, asked.retract)
+        elif asked.create is not None:
+            return await self._create(who, asked.create, asked.configure)
+        elif asked.subscribe is not None:
+            return await self._subscribe(who, asked.subscribe, asked.options)
+        elif asked.unsubscribe is not None:
+            await self._unsubscribe(who, asked.unsubscribe)
+        elif asked.options is not None:
+            await self._set_options(who, asked.options)
+        else:
+            raise unknown_request()
+        return None
+
+    # -- nodes and items ---------------------------------------------------------------------------
+
+    async def _create(
+        self, who: Requester, wanted: pubsub.Create, configure: pubsub.Configure | None
+    ) -> Pubsub | None:
+        """Create a node (§8.1). The answer has its name if that was chosen here."""
+        if configure is not None and configure.node:
+            raise StanzaError("bad-request", "<configure/> beside <create/> names no node")
+        name = wanted.node or new_id()
+        config = configured(DEFAULT, None if configure is None else configure.form)
+        if who.may_create and self._service.computed(who, name) is not None:
+            raise StanzaError("conflict", "there is a node of this name")
+        await self._service.storage.write(
+            lambda database: nodes.create_node(database, who, name, config)
+        )
+        return None if wanted.node else Pubsub(create=pubsub.Create(node=name))
+
+    async def _publish(
+        self, who: Requester, wanted: pubsub.Publish, options: Form | None
+    ) -> Pubsub:
+        """Publish items (§7.1)."""
+        if not wanted.node:
+            raise faults.node_id_required()
+        new = [
+            NewItem(id=each.id or new_id(), payloads=tuple(one.text for one in each.payloads))
+            for each in wanted.items
+        ]
+        required = preconditions(options)
+        self._service.refuse_computed(who, wanted.node)
+        size = sum(len(one) for each in new for one in each.payloads)
+        await self._allowances.charge_change(self._service, who, wanted.node, size)
+        await self._service.change(
+            lambda database: items.publish(database, who, wanted.node, new, required)
+        )
+        published = tuple(pubsub.Item(id=each.id) for each in new)
+        return Pubsub(publish=pubsub.Publish(node=wanted.node, items=published))
+
+    async def _retract(self, who: Requester, wanted: pubsub.Retract) -> None:
+        """Delete items (§7.2)."""
+        name = wanted.node
+        if not name:
+            raise faults.node_id_required()
+        named = items.check_named([each.id for each in wanted.items])
+        self._service.refuse_computed(who, name)
+        # The request can only extend the configuration.
+        notify = True if wanted.notify else None
+        await self._allowances.charge_change(self._service, who, name, sum(map(len, named)))
+        await self._service.change(
+            lambda database: items.retract(database, who, name, named, notify=notify)
+        )
+
+    async def _items(self, who: Requester, asked: pubsub.Items, page: ResultSet | None) -> Pubsub:
+        """Return items of a node, the newest last, and which part of all they are (§6.5)."""
+        if asked.max_items is not None and asked.max_items < 1:
+            raise StanzaError("bad-request", "max_items: expected a positive number")
+        ids = tuple(each.id for each in asked.items if each.id)
+        if len(ids) != len(asked.items):
+            raise faults.item_required()
+        wanted = Wanted(ids=ids, most=asked.max_items, page=page, subid=asked.subid)
+        found, part = await self._retrieve(who, asked.node, wanted)
+        return Pubsub(
+            items=pubsub.Items(
+                node=asked.node,
+                items=tuple(
+                    pubsub.Item(
+                        id=each.id, payloads=(RawXML(each.payload),) if each.payload else ()
+                    )
+                    for each in found
+                ),
+            ),
+            page=part,
+        )
+
+    async def _retrieve(
+        self, who: Requester, name: str, wanted: Wanted
+    ) -> tuple[list[StoredItem], ResultSet | None]:
+        computed = self._service.computed(who, name)
+        if computed is None:
+            return await self._service.storage.read(
+                lambda database: items.retrieve(database, who, name, wanted, self._room)
+            )
+        found = await computed.items(JID.parse(who.service), JID.parse(who.principal))
+        if wanted.ids:
+            return [each for each in found if each.id in wanted.ids], None
+        keys = [(each.id, len(each.payload.encode())) for each in found]
+        ids, part = choose(keys, wanted.page, wanted.most, self._room)
+        chosen = frozenset(ids)
+        return [each for each in found if each.id in chosen], part
+
+    # -- subscriptions and affiliations ------------------------------------------------------------
+
+    async def _subscribe(
+        self, who: Requester, asked: pubsub.Subscribe, options: pubsub.Options | None
+    ) -> Pubsub:
+        """Subscribe to a node (§6.1). The last item, or the request to its owners, follows."""
+        if options is not None and (options.node or options.jid is not None):
+            raise StanzaError("bad-request", "<options/> beside <subscribe/> has no node or jid")
+        name = asked.node
+        if not name:
+            raise faults.node_id_required()
+        address = subscriptions.check_own(who, asked.jid, faults.invalid_jid())
+        chosen = subscriptions.read_options(None if options is None else options.form)
+        wanted = NodeSubscription(
+            node=name,
+            jid=address,
+            subid=new_id(),
+            state="subscribed",
+            deliver=chosen.deliver,
+            expires=chosen.expires,
+        )
+        computed = self._service.computed(who, name)
+        seen = None
+        if computed is not None and computed.is_compared:
+            seen = digests(await computed.items(JID.parse(who.service), JID.parse(who.principal)))
+
+        def op(database: Database) -> tuple[NodeSubscription, Sequence[Direct]]:
+            if computed is None:
+                node = subscriptions.check_subscribe(database, who, name)
+            else:
+                node = as_node(who.service, computed)
+            made, is_new = subscriptions.subscribe(database, who, node, wanted)
+            if is_new and seen is not None:
+                rows.set_view(database, who.service, name, address, seen)
+            if made.state == "pending":
+                creators = self._service.creators
+                return made, subscriptions.approval_messages(database, who, made, creators)
+            return made, last_messages(database, node, address) if is_new else ()
+
+        made, messages = await self._service.storage.write(op)
+        if computed is not None and made.subid == wanted.subid:
+            messages = [
+                *messages,
+                *await last_of(computed, who.service, who.principal, address),
+            ]
+        for message in messages:
+            self._service.notifier.put(message)
+        return Pubsub(
+            subscription=pubsub.Subscription(
+                node=name, jid=asked.jid, subid=made.subid, subscription=made.state
+            )
+        )
+
+    async def _unsubscribe(self, who: Requester, asked: pubsub.Unsubscribe) -> None:
+        """End a subscription (§6.2)."""
+        address = _own_address(who, asked.node, asked.jid)
+
+        def op(database: Database) -> None:
+            self._known(database, who, asked.node, address, asked.subid)
+            rows.remove_subscription(database, who.service, asked.node, address)
+
+        await self._service.storage.write(op)
+
+    async def _options(self, who: Requester, asked: pubsub.Options) -> Pubsub:
+        """Return the options of a subscription (§6.3.2)."""
+        if asked.jid is None:
+            raise faults.jid_required()
+        address = _own_address(who, asked.node, asked.jid)
+        made = await self._service.storage.read(
+            lambda database: self._known(database, who, asked.node, address, asked.subid)
+        )
+        form = options_form(Options(deliver=made.deliver, expires=made.expires))
+        return Pubsub(
+            options=pubsub.Options(node=asked.node, jid=asked.jid, subid=made.subid, form=form)
+        )
+
+    async def _set_options(self, who: Requester, asked: pubsub.Options) -> None:
+        """Change the options of a subscription (§6.3.5)."""
+        if asked.jid is None:
+            raise faults.jid_required()
+        if asked.form is None:
+            raise faults.invalid_options("the request holds no form")
+        address, form = _own_address(who, asked.node, asked.jid), asked.form
+
+        def op(database: Database) -> None:
+            found = self._known(database, who, asked.node, address, asked.subid)
+            before = Options(deliver=found.deliver, expires=found.expires)
+            options = subscriptions.read_options(form, before)
+            after = msgspec.structs.replace(
+                found,
+                deliver=options.deliver,
+                expires=options.expires,
+                since=rows.last_change(database, who.service, asked.node),
+            )
+            rows.put_subscription(database, who.service, who.principal, after)
+
+        await self._service.storage.write(op)
+
+    def _known(
+        self, database: Database, who: Requester, name: str, address: str, subid: str | None
+    ) -> NodeSubscription:
+        """Return the requester's subscription to a node, which is not hidden from it."""
+        if self._service.computed(who, name) is None:
+            access.find_node(database, who, name)
+        return subscriptions.known(database, who, name, address, subid)
+
+    async def _subscriptions(self, who: Requester, node: str) -> Pubsub:
+        """Return the requester's own subscriptions, at one node or at all (§5.6); none if there is
+        no such node.
+        """
+        made = await self._service.storage.read(
+            lambda database: rows.subscriptions_of(
+                database, who.service, who.principal, node or None
+            )
+        )
+        return Pubsub(
+            subscriptions=pubsub.Subscriptions(
+                node=node,
+                subscriptions=tuple(
+                    pubsub.Subscription(
+                        node="" if node else each.node,
+                        jid=JID.parse(each.jid),
+                        subid=each.subid,
+                        subscription=each.state,
+                    )
+                    for each in made
+                ),
+            )
+        )
+
+    async def _affiliations(self, who: Requester, node: str) -> Pubsub:
+        """Return the requester's own affiliations, with one node or with all (§5.7); none if there
+        is no such node.
+        """
+        found = await self._service.storage.read(
+            lambda database: rows.affiliations_of(database, who.service, who.principal)
+        )
+        return Pubsub(
+            affiliations=pubsub.Affiliations(
+                node=node,
+                affiliations=tuple(
+                    pubsub.Affiliation(node=name, affiliation=each)
+                    for name, each in found
+                    if not node or name == node
+                ),
+            )
+        )
+
+
+async def answer_at_node(
+    service: PubSubService, request: Request[P], verb: Callable[[Requester, P], Awaitable[T]]
+) -> T:
+    """Answer a request at the address that has its node."""
+    children = (getattr(request.payload, field) for field in request.payload.__struct_fields__)
+    node = next((found for child in children if (found := getattr(child, "node", ""))), "")
+    address = await service.locate(request.to, node, request.sender)
+    return await verb(service.requester(address, request.sender), request.payload)
+
+
+def unknown_request() -> StanzaError:
+    """Return the error of a request that has no known element."""
+    return StanzaError("bad-request", "the request asks for nothing that is known here")
+
+
+def _own_address(who: Requester, name: str, jid: JID) -> str:
+    """Return the address of a subscription of the requester's own (§6.2.3.3, §6.3.4.1)."""
+    if not name:
+        raise faults.node_id_required()
+    return subscriptions.check_own(who, jid, faults.forbidden("that is not your address"))

@@ -1,0 +1,250 @@
+"""Requests of the owners of nodes (XEP-0060 §8), and how they approve subscriptions: by a form in a
+message, and by an ad-hoc command that sends them the forms of those that wait (§8.6, §8.7).
+"""
+
+from collections.abc import Awaitable, Sequence
+from typing import Final
+
+import msgspec
+
+from component.features.pubsub.allowance import Allowances
+from component.features.pubsub.handlers import answer_at_node, unknown_request
+from component.kernel.adhoc import AdHocRequest, Completed, Offer
+from component.kernel.errors import stored
+from component.link.router.table import IQRoute, Request
+from component.pubsub import access, items, nodes, subscriptions
+from component.pubsub.access import Requester
+from component.pubsub.changes import Direct
+from component.pubsub.config import DEFAULT, config_form
+from component.pubsub.items import new_id
+from component.pubsub.service import PubSubService, last_messages
+from component.skills.form_fields import Schema
+from component.storage.database import Database
+from xep import pubsub_event, pubsub_owner
+from xep.commands import Note
+from xep.data_forms import Form
+from xep.jid import JID
+from xep.pubsub import GET_PENDING, SUBSCRIBE_AUTHORIZATION, SubscriptionState
+from xep.pubsub_owner import PubsubOwner
+from xep.stanza_error import StanzaError
+
+_FIELD: Final = "pubsub#node"
+
+
+class OwnerHandler:
+    """Answers requests of owners, takes their forms, and offers the command, a
+    `component.kernel.adhoc.Offers`.
+
+    The command is listed for those who may create nodes; every owner of a node can use it.
+
+    Args:
+        service: the PubSub service.
+        allowances: what each principal may cause.
+        retry_after_s: seconds after which to ask again when the database refuses.
+    """
+
+    def __init__(
+        self, service: PubSubService, allowances: Allowances, retry_after_s: int = 5
+    ) -> None:
+        self._service = service
+        self._allowances = allowances
+        self._retry_after_s = retry_after_s
+
+    def routes(self) -> tuple[IQRoute, ...]:
+        """Return the routes of this handler."""
+        return (
+            IQRoute("get", PubsubOwner, self._on_get),
+            IQRoute("set", PubsubOwner, self._on_set),
+        )
+
+    def _on_get(self, request: Request[PubsubOwner]) -> Awaitable[PubsubOwner]:
+        return stored(answer_at_node(self._service, request, self.get_owned), self._retry_after_s)
+
+    def _on_set(self, request: Request[PubsubOwner]) -> Awaitable[None]:
+        return stored(answer_at_node(self._service, request, self.set_owned), self._retry_after_s)
+
+    async def get_owned(self, who: Requester, asked: PubsubOwner) -> PubsubOwner:
+        """Answer a request of type get (§8.2.1, §8.3, §8.8.1, §8.9.1). Raises StanzaError and
+        StorageError.
+        """
+        if asked.default is not None:
+            return PubsubOwner(default=pubsub_owner.Default(form=config_form(DEFAULT)))
+        storage = self._service.storage
+        if asked.configure is not None:
+            name = asked.configure.node
+            self._service.refuse_computed(who, name)
+            node = await storage.read(
+                lambda database: access.owned(database, who, name, lock=False)
+            )
+            form = config_form(node.config)
+            return PubsubOwner(configure=pubsub_owner.Configure(node=name, form=form))
+        if asked.affiliations is not None:
+            name = asked.affiliations.node
+            self._service.refuse_computed(who, name)
+            found = await storage.read(lambda database: nodes.affiliations(database, who, name))
+            return PubsubOwner(
+                affiliations=pubsub_owner.Affiliations(
+                    node=name,
+                    affiliations=tuple(
+                        pubsub_owner.Affiliation(jid=JID.parse(jid), affiliation=each)
+                        for jid, each in found
+                    ),
+                )
+            )
+        if asked.subscriptions is not None:
+            name = asked.subscriptions.node
+            self._service.refuse_computed(who, name)
+            made = await storage.read(
+                lambda database: subscriptions.subscriptions_to(database, who, name, "subscribed")
+            )
+            return PubsubOwner(
+                subscriptions=pubsub_owner.Subscriptions(
+                    node=name,
+                    subscriptions=tuple(
+                        pubsub_owner.Subscription(
+                            jid=JID.parse(each.jid), subscription=each.state, subid=each.subid
+                        )
+                        for each in made
+                    ),
+                )
+            )
+        raise unknown_request()
+
+    async def set_owned(self, who: Requester, asked: PubsubOwner) -> None:
+        """Answer a request of type set (§8.2.4, §8.4, §8.5, §8.8.2, §8.9.2). Raises StanzaError and
+        StorageError.
+        """
+        service = self._service
+        if asked.configure is not None:
+            name, form = asked.configure.node, asked.configure.form
+            await self._charge(who, name)
+            await service.change(lambda database: nodes.configure_node(database, who, name, form))
+        elif asked.delete is not None:
+            if asked.delete.redirect is not None:
+                raise StanzaError(
+                    "feature-not-implemented", "a deleted node cannot refer to another one here"
+                )
+            name = asked.delete.node
+            await self._charge(who, name)
+            await service.change(lambda database: nodes.delete_node(database, who, name))
+        elif asked.purge is not None:
+            name = asked.purge.node
+            await self._charge(who, name)
+            await service.change(lambda database: items.purge(database, who, name))
+        elif asked.affiliations is not None:
+            await self._set_affiliations(who, asked.affiliations)
+        elif asked.subscriptions is not None:
+            await self._set_subscriptions(
+                who,
+                asked.subscriptions.node,
+                [
+                    (str(each.jid), each.subscription, each.subid)
+                    for each in asked.subscriptions.subscriptions
+                ],
+            )
+        else:
+            raise unknown_request()
+
+    async def _charge(self, who: Requester, name: str) -> None:
+        self._service.refuse_computed(who, name)
+        await self._allowances.charge_change(self._service, who, name)
+
+    async def _set_affiliations(self, who: Requester, asked: pubsub_owner.Affiliations) -> None:
+        """Change affiliations with a node (§8.9.2)."""
+        name = asked.node
+        self._service.refuse_computed(who, name)
+        wanted = [(str(each.jid.bare), each.affiliation) for each in asked.affiliations]
+        await self._service.send(
+            lambda database: _state_messages(
+                database, who, name, nodes.set_affiliations(database, who, name, wanted)
+            )
+        )
+
+    async def _set_subscriptions(
+        self, who: Requester, name: str, wanted: Sequence[tuple[str, SubscriptionState, str | None]]
+    ) -> None:
+        """Approve, add or end subscriptions to a node (§8.8.2), and notify the subscribers."""
+        self._service.refuse_computed(who, name)
+        subid = new_id()
+        await self._service.send(
+            lambda database: _state_messages(
+                database,
+                who,
+                name,
+                subscriptions.set_subscriptions(database, who, name, wanted, subid),
+            )
+        )
+
+    # -- approval ----------------------------------------------------------------------------------
+
+    def decide(self, request: Request[None], form: Form) -> Awaitable[None]:
+        """Approve a subscription or refuse it, as the form of an owner says (§8.6)."""
+        who = self._service.requester(request.to, request.sender)
+        return stored(self._decide(who, form), self._retry_after_s)
+
+    async def _decide(self, who: Requester, form: Form) -> None:
+        said = subscriptions.read_authorization(form)
+        if said is not None:
+            state: SubscriptionState = "subscribed" if said.allows else "none"
+            await self._set_subscriptions(who, said.node, [(str(said.jid), state, said.subid)])
+
+    def nodes(self, principal: JID) -> Sequence[str]:
+        """Return the command, for those who may create nodes."""
+        return (GET_PENDING,) if principal in self._service.creators else ()
+
+    def get(self, node: str, principal: JID) -> Offer | None:
+        """Return the command."""
+        return self._offer({"type": "string", "title": "Node"}) if node == GET_PENDING else None
+
+    def _offer(self, choice: Schema) -> Offer:
+        return Offer(
+            node=GET_PENDING,
+            title="Pending subscriptions",
+            about="Choose a node. You are sent the form of each subscription that waits for you.",
+            schema={"type": "object", "properties": {_FIELD: choice}, "required": [_FIELD]},
+            form_type=SUBSCRIBE_AUTHORIZATION,
+            run=self._send_pending,
+            prepare=self._prepare,
+        )
+
+    async def _prepare(self, asked: AdHocRequest) -> Offer:
+        """Return the command with the nodes of its requester (§8.7.2)."""
+        who = self._service.requester(asked.target, asked.requester)
+        work = self._service.storage.read(lambda database: subscriptions.approvable(database, who))
+        found = await stored(work, self._retry_after_s)
+        if not found:
+            raise StanzaError("forbidden", "you own no node whose subscriptions need approval")
+        return self._offer({"type": "string", "title": "Node", "enum": found})
+
+    async def _send_pending(self, asked: AdHocRequest, json: msgspec.Raw) -> Completed:
+        """Send the requester the form of each subscription that waits for approval (§8.7.4)."""
+        name = str(msgspec.json.decode(json)[_FIELD])
+        who = self._service.requester(asked.target, asked.requester)
+        self._service.refuse_computed(who, name)
+        work = self._service.storage.read(
+            lambda database: subscriptions.subscriptions_to(database, who, name, "pending")
+        )
+        found = await stored(work, self._retry_after_s)
+        for each in found:
+            message = subscriptions.approval_message(who.service, each, who.jid)
+            self._service.notifier.put(message)
+        text = f"Forms sent: {len(found)}." if found else "No subscription waits for approval."
+        return Completed((Note(type="info", text=text),))
+
+
+def _state_messages(
+    database: Database,
+    who: Requester,
+    name: str,
+    made: Sequence[tuple[str, SubscriptionState]],
+) -> Sequence[Direct]:
+    """Return the messages with the new states of subscriptions (§8.8.4)."""
+    node = access.owned(database, who, name) if made else None
+    messages: list[Direct] = []
+    for jid, state in made:
+        changed = pubsub_event.Subscription(node=name, jid=JID.parse(jid), subscription=state)
+        event = pubsub_event.Event(subscription=changed)
+        messages.append(Direct(service=who.service, node=name, to=jid, payloads=(event,)))
+        if state == "subscribed" and node is not None:
+            messages += last_messages(database, node, jid)
+    return messages

@@ -1,0 +1,1 @@
+"""Commands about the service itself: help, status, pause and others."""

@@ -1,0 +1,337 @@
+"""Commands about the service: help, skills, ping and contact for everybody; status, pause and
+resume for admins.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Annotated
+
+import msgspec
+
+from component.commands import (
+    AnyCommand,
+    Asking,
+    CommandError,
+    CommandResult,
+    NoParams,
+    Outline,
+    span,
+    when,
+)
+from component.kernel.pause_gate import PauseGate
+from component.skills.errors import SearchError
+from component.skills.registry import View
+from component.storage.stopped import StoppedContacts
+from component.storage.switches import PAUSED, Switches
+from component.tasks.admin import Counts, TaskAdmin
+from xep.jid import JID
+
+_SKILLS_SHOWN = 50
+_LONGEST_LINE = 200
+_WITHOUT_SLASH = "You can also send help without the slash."
+
+
+class HelpParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The parameters of help."""
+
+    command: Annotated[
+        str,
+        msgspec.Meta(
+            title="Command", description="Command to explain. Default: list all commands."
+        ),
+    ] = ""
+
+
+class SkillsParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The parameters of skills."""
+
+    words: Annotated[
+        tuple[str, ...],
+        msgspec.Meta(title="Words", description="Only skills that match all these words."),
+    ] = ()
+
+
+class CommandHelp(msgspec.Struct, frozen=True):
+    """A command in the help text."""
+
+    name: str
+    about: str
+
+
+class SkillSummary(msgspec.Struct, frozen=True):
+    """A skill in a list."""
+
+    name: str
+    title: str
+    description: str
+
+
+HELP = Outline(name="help", title="Help", about="list my commands", params=HelpParams)
+SKILLS = Outline(
+    name="skills",
+    title="Skills",
+    about="list what I can do for you; add words to search",
+    params=SkillsParams,
+)
+PING = Outline(name="ping", title="Ping", about="check whether I am online", params=NoParams)
+STOP = Outline(
+    name="stop-contact",
+    title="Stop contact",
+    about="stop me from writing to you first; I still answer you",
+    params=NoParams,
+)
+START = Outline(
+    name="start-contact",
+    title="Start contact",
+    about="let me write to you first again",
+    params=NoParams,
+)
+
+
+def everybody(
+    name: str,
+    offered: Callable[[Asking], Sequence[AnyCommand]],
+    view: Callable[[JID], View],
+    contacts: StoppedContacts | None = None,
+) -> tuple[AnyCommand, ...]:
+    """Return the commands for everybody that are not about tasks.
+
+    Args:
+        name: the name of the agent.
+        offered: returns the commands that a caller may use.
+        view: the skills that a principal sees.
+        contacts: the contacts that opted out; without it the commands for that are missing.
+    """
+    found: list[AnyCommand] = [
+        HELP.done_by(_Help(name, offered)),
+        SKILLS.done_by(_Skills(view)),
+        PING.done_by(_ping),
+    ]
+    if contacts is not None:
+        contact = _Contact(contacts)
+        found += [STOP.done_by(contact.stop), START.done_by(contact.start)]
+    return tuple(found)
+
+
+class _Help:
+    def __init__(self, name: str, offered: Callable[[Asking], Sequence[AnyCommand]]) -> None:
+        self._name = name
+        self._offered = offered
+
+    async def __call__(self, asking: Asking, params: HelpParams) -> CommandResult:
+        offered = self._offered(asking)
+        if params.command:
+            wanted = params.command.removeprefix("/").casefold()
+            for command in offered:
+                if command.name == wanted:
+                    return CommandResult(
+                        _explained(command), CommandHelp(command.name, command.about)
+                    )
+            raise CommandError(f"There is no command /{wanted[:40]}.", "command")
+        lines = [f"/{command.name} - {command.about}" for command in offered]
+        return CommandResult(
+            "\n".join((f"I am {self._name}. These are my commands:", *lines, _WITHOUT_SLASH)),
+            [CommandHelp(command.name, command.about) for command in offered],
+        )
+
+
+def _explained(command: AnyCommand) -> str:
+    lines = [f"/{command.name} - {command.about}"]
+    required = command.schema["required"]
+    for name, schema in command.schema["properties"].items():
+        mark = "" if name in required else " (optional)"
+        described = schema.get("description", "")
+        lines.append(f"  {name}{mark}: {described}" if described else f"  {name}{mark}")
+    return "\n".join(lines)
+
+
+class _Skills:
+    def __init__(self, view: Callable[[JID], View]) -> None:
+        self._view = view
+
+    async def __call__(self, asking: Asking, params: SkillsParams) -> CommandResult:
+        if asking.principal is None:
+            raise CommandError("This works only over XMPP.")
+        view = self._view(asking.principal)
+        try:
+            names = view.names(" ".join(params.words))
+        except SearchError as error:
+            raise CommandError(str(error), "words") from None
+        if not names:
+            none = "No skill matches." if params.words else "There are no skills for you."
+            return CommandResult(none, ())
+        shown = [skill for name in names[:_SKILLS_SHOWN] if (skill := view.get(name)) is not None]
+        lines = [f"{skill.name} - {_first_line(skill.description)}" for skill in shown]
+        if len(names) > len(lines):
+            lines.append(f"… and {len(names) - len(lines)} more: add words to search.")
+        return CommandResult(
+            "\n".join(lines),
+            [
+                SkillSummary(skill.name, skill.title or "", _first_line(skill.description))
+                for skill in shown
+            ],
+        )
+
+
+async def _ping(_asking: Asking, _params: NoParams) -> CommandResult:
+    return CommandResult("pong")
+
+
+class _Contact:
+    def __init__(self, contacts: StoppedContacts) -> None:
+        self._contacts = contacts
+
+    async def stop(self, asking: Asking, _params: NoParams) -> CommandResult:
+        await self._contacts.stop(*_between(asking))
+        return CommandResult(
+            "I will not write to you first any more, but I still answer you. Send /start-contact"
+            " to undo this. Your running tasks continue; /tasks lists them."
+        )
+
+    async def start(self, asking: Asking, _params: NoParams) -> CommandResult:
+        await self._contacts.start(*_between(asking))
+        return CommandResult("I may write to you first again.")
+
+
+def _between(asking: Asking) -> tuple[JID, JID]:
+    if asking.principal is None or asking.at is None:
+        raise CommandError("This works only over XMPP.")
+    return asking.at, asking.principal
+
+
+def _first_line(text: str) -> str:
+    line = text.strip().partition("\n")[0]
+    return line if len(line) <= _LONGEST_LINE else line[: _LONGEST_LINE - 1] + "…"
+
+
+class Vitals(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of the service. Times are UTC; `storage` is the kind of database.
+
+    `started` is None if no service runs, `connected_since` is None while it is not connected.
+    `warnings` are sentences about what an admin has to decide or correct.
+    """
+
+    software: str
+    version: str
+    domain: str
+    storage: str
+    skills: int
+    python: str
+    backend: str
+    started: datetime | None = None
+    connected_since: datetime | None = None
+    warnings: tuple[str, ...] = ()
+
+
+class ServiceStatus(Vitals, frozen=True, kw_only=True):
+    """The status of the service. `uptime_s` is in whole seconds."""
+
+    paused: bool
+    uptime_s: int | None
+    tasks: Counts
+
+
+STATUS = Outline(
+    name="status",
+    title="ServiceStatus",
+    about="show the state of the service",
+    params=NoParams,
+    who="admin",
+)
+PAUSE = Outline(
+    name="pause",
+    title="Pause",
+    about="reject new requests on all instances until resume, except from admins",
+    params=NoParams,
+    who="admin",
+)
+RESUME = Outline(
+    name="resume", title="Resume", about="accept new requests again", params=NoParams, who="admin"
+)
+
+
+class AdminCommands:
+    """The commands about the service itself.
+
+    Args:
+        vitals: returns the state of the service.
+        task_admin: the tasks of all principals.
+        switches: the switches for all instances.
+        gate: rejects new requests in this process at once when paused; None without a service.
+        now: returns the time.
+    """
+
+    def __init__(
+        self,
+        vitals: Callable[[], Vitals],
+        task_admin: TaskAdmin,
+        switches: Switches,
+        gate: PauseGate | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._vitals = vitals
+        self._task_admin = task_admin
+        self._switches = switches
+        self._gate = gate
+        self._now = now
+
+    def commands(self) -> tuple[AnyCommand, ...]:
+        """Return the commands."""
+        return (
+            STATUS.done_by(self._status),
+            PAUSE.done_by(self._pause),
+            RESUME.done_by(self._resume),
+        )
+
+    async def _status(self, _asking: Asking, _params: NoParams) -> CommandResult:
+        vitals = self._vitals()
+        started = vitals.started
+        status = ServiceStatus(
+            **msgspec.structs.asdict(vitals),
+            paused=await self._switches.is_on(PAUSED),
+            uptime_s=None if started is None else int((self._now() - started).total_seconds()),
+            tasks=await self._task_admin.counts(),
+        )
+        return CommandResult("\n".join(_status_lines(status)), status)
+
+    async def _pause(self, _asking: Asking, _params: NoParams) -> CommandResult:
+        if not await self._turn(on=True):
+            return CommandResult("The service is already paused.")
+        return CommandResult(
+            "Paused: new requests are rejected, except from admins, on all instances and after a"
+            " restart too, until you resume. Running tasks continue."
+        )
+
+    async def _resume(self, _asking: Asking, _params: NoParams) -> CommandResult:
+        if not await self._turn(on=False):
+            return CommandResult("The service is not paused.")
+        return CommandResult("New requests are accepted again.")
+
+    async def _turn(self, *, on: bool) -> bool:
+        changed = await self._switches.turn(PAUSED, on=on)
+        if self._gate is not None:
+            self._gate.paused = on
+        return changed
+
+
+def _status_lines(status: ServiceStatus) -> list[str]:
+    lines = [f"{status.software} {status.version} for {status.domain}"]
+    if status.started is None:
+        lines.append("The service is not running here.")
+    else:
+        lines.append(f"Up for {span(status.uptime_s or 0)}, since {when(status.started)}.")
+        if status.connected_since is None:
+            lines.append("Not connected to the XMPP server.")
+        else:
+            lines.append(f"Connected since {when(status.connected_since)}.")
+    if status.paused:
+        lines.append("Paused: new requests are rejected, except from admins.")
+    lines += [f"Warning: {each}" for each in status.warnings]
+    counts = status.tasks
+    states = (name for name in Counts.__struct_fields__ if name not in ("queued", "owned"))
+    kept = [f"{getattr(counts, name)} {name}" for name in states if getattr(counts, name)]
+    lines.append(f"Tasks: {', '.join(kept).replace('_', '-') or 'none'}.")
+    lines.append(f"{counts.owned} running, {counts.queued} waiting.")
+    lines.append(f"{status.skills} skills. Storage: {status.storage}.")
+    lines.append(f"Python {status.python}, {status.backend}.")
+    return lines

@@ -1,0 +1,155 @@
+"""Task results of commands: rows and sheets for programs, and the same in words."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+
+from component.commands import when
+from component.tasks.outputs import text_of
+from component.tasks.protocol import Bounds
+from xep.fluux_agent.task import Task
+
+_LONGEST_TEXT = 2000
+"""Characters of one output that are shown to a person; programs get all."""
+
+
+class TaskLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A task in a list. `fraction` is from 0 to 1; times are UTC."""
+
+    id: str
+    skill: str
+    state: str
+    principal: str | None = None
+    fraction: float | None = None
+    doing: str | None = None
+    created: datetime | None = None
+    updated: datetime | None = None
+
+
+class ArtifactText(msgspec.Struct, frozen=True):
+    """An artifact of a task; the text of a file given by reference is its address."""
+
+    name: str
+    type: str
+    text: str
+
+
+class TaskSheet(TaskLine, frozen=True, kw_only=True, omit_defaults=True):
+    """A whole task."""
+
+    revision: int
+    requester: str | None = None
+    at: str | None = None
+    context: str | None = None
+    deadline: datetime | None = None
+    retain_until: datetime | None = None
+    question: str | None = None
+    outputs: tuple[ArtifactText, ...] = ()
+    is_error: bool = False
+    failure: str | None = None
+    conditions: tuple[str, ...] = ()
+    repeatable: bool = False
+
+
+def task_line(task: Task, principal: str | None = None) -> TaskLine:
+    """Return a task in a list. `principal` is its principal, if that should be shown."""
+    progress = task.progress
+    return TaskLine(
+        id=task.id,
+        skill=task.skill or "",
+        state=task.state or "",
+        principal=principal,
+        fraction=None
+        if progress is None or progress.fraction is None
+        else float(progress.fraction),
+        doing=progress.text or None if progress else None,
+        created=task.created,
+        updated=task.updated,
+    )
+
+
+def sheet_of(
+    task: Task,
+    principal: str | None = None,
+    requester: str | None = None,
+    at: str | None = None,
+) -> TaskSheet:
+    """Return a whole task; `requester` requested it `at` an address of the component."""
+    outputs = task.result.outputs if task.result else task.outputs
+    failure = task.failure
+    question = None
+    if task.input is not None:
+        question = " ".join(one.text for one in task.input.questions[:1])
+    elif task.confirm is not None:
+        question = "A person has to confirm it."
+    return TaskSheet(
+        **msgspec.structs.asdict(task_line(task, principal)),
+        revision=task.revision or 0,
+        requester=requester,
+        at=at,
+        context=task.context,
+        deadline=task.deadline,
+        retain_until=task.retain_until,
+        question=question,
+        outputs=tuple(ArtifactText(one.name, one.type, text_of(one)) for one in outputs),
+        is_error=task.result is not None and task.result.is_error,
+        failure=None if failure is None else " ".join(one.text for one in failure.texts[:1]),
+        conditions=() if failure is None else tuple(one.xml.local for one in failure.conditions),
+        repeatable=failure is not None and failure.repeatable,
+    )
+
+
+def task_line_text(line: TaskLine) -> str:
+    """Return a task of a list in words."""
+    parts = [line.id, line.skill, line.state]
+    if line.fraction is not None:
+        parts.append(f"{line.fraction:.0%}")
+    if line.doing:
+        parts.append(line.doing)
+    if line.principal:
+        parts.append(f"for {line.principal}")
+    if line.created:
+        parts.append(f"since {when(line.created)}")
+    return " ".join(parts)
+
+
+def task_text(sheet: TaskSheet) -> str:
+    """Return a whole task in words."""
+    return "\n".join(_task_lines(sheet))
+
+
+def _task_lines(sheet: TaskSheet) -> Iterable[str]:
+    yield f"Task {sheet.id}: {sheet.skill} is {sheet.state}."
+    if sheet.principal:
+        yield f"For {sheet.principal}."
+    if sheet.created:
+        changed = f", changed {when(sheet.updated)}" if sheet.updated else ""
+        yield f"Started {when(sheet.created)}{changed}."
+    if sheet.deadline:
+        yield f"Deadline {when(sheet.deadline)}."
+    if sheet.fraction is not None or sheet.doing:
+        done = "" if sheet.fraction is None else f"{sheet.fraction:.0%} "
+        yield f"Progress: {done}{sheet.doing or ''}".rstrip()
+    if sheet.question:
+        yield f"It is waiting for an answer: {sheet.question}"
+    if sheet.failure is not None or sheet.conditions:
+        why = sheet.failure or ", ".join(sheet.conditions)
+        yield f"Reason: {why}"
+    for piece in sheet.outputs:
+        text = piece.text
+        if len(text) > _LONGEST_TEXT:
+            text = text[: _LONGEST_TEXT - 1] + "…"
+        yield f"{piece.name}: {text}"
+
+
+def retention_text(tasks: int, size: int, bounds: Bounds) -> str:
+    """Return the retention of a principal's ended tasks, and the limits."""
+    return (
+        f"I store {tasks} of your ended tasks ({_size_text(size)}). When there are more than"
+        f" {bounds.tasks}, or more than {_size_text(bounds.bytes)} of them, I remove the oldest."
+    )
+
+
+def _size_text(size: int) -> str:
+    return f"{size / 1_000_000:.3g} MB" if size >= 1_000_000 else f"{-(-size // 1000)} kB"

@@ -1,3 +1,0 @@
-"""The handlers of stanzas: each decodes a typed request, calls one package, and returns a typed
-reply.
-"""

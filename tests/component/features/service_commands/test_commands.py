@@ -1,0 +1,116 @@
+"""How the service is, and whether it takes on new work."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from component.commands import OPERATOR, CommandResult, Commands, NoParams
+from component.features.service_commands.commands import AdminCommands, ServiceStatus, Vitals
+from component.kernel.pause_gate import PauseGate
+from component.tasks.admin import Counts
+from xep.fluux_agent.errors import Retry
+from xep.jid import JID
+from xep.stanza_error import StanzaError
+
+pytestmark = pytest.mark.anyio
+
+NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+ALICE, BOSS = JID.parse("alice@a.example"), JID.parse("boss@a.example")
+
+
+class Counted:
+    async def counts(self) -> Counts:
+        return Counts(running=2, input_required=1, completed=7, owned=2, queued=3)
+
+
+class Remembered:
+    """Switches in memory."""
+
+    def __init__(self) -> None:
+        self.on: set[str] = set()
+
+    async def is_on(self, name: str) -> bool:
+        return name in self.on
+
+    async def turn(self, name: str, *, on: bool) -> bool:
+        before = name in self.on
+        (self.on.add if on else self.on.discard)(name)
+        return before != on
+
+
+def commands(intake: PauseGate | None, **vitals: Any) -> Commands:
+    said = Vitals(
+        software="agent",
+        version="1.2",
+        domain="agent.example",
+        storage="SQLite",
+        skills=4,
+        python="3.11",
+        backend="trio",
+        **vitals,
+    )
+    ledger: Any = Counted()
+    switches: Any = Remembered()
+    made = AdminCommands(lambda: said, ledger, switches, intake, lambda: NOW)
+    return Commands(made.commands(), [BOSS])
+
+
+async def run(table: Commands, name: str) -> CommandResult:
+    command = table.get(name, OPERATOR)
+    assert command is not None
+    return await command.run(OPERATOR, NoParams())
+
+
+async def test_the_status_says_how_it_is() -> None:
+    since = NOW - timedelta(days=1, hours=2, minutes=3)
+    table = commands(PauseGate(), started=since, connected_since=NOW - timedelta(seconds=5))
+    answer = await run(table, "status")
+    assert isinstance(answer.value, ServiceStatus)
+    assert answer.value.uptime_s == 93_780
+    assert answer.value.tasks.input_required == 1
+    assert answer.text.splitlines() == [
+        "agent 1.2 for agent.example",
+        "Up for 1 d 2 h, since 2026-11-21 09:57:00 UTC.",
+        "Connected since 2026-11-22 11:59:55 UTC.",
+        "Tasks: 2 running, 1 input-required, 7 completed.",
+        "2 running, 3 waiting.",
+        "4 skills. Storage: SQLite.",
+        "Python 3.11, trio.",
+    ]
+
+
+async def test_the_status_without_a_service_or_a_connection() -> None:
+    assert "not running here" in (await run(commands(None), "status")).text
+    text = (await run(commands(PauseGate(), started=NOW), "status")).text
+    assert "Not connected to the XMPP server." in text
+    assert "Up for 0 s" in text
+
+
+async def test_a_pause_refuses_new_work_of_all_but_admins() -> None:
+    intake = PauseGate([BOSS], retry_after_s=30)
+    table = commands(intake, started=NOW)
+    intake.check(ALICE)
+    assert "Paused" in (await run(table, "pause")).text
+    assert "already" in (await run(table, "pause")).text
+    intake.check(BOSS)
+    with pytest.raises(StanzaError) as caught:
+        intake.check(ALICE)
+    assert (caught.value.condition, caught.value.type) == ("resource-constraint", "wait")
+    assert Retry(after=30) in caught.value.application
+    assert "Paused" in (await run(table, "status")).text
+    assert "accepted again" in (await run(table, "resume")).text
+    assert "not paused" in (await run(table, "resume")).text
+    intake.check(ALICE)
+
+
+async def test_a_service_that_does_not_run_begins_paused() -> None:
+    table = commands(None)
+    assert "Paused" in (await run(table, "pause")).text
+    assert "Paused" in (await run(table, "status")).text
+    assert "accepted again" in (await run(table, "resume")).text
+
+
+async def test_only_admins_pause() -> None:
+    everybody = commands(PauseGate()).asking(ALICE)
+    assert commands(PauseGate()).of(everybody) == ()

@@ -1,0 +1,163 @@
+"""What agents say: to whom, in which thread, and in how many messages."""
+
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import anyio
+import pytest
+
+from component.agent.requests import Reply
+from component.kernel.speech import Speech
+from component.link.messages.inbound import ReplyAddress
+from component.link.messages.messenger import Messenger
+from tests.component.link.router.wire import ListOutput
+from xep.jid import JID
+
+STATES = "{http://jabber.org/protocol/chatstates}"
+
+
+def address(**more: Any) -> ReplyAddress:
+    return ReplyAddress("juliet@a.example/balcony", JID.parse("assistant@agent.example"), **more)
+
+
+class Out:
+    def __init__(self, limit: int = 262_144) -> None:
+        self.there = True
+        self.output = ListOutput()
+        self.speech = Speech(Messenger(self.output, limit), lambda: self.there)
+
+    @property
+    def sent(self) -> list[ET.Element]:
+        return [ET.fromstring(xml) for xml in self.output.sent]
+
+
+def test_an_answer_goes_where_the_message_came_from() -> None:
+    out = Out()
+    to = address(thread="th", type="normal")
+    assert out.speech.say(Reply(id="t1.answer", to=to, text="Hi <you>"))
+    (message,) = out.sent
+    assert message.attrib == {
+        "type": "normal",
+        "id": "t1.answer",
+        "from": "assistant@agent.example",
+        "to": "juliet@a.example/balcony",
+    }
+    assert [(child.tag, child.text) for child in message][:2] == [
+        ("body", "Hi <you>"),
+        ("thread", "th"),
+    ]
+
+
+def test_the_markdown_of_an_answer_becomes_message_styling() -> None:
+    out = Out()
+    out.speech.say(Reply(id="1", to=address(), text="# News\n**Bold** & [more](http://a.example)"))
+    (message,) = out.sent
+    assert message.findtext("body") == "*News*\n*Bold* & more (http://a.example)"
+
+
+def test_nothing_is_sent_without_a_stream() -> None:
+    out = Out()
+    out.there = False
+    assert not out.speech.say(Reply(id="1", to=address(shows_states=True), text="Hi"))
+    out.speech.composing(address(shows_states=True), True)
+    assert out.sent == []
+
+
+@pytest.mark.anyio
+async def test_what_the_server_has_not_taken_is_not_sent() -> None:
+    out = Out()
+    await out.speech.sent()
+    assert not out.speech.waits()
+    out.output.holds = True
+    out.speech.say(Reply(id="1", to=address(), text="Hi"))
+    assert out.speech.waits()
+    with anyio.move_on_after(0) as waiting:
+        await out.speech.sent()
+    assert waiting.cancelled_caught
+    out.output.settle("written")
+    await out.speech.sent()
+    assert not out.speech.waits()
+
+
+@pytest.mark.anyio
+async def test_what_was_dropped_is_said_again_when_there_is_room() -> None:
+    out, done = Out(), []
+    out.output.holds, out.output.room = True, anyio.Event()
+    for number in ("1", "2"):
+        out.speech.say(Reply(id=number, to=address(), text=number))
+    out.output.waiting[0].settle("dropped")
+    out.output.settle("written")
+    assert out.speech.waits()
+
+    async def listen() -> None:
+        await out.speech.sent()
+        done.append(True)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(listen)
+        await anyio.wait_all_tasks_blocked()
+        assert [message.get("id") for message in out.sent] == ["1", "2"]
+        out.output.room.set()
+        await anyio.wait_all_tasks_blocked()
+        assert [message.get("id") for message in out.sent] == ["1", "2", "1"]
+        assert not done
+        out.output.settle("written")
+        await anyio.wait_all_tasks_blocked()
+        assert done
+        assert not out.speech.waits()
+
+
+@pytest.mark.anyio
+async def test_what_may_be_lost_with_the_connection_is_said_again_under_its_id() -> None:
+    out, losses = Out(), [False, True]
+
+    async def handled() -> bool:
+        return losses.pop(0)
+
+    out.speech = Speech(Messenger(out.output, handled=handled), lambda: True)
+    out.speech.say(Reply(id="t1.answer", to=address(), text="Hi"))
+    assert out.speech.waits()
+    await out.speech.sent()
+    assert [message.get("id") for message in out.sent] == ["t1.answer", "t1.answer"]
+    assert not out.speech.waits()
+
+
+def test_who_shows_it_is_shown_who_is_writing() -> None:
+    out = Out()
+    out.speech.composing(address(), True)
+    assert out.sent == []
+    to = address(shows_states=True)
+    out.speech.composing(to, True)
+    out.speech.composing(to, False)
+    out.speech.say(Reply(id="1", to=to, text="Hi"))
+    states = [child.tag for message in out.sent for child in message if STATES in child.tag]
+    assert states == [f"{STATES}composing", f"{STATES}paused", f"{STATES}active"]
+    stored = [message.find("{urn:xmpp:hints}no-store") is None for message in out.sent]
+    assert stored == [False, False, True]
+
+
+def test_who_wants_no_messages_gets_only_what_they_asked_for() -> None:
+    out = Out()
+    messenger = Messenger(out.output)
+    out.speech = Speech(messenger, lambda: True, lambda _agent, who: who.local != "juliet")
+    assert out.speech.say(Reply(id="1", to=address(), text="Hi", unrequested=True))
+    assert out.sent == []
+    assert out.speech.say(Reply(id="2", to=address(), text="Hi"))
+    assert len(out.sent) == 1
+
+
+def test_a_reply_has_no_characters_that_xml_forbids() -> None:
+    out = Out()
+    out.speech.say(Reply(id="1", to=address(), text="a\x00b\x1bc"))
+    assert "".join(out.sent[0].itertext()).replace("\N{REPLACEMENT CHARACTER}", "") == "abc"
+
+
+def test_a_long_answer_is_several_messages_that_fit() -> None:
+    out = Out(10_000)
+    text = "\n".join(f"{number} & <line>" for number in range(2000))
+    out.speech.say(Reply(id="t", to=address(), text=text))
+    assert len(out.sent) > 1
+    assert all(len(ET.tostring(message)) < 10_000 for message in out.sent)
+    assert [m.get("id") for m in out.sent][:3] == ["t", "t-2", "t-3"]
+    said = "\n".join(m.findtext("body", "") for m in out.sent)
+    assert said.split() == text.split()
