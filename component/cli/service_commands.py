@@ -14,7 +14,7 @@ _BESIDE: Final = (
     "If the service is running on the same data directory, it executes these commands. Otherwise"
     " they change the database"
 )
-_ADMIN: Final = "component.commands.admin"
+_ADMIN: Final = "component.features.service_commands.commands"
 _AGENTS: Final = "component.features.agents_admin.commands"
 _MEMORY: Final = "component.features.memory_commands.commands"
 _NOTIFICATIONS: Final = "component.features.notifications.commands"

@@ -23,6 +23,7 @@ from component.features.pubsub.allowance import Allowances
 from component.features.pubsub.handlers import PubSubHandler
 from component.features.pubsub.node_discovery import NodeDiscovery
 from component.features.pubsub.owners import OwnerHandler
+from component.features.questions.answers import answer_stage
 from component.features.service_commands.commands import everybody
 from component.features.tasks_iq.handlers import (
     ExecuteHandler,
@@ -35,6 +36,7 @@ from component.kernel.disco import Disco, Facts
 from component.kernel.pause_gate import PauseGate
 from component.kernel.presence_events import PresenceEvents
 from component.kernel.profiles import ContactProfile, Profiles
+from component.link.messages.inbound import InboundMessage
 from component.link.messages.messenger import Messenger
 from component.link.router.table import Host
 from component.policy import Policy, Rule, When
@@ -142,6 +144,15 @@ class Later:
 async def a_person(_to: JID, _from: JID, /) -> InfoQuery:
     """The answer to disco#info of an account whose server tells strangers nothing."""
     raise StanzaError("service-unavailable")
+
+
+async def no_answer(_message: InboundMessage) -> str | None:
+    """No message is an answer to a question."""
+    return None
+
+
+async def nothing_returned(_to: JID, _from: JID, _id: str) -> None:
+    """No message that came back asked a question."""
 
 
 class World:
@@ -256,6 +267,7 @@ class World:
             "Assistant",
             self.messages,
             self.commands,
+            [answer_stage(no_answer, nothing_returned)],
             clock=clock,
             forms={SUBSCRIBE_AUTHORIZATION: owners_of_nodes.decide},
             now=now,
@@ -297,7 +309,6 @@ class World:
         )
         self._tasks_node = TasksNode(self.service, self.pubsub)
         self.pubsub.add_computed(self._tasks_node)
-        presence_events = PresenceEvents()
         presence_events.listen(self.interests)
         handlers = (
             CommonQueries("agent", "1.2.3", now),
@@ -322,11 +333,6 @@ class World:
         if found is None:
             raise StanzaError("service-unavailable")
         return InfoQuery(node=query.node, features=tuple(Feature(var=each) for each in found))
-
-    async def _came_online(
-        self, service: str, full: str, bare: str, interests: frozenset[str]
-    ) -> None:
-        await self.pubsub.overview.came_online(service, full, bare, interests)
 
     def view(self, principal: JID) -> View:
         """The skills that a principal sees, as the service decides it."""

@@ -21,12 +21,12 @@ from component.features.task_commands.commands import TaskCommands
 from component.storage import Storage
 from component.storage.database import Database
 from component.tasks.admin import TaskAdmin
+from component.tasks.protocol import TaskLimits
 from tests.component.cli.conftest import RunCommand
 from tests.component.cli.embedded import Embedded
 from tests.component.features.task_commands.stored import (
     ALICE,
     BOB,
-    RETENTION_MS,
     complete,
     fail,
     insert,
@@ -60,7 +60,7 @@ class HasCommands(Protocol):
 
 
 def of_tasks(storage: Storage) -> HasCommands:
-    return TaskCommands(TaskAdmin(storage, RETENTION_MS))
+    return TaskCommands(TaskAdmin(storage, TaskLimits()))
 
 
 @contextmanager

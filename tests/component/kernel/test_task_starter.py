@@ -95,7 +95,7 @@ class Backend:
             self.internal.append((request, internal))
         else:
             request = self.gate.passed(request, self.gate.visible(request))
-        self.let_in(request.principal)
+        self.check(request.principal)
         self.requests.append(request)
         task = key_of(request).text[:32]
         self.tasks.setdefault(task, Task(id=task, state="running"))

@@ -495,7 +495,7 @@ class Model:
         request = self.of.get(row.id)
         if request is not None:
             return request, request.script, request.label
-        arguments = msgspec.json.decode(row.request)["arguments"]
+        arguments = msgspec.json.decode(row.request)["json"]
         return None, msgspec.json.decode(arguments["script"]), arguments["label"]
 
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.tasks.expiry import forget
-from component.tasks.protocol import Certainty, Naming, UncertainError
-from component.tasks.question_rows import is_certain
+from component.tasks.protocol import Naming, UncertainError
+from component.tasks.question_rows import InWords, is_certain
 from tests.component.features.questions.chat_world import ALICE, PHONE, World
 from tests.component.link.router.wire import AGENT, element
 from tests.component.tasks.ledger import DAY, NOON
@@ -261,8 +261,9 @@ def test_a_word_is_certain_only_if_nothing_else_can_be_meant(
         if fate != "open":
             continue
         certain = is_certain(
-            *(chat.ledger, JID.parse(PHONE), JID.parse(AGENT), f"c-{number}"),
-            *(Naming(thread), Certainty()),
+            chat.ledger,
+            InWords(JID.parse(PHONE), JID.parse(AGENT), Naming(thread)),
+            f"c-{number}",
         )
         rivals = [
             other

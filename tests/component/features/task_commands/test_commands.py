@@ -16,6 +16,7 @@ from component.tasks import queries
 from component.tasks.admin import TaskAdmin
 from component.tasks.changes import change
 from component.tasks.protocol import Bounds
+from component.tasks.request import Confirmation
 from tests.component.features.task_commands.stored import (
     AGENT,
     ALICE,
@@ -241,7 +242,11 @@ async def test_what_may_not_be_begun_again_says_why(tmp_path: Path) -> None:
         unknown = errors.outcome_unknown()
         await b.storage.write(lambda db: fail(db, insert(db, "unsure"), unknown))
         await b.storage.write(
-            lambda db: fail(db, insert(db, "asked", confirmers=(ALICE,)), errors.denied())
+            lambda db: fail(
+                db,
+                insert(db, "asked", confirmation=Confirmation((JID.parse(ALICE),))),
+                errors.denied(),
+            )
         )
         assert "has not ended: it is accepted" in await b.refused(None, "retry open")
         assert "is completed" in await b.refused(None, "retry good")

@@ -12,6 +12,7 @@ from component.features.tasks_iq.handlers import TasksHandler
 from component.storage import StorageError
 from component.tasks import queries
 from component.tasks.changes import change
+from component.tasks.protocol import TaskLimits
 from tests.component.link.router.wire import DOMAIN, Bench, error_of, iq
 from tests.component.tasks.ledger import NOON, Ledger, asked_for
 from tests.component.world import result, xml
@@ -55,7 +56,7 @@ class OnLedger:
         return found
 
     async def list(self, who: JID, at: JID, query: TaskList) -> TaskList:
-        return queries.list_(self.ledger, who, at, query)
+        return queries.list_(self.ledger, who, at, query, TaskLimits())
 
     async def events(self, who: JID, at: JID, query: Events) -> Events:
         found = queries.events(self.ledger, who, at, query)
