@@ -68,7 +68,8 @@ MODULES: Final[dict[str, str]] = {
     "component/skill_directories/approvals.py": "tests/component/features/installed_skills",
     "component/storage/writes.py": "tests/component/storage",
     "component/tasks/confirmation.py": "tests/component/tasks",
-    "component/tasks/idempotency.py": "tests/component/tasks",
+    "component/tasks/replay.py": "tests/component/tasks",
+    "component/tasks/gate.py": "tests/component/tasks tests/component/tools",
     "component/features/webhooks/delivery.py": "tests/component/features/webhooks",
     "xep/jid.py": "tests/xep",
 }

@@ -9,7 +9,7 @@ from component.app.schema import SCHEMA
 from component.storage.database import Database
 from component.storage.postgres import PostgreSQL
 from component.storage.writes import Write
-from component.tasks import admin, expiry
+from component.tasks import admin
 from component.tasks.admin import Counts
 from component.tasks.changes import TRANSITIONS
 from component.tasks.rows import TERMINAL
@@ -86,7 +86,7 @@ def test_connections_that_have_gone_are_added_up(migrated_url: str) -> None:
     assert (before.failed, before.running) == (3, 2)
     # The server may still be at the end of a connection that was closed.
     while True:
-        _written(here, expiry.fold)
+        _written(here, rows.fold_counts)
         shards = here.read(lambda db: db.execute(rows).fetchone())
         assert shards is not None
         if shards[0] == 2:  # of those that are open
