@@ -12,7 +12,7 @@ from component.storage.writes import Write
 from component.tasks import admin
 from component.tasks.admin import Counts
 from component.tasks.changes import TRANSITIONS
-from component.tasks.rows import TERMINAL
+from component.tasks.rows import TERMINAL, fold_counts
 from tests.component.tasks.ledger import Ledger
 
 _STATES = st.sampled_from(sorted(TRANSITIONS))
@@ -86,7 +86,7 @@ def test_connections_that_have_gone_are_added_up(migrated_url: str) -> None:
     assert (before.failed, before.running) == (3, 2)
     # The server may still be at the end of a connection that was closed.
     while True:
-        _written(here, rows.fold_counts)
+        _written(here, fold_counts)
         shards = here.read(lambda db: db.execute(rows).fetchone())
         assert shards is not None
         if shards[0] == 2:  # of those that are open
