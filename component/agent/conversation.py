@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from time import monotonic
 from typing import Final
 
 import anyio
@@ -31,6 +30,7 @@ from component.agent.turn import Outcome, Turn
 from component.agent.turns import Wait
 from component.memory.lines import SessionKey
 from component.storage import Storage, StorageError
+from component.system import monotonic
 from xep.jid import JID
 
 _log = structlog.get_logger("component.agent")

@@ -6,8 +6,9 @@ word nor look like the end of a fence.
 """
 
 import re
-import secrets
 from typing import Final
+
+from component import system
 
 _FENCE_LIKE: Final = re.compile(r"<(?=\s*/?\s*data\b)", re.IGNORECASE)
 _LONGEST_VALUE: Final = 256
@@ -24,7 +25,7 @@ class Fence:
     """The fences of one session. `word` is chosen at random unless given."""
 
     def __init__(self, word: str = "") -> None:
-        self.word = word or secrets.token_hex(6)
+        self.word = word or system.token_hex(6)
 
     def around(self, text: str, origin: str, finding: str = "") -> str:
         """Put a text between fences. `origin` is a taint or a few words of the service.

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Final
 
 import structlog
-from anyio import to_thread
 
+from component import system
 from component.agent.protocol import Scanner
 from component.agent.run import Run
 from component.audit.protocol import AuditEvent, Recorder
@@ -47,7 +47,7 @@ class InjectionCheck:
             return [(self._scanner.scan(text) or "")[:_LONGEST] for text, _ in texts]
 
         try:
-            findings = await to_thread.run_sync(work)
+            findings = await system.in_thread(work)
         except Exception:  # noqa: BLE001 - turns do not depend on a scanner, which may be third-party code
             _log.exception("a text cannot be scanned", turn=run.ask.id)
             return [""] * len(texts)

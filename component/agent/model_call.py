@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from time import monotonic
 from typing import Final, Protocol
 
 import anyio
@@ -23,6 +22,7 @@ from component.models.protocol import (
     Usage,
     Void,
 )
+from component.system import monotonic
 
 _log = structlog.get_logger("component.agent")
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from time import time
 from typing import Final
 
 import msgspec
@@ -17,6 +16,7 @@ from component.memory.lines import Called, Line, Note, Resulted
 from component.models.call_ids import distinct
 from component.models.messages import ToolCall
 from component.models.protocol import Completion
+from component.system import time
 
 _QUOTED: Final = 500
 """Characters of a request that a note repeats."""

@@ -1,7 +1,6 @@
 """The tools of a turn: the skills and the built-in tools of the loop."""
 
 from collections.abc import Mapping, Sequence
-from time import monotonic
 from typing import Final
 
 import anyio
@@ -14,6 +13,7 @@ from component.models.answer_limits import ARGUMENTS_DEPTH, JSON_VALUES, too_com
 from component.models.messages import ToolCall
 from component.models.protocol import Tool
 from component.storage.errors import StorageError
+from component.system import monotonic
 
 _log = structlog.get_logger("component.agent")
 

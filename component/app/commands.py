@@ -2,9 +2,10 @@
 
 import platform
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from importlib.metadata import version
 
+from component import system
 from component.commands.admin import AdminCommands, Vitals
 from component.commands.definition import AnyCommand
 from component.commands.everybody import everybody
@@ -17,7 +18,7 @@ def commands_of_service(
     kernel: Kernel, warnings: Callable[[], Sequence[str]]
 ) -> Sequence[AnyCommand]:
     """Return the commands; `warnings` returns what an admin has to decide, in sentences."""
-    environment, tasks, started = kernel.environment, kernel.tasks, datetime.now(UTC)
+    environment, tasks, started = kernel.environment, kernel.tasks, system.now()
     admin = AdminCommands(
         lambda: _vitals(kernel, started, warnings()),
         tasks.task_admin,

@@ -1,10 +1,10 @@
 """Limits the lines of each principal: beyond a number a minute, events are counted."""
 
 from collections.abc import Callable
-from time import monotonic
 from typing import Final, TypeAlias
 
 from component.audit.protocol import AuditEvent, EventKind
+from component.system import monotonic
 
 _WINDOW_S: Final = 60.0
 _MOST_SUBJECTS: Final = 100

@@ -2,15 +2,14 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from time import time_ns
 from typing import Final, Literal
 
 import anyio
 import msgspec
 import structlog
-from anyio import to_thread
 from anyio.abc import TaskStatus
 
+from component import system
 from component.audit.files import DIRECTORY
 from component.audit.heads import Head, heads_in, own_head, place_of, put_head
 from component.audit.lines import Chain, Link, timestamp
@@ -19,6 +18,7 @@ from component.audit.protocol import AuditEvent
 from component.audit.quota import Quota
 from component.audit.retention import old_files, removal_of, remove
 from component.storage import Storage, StorageError
+from component.system import time_ns
 
 _log = structlog.get_logger("component.audit")
 
@@ -132,7 +132,7 @@ class Audit:
         Raises StorageError.
         """
         heads = await storage.read(heads_in)
-        opened = await to_thread.run_sync(
+        opened = await system.in_thread(
             open_record, storage.directory, heads, options.max_file_bytes, options.version
         )
         for event in opened.news:
@@ -247,7 +247,7 @@ class Audit:
             left = self.figures.waiting
             _log.error("the end of the audit log is lost", events=left, reason=self._failure)
         await self._guarded(self._anchor)
-        await to_thread.run_sync(self._journal.close, limiter=self._thread)
+        await system.in_thread(self._journal.close, limiter=self._thread)
 
     # -- the disk --------------------------------------------------------------------------------
 
@@ -260,7 +260,7 @@ class Audit:
                     return
                 link = self._chain.last
                 try:
-                    begun = await to_thread.run_sync(
+                    begun = await system.in_thread(
                         self._journal.append, self._made, *self._made_at, limiter=self._thread
                     )
                 except StorageError as error:
@@ -329,7 +329,7 @@ class Audit:
         if not self._options.keep_days:
             return
         steady = await self._storage.read(lambda database: database.steady)
-        files, last = await to_thread.run_sync(
+        files, last = await system.in_thread(
             old_files,
             self.directory,
             self._options.keep_days,
@@ -339,7 +339,7 @@ class Audit:
         if last is not None:
             self.record(removal_of(files, last))
             await self.settled()
-            await to_thread.run_sync(remove, files, limiter=self._thread)
+            await system.in_thread(remove, files, limiter=self._thread)
 
     # -- the database ----------------------------------------------------------------------------
 

@@ -1,12 +1,12 @@
 """Rate-limited recording of refusals: the first one, then the number of the others."""
 
 from collections.abc import Callable
-from time import monotonic
 from typing import Final
 
 import anyio
 
 from component.audit.protocol import AuditEvent, Recorder
+from component.system import monotonic
 
 _WINDOW_S: Final = 60.0
 _MOST: Final = 1000

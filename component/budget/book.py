@@ -10,6 +10,7 @@ import anyio
 import structlog
 from anyio.abc import TaskStatus
 
+from component import system
 from component.audit.protocol import AuditEvent, Recorder
 from component.budget.protocol import (
     Amount,
@@ -97,7 +98,7 @@ class BudgetBook:
         limits: BudgetLimits,
         recorder: Recorder,
         alert: Callable[[str], None] = lambda _: None,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = system.now,
     ) -> None:
         self._storage = storage
         self._limits = limits

@@ -5,15 +5,15 @@ commit that stores the costs, so successive calls cost no additional commit. Onl
 after a pause waits for one, and each call when a budget is nearly spent.
 """
 
-import secrets
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 import anyio
 import structlog
 from anyio.abc import TaskStatus
 
+from component import system
 from component.audit.protocol import Recorder
 from component.budget import allotments
 from component.budget.allotments import NOTHING, Ask, Got, Units
@@ -82,12 +82,12 @@ class SharedBudgetBook(BudgetBook):
         recorder: Recorder,
         instance: Callable[[], str],
         alert: Callable[[str], None] = lambda _: None,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = system.now,
     ) -> None:
         super().__init__(storage, limits, recorder, alert, now)
         self._database = storage
         self._instance = instance
-        self._holder = secrets.token_hex(16)
+        self._holder = system.token_hex(16)
         self._allotments: dict[Key, _Allotment] = {}
         self._writing = anyio.Lock()
         self._in_vain: dict[Key, float] = {}

@@ -1,10 +1,11 @@
 """Commands for operators: status, pause and resume."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 
+from component import system
 from component.commands.definition import AnyCommand, Asking, CommandResult, NoParams, Outline
 from component.commands.pause_gate import PauseGate
 from component.commands.views import span, when
@@ -75,7 +76,7 @@ class AdminCommands:
         task_admin: TaskAdmin,
         switches: Switches,
         gate: PauseGate | None = None,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = system.now,
     ) -> None:
         self._vitals = vitals
         self._task_admin = task_admin

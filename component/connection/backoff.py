@@ -1,7 +1,8 @@
 """How long to wait before connecting again."""
 
-import random
 from collections.abc import Callable
+
+from component import system
 
 
 class BackOff:
@@ -18,7 +19,7 @@ class BackOff:
     """
 
     def __init__(
-        self, min_s: float, max_s: float, draw: Callable[[], float] = random.random
+        self, min_s: float, max_s: float, draw: Callable[[], float] = system.random
     ) -> None:
         self._min = min_s
         self._max = max(min_s, max_s)

@@ -1,12 +1,12 @@
 """Keeps the connection to the server: connect, serve, back off, connect again."""
 
-import random
 from collections.abc import Callable
 from typing import Final
 
 import anyio
 import structlog
 
+from component import system
 from component.connection.backoff import BackOff
 from component.connection.failure import ConnectionFailed
 from component.connection.link import link_for
@@ -43,7 +43,7 @@ class Connection:
         outbox: Outbox,
         receiver: Receiver,
         *,
-        draw: Callable[[], float] = random.random,
+        draw: Callable[[], float] = system.random,
     ) -> None:
         self._options = options
         self._outbox = outbox

@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Sequence
-from time import perf_counter
 from typing import Final, Protocol, TypeAlias, cast
 
 import anyio
@@ -16,6 +15,7 @@ from component.connection.outbox import Outbox
 from component.connection.probe import REPEATS, Probes
 from component.connection.session import Opened, StreamEvent
 from component.connection.transport import Transport
+from component.system import perf_counter
 from xep.stanza_stream import StanzaReceived, StreamFailed
 from xep.stream import StanzaSkipped
 

@@ -1,13 +1,13 @@
 """Probes: IQs to our own address, which servers loop back."""
 
 import contextlib
-import secrets
 from collections.abc import Iterable
 from typing import Final
 
 import anyio
 import msgspec
 
+from component import system
 from component.connection import failure
 from component.connection.failure import ConnectionFailed
 from component.connection.handshake import ended_by
@@ -47,7 +47,7 @@ class Probes:
         self.made = 0
         self.returned = 0
         # Nobody else can guess our ids, so no other stanza is mistaken for a probe.
-        self._prefix = f"probe-{secrets.token_hex(8)}-"
+        self._prefix = f"probe-{system.token_hex(8)}-"
 
     def make(self) -> str:
         """Return the next probe, as XML."""

@@ -8,10 +8,11 @@ waiting, so a request for which no step waits needs no task of the event loop.
 """
 
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Final, Protocol, TypeAlias
 
+from component import system
 from component.execution.notes import NoNotes, Notes
 from component.execution.request import SkillRequest
 from component.skills import InvalidParam, Skill, View, prepare
@@ -81,7 +82,7 @@ class Admission:
         tasks: TaskService,
         confirming: Confirming,
         let_in: Callable[[JID], None] = lambda _: None,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = system.now,
         notes: Notes = NoNotes(),  # noqa: B008 - it holds nothing
     ) -> None:
         self._view = view

@@ -5,7 +5,6 @@ Everything else goes to the durable work, which decides how much of it has to be
 """
 
 from collections.abc import Awaitable, Callable
-from time import perf_counter
 
 from component.audit.protocol import NoRecord
 from component.execution.admission import ANSWERS, Admission, ExecutionAnswer, Waiting
@@ -15,6 +14,7 @@ from component.skills import CapabilityMissing, InvalidParam, SkillFailed
 from component.skills.calling import call_inline
 from component.skills.context import Context
 from component.skills.granting import CapabilityCheck
+from component.system import perf_counter
 from component.tasks.idempotency import copy_error
 from component.tasks.outputs import error_of, result_of
 from component.tasks.protocol import Call, CallerContext

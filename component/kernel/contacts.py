@@ -1,10 +1,10 @@
 """The contacts of the agents: who is a person, in which time zone, and who may be written to."""
 
-import secrets
 from typing import Final, Literal
 
 import anyio
 
+from component import system
 from component.handlers.time_zones import TimeZones
 from component.kernel.environment import Environment
 from component.kernel.stream import StreamSubsystem
@@ -55,7 +55,7 @@ class ContactSubsystem:
         if self.may_write(agent, person):
             self._stream.messenger.send(
                 OutboundMessage(
-                    id=secrets.token_hex(_ID_BYTES),
+                    id=system.token_hex(_ID_BYTES),
                     conversation=conversation_with(agent, person),
                     to=ReplyAddress(str(person), agent, type_),
                     parts=(Text(sentence),),

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import msgspec
-from anyio import to_thread
 
+from component import system
 from component.kernel.catalog import Catalog
 from component.kernel.memory import Memories, open_memories
 from component.kernel.monitoring import Monitoring, open_monitoring
@@ -63,7 +63,7 @@ async def open_environment(catalog: Catalog, schema: Schema) -> AsyncIterator[En
             yield Environment(
                 catalog=catalog,
                 storage=storage,
-                home=await to_thread.run_sync(home_of, storage.directory),
+                home=await system.in_thread(home_of, storage.directory),
                 stopped=stopped,
                 monitoring=monitoring,
                 memories=memories,

@@ -1,10 +1,10 @@
 """The kernel: the objects that features use, in the order in which they need each other."""
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+from component import system
 from component.commands.definition import Commands
 from component.kernel.contacts import ContactSubsystem
 from component.kernel.disco import Disco
@@ -79,7 +79,7 @@ class Kernel:
             self.contacts.time_zones.of,
             self.contacts.ask_time,
             settings.agent.zone,
-            lambda: datetime.now(UTC),
+            system.now,
         )
         self.pubsub = PubSubSubsystem(environment, self.stream, self.contacts, self.presence_events)
         self.pubsub_events = PubSubEvents()

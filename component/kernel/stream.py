@@ -6,12 +6,13 @@ register their handlers with it, and send stanzas and make calls (IQs of type ge
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import chain
 from typing import Final, Literal, Protocol, TypeVar
 
 from anyio.lowlevel import checkpoint
 
+from component import system
 from component.connection.connection import Connection
 from component.connection.outbox import Outbox
 from component.handlers.agent_errors import AgentErrors
@@ -124,7 +125,7 @@ class StreamSubsystem:
         """
 
         def session_began() -> None:
-            self.connected_since = datetime.now(UTC)
+            self.connected_since = system.now()
             connected()
 
         self._connection = Connection(

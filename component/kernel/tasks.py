@@ -6,11 +6,11 @@ work. Other subsystems run skills through `executor`, answer questions through `
 """
 
 from collections.abc import Callable, Collection, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 import structlog
 
+from component import system
 from component.commands.pause_gate import PauseGate
 from component.execution import Admission, SkillExecutor
 from component.execution.derived import DerivedCalls
@@ -90,7 +90,7 @@ class TaskSubsystem:
             stream.is_connected,
             contacts.may_write,
             self.questions,
-            since=datetime.now(UTC),
+            since=system.now(),
             tool_ended=self._tool_ended,
             task_changed=self._task_changed,
         )

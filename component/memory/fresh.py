@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 import anyio
-import anyio.to_thread
 import structlog
 
+from component import system
 from component.memory import files
 from component.memory.files import Seen
 from component.memory.index import Index, Owner, owners_of
@@ -150,15 +150,15 @@ class Fresh:
         database = self._index.database
         opened = database.opened
         try:
-            return await anyio.to_thread.run_sync(work, *args, limiter=limiter)
+            return await system.in_thread(work, *args, limiter=limiter)
         except StorageError as error:
             # Another reader that has noticed may have rebuilt it since.
             if opened is database.opened and not opened.damaged:
                 raise
-            if await anyio.to_thread.run_sync(database.renew, limiter=limiter):
+            if await system.in_thread(database.renew, limiter=limiter):
                 path = str(database.path)
                 _log.warning("the index is damaged and is rebuilt", path=path, why=str(error))
-            return await anyio.to_thread.run_sync(work, *args, limiter=limiter)
+            return await system.in_thread(work, *args, limiter=limiter)
 
     # What follows runs in worker threads.
 

@@ -4,11 +4,11 @@ The order depends on the memories of their owner alone, not on what others have 
 """
 
 import heapq
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from component import system
 from component.memory.index import Index, Owner, filters_of, rows_of
 from component.memory.knowledge_lines import Item
 from component.memory.ranking import (
@@ -119,7 +119,7 @@ class Finder:
             worths[owner.id] = {gram: worth(owner.items, counts[gram]) for gram in asked.grams}
             numbers += _candidates(connection, owner, counts, filters)
         found = rows_of(connection, list(dict.fromkeys(numbers)))
-        now = time.time()
+        now = system.time()
         fits = {
             number: fit(item, asked, worths[owner], now)
             for number, (owner, item) in found.items()
@@ -179,7 +179,7 @@ def among_items(items: Sequence[Item], search: Search) -> list[Item]:
         return [] if asked.text else list(reversed(items))[: search.most]
     having = Counter(gram for item in items for gram in all_grams(item))
     worths = {gram: worth(len(items), having[gram]) for gram in asked.grams}
-    now = time.time()
+    now = system.time()
     ranked = by_words({at: fit(item, asked, worths, now) for at, item in enumerate(items)})
     return [items[one.number] for one in ranked[: search.most]]
 

@@ -4,13 +4,13 @@
 date.
 """
 
-import time
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Final, NamedTuple, Protocol
 
 import structlog
 
+from component import system
 from component.audit.protocol import AuditEvent, Recorder
 from component.memory.documents import Documents
 from component.memory.file_store import FileStore
@@ -191,7 +191,7 @@ class Knowledge:
             if place is folder:
                 is_there = bool(self.documents.current([(place, Hit(place.owner, item, 0.0))]))
             else:
-                is_there = not item.is_expired(time.time())
+                is_there = not item.is_expired(system.time())
             if is_there:
                 found.append(Remembered(place.scope, item, taint_of(item, place, principal)))
         return found
@@ -204,7 +204,7 @@ class Knowledge:
         if place is None:
             return []
         found = await self.files.versions(place, key)
-        if found and found[-1].is_expired(time.time()):
+        if found and found[-1].is_expired(system.time()):
             return []
         told = f"read {len(found)} versions in {scope}"
         self._tell(trace, agent, principal, "done", key, told)
@@ -226,7 +226,7 @@ class Knowledge:
         place = self._sharing.place(PRIVATE, agent, principal)
         assert place is not None, "everybody has a private one"
         await self.files.refresh((place,))
-        at = time.time()
+        at = system.time()
         found = [item for item in await self.files.items(place) if not item.is_expired(at)]
         self._tell(trace, agent, principal, "done", "", f"listed all {len(found)} private ones")
         return [Remembered(PRIVATE, item, taint_of(item, place, principal)) for item in found]
@@ -337,7 +337,7 @@ class Knowledge:
         await self.mirror.before_use(SessionKey(agent, principal.bare))
         places = self._sharing.visible(agent, principal)
         folder = self.documents.searched(self._sharing.documents(agent))
-        at = time.time()
+        at = system.time()
         found = await self.files.search(places, search, folder)
         return [
             Remembered(place.scope, hit.item, taint_of(hit.item, place, principal), hit.score)

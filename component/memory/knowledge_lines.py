@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from component import system
 from component.policy.taint import Taint
 from xep.characters import without_forbidden
 
@@ -118,7 +119,7 @@ def encode(entry: Entry) -> bytes:
 
 def now() -> str:
     """The time, as lines have it."""
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return system.now().isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def seconds_of(ts: str) -> float | None:

@@ -8,8 +8,8 @@ import shutil
 from pathlib import Path
 
 import anyio
-from anyio import to_thread
 
+from component import system
 from component.audit.protocol import AuditEvent, Recorder
 from component.memory import files
 from component.memory.lines import SessionKey
@@ -58,13 +58,13 @@ class OwnPersonas:
         if (why := await self._personas.refusal(who, id_)) is not None:
             raise PersonaError(why)
         key = SessionKey(agent, who.bare)
-        await to_thread.run_sync(self._room, key, id_, limiter=self._threads)
+        await system.in_thread(self._room, key, id_, limiter=self._threads)
 
     async def has(self, agent: str, who: JID, id_: str) -> bool:
         """Whether somebody has made one with this id, be it whole or not."""
         self._allowed()
         key = SessionKey(agent, who.bare)
-        return id_ in await to_thread.run_sync(self._ids, key, limiter=self._threads)
+        return id_ in await system.in_thread(self._ids, key, limiter=self._threads)
 
     async def save(self, agent: str, who: JID, written: PersonaText) -> None:
         """Keep one, in the place of one with this id that somebody has made before.
@@ -78,28 +78,28 @@ class OwnPersonas:
         if why is not None and not await self.has(agent, who, written.id):
             raise PersonaError(why)
         async with self._locks.hold(key):
-            await to_thread.run_sync(self._save, key, written, limiter=self._threads)
+            await system.in_thread(self._save, key, written, limiter=self._threads)
         self._record(key, "stored", written.id)
 
     async def get(self, agent: str, who: JID, id_: str) -> PersonaText:
         """What somebody has written. Raises PersonaError if there is none, or it is damaged."""
         self._allowed()
         key = SessionKey(agent, who.bare)
-        return await to_thread.run_sync(self._get, key, id_, limiter=self._threads)
+        return await system.in_thread(self._get, key, id_, limiter=self._threads)
 
     async def remove(self, agent: str, who: JID, id_: str) -> bool:
         """Remove one for good; whether there was one."""
         self._allowed()
         key = SessionKey(agent, who.bare)
         async with self._locks.hold(key):
-            gone = await to_thread.run_sync(self._remove, key, id_, limiter=self._threads)
+            gone = await system.in_thread(self._remove, key, id_, limiter=self._threads)
         if gone:
             self._record(key, "erased", id_)
         return gone
 
     async def read(self, text: str) -> PersonaText:
         """Read one that is imported. Raises PersonaError for whatever is no persona."""
-        return await to_thread.run_sync(imported, text, limiter=self._threads)
+        return await system.in_thread(imported, text, limiter=self._threads)
 
     @property
     def allowed(self) -> bool:

@@ -3,15 +3,14 @@
 So a dialogue goes on after the service was killed in its middle.
 """
 
-import time
 from collections.abc import Callable
 from typing import Final
 
 import anyio
 import msgspec
 import structlog
-from anyio import to_thread
 
+from component import system
 from component.memory import files
 from component.memory.lines import SessionKey
 from component.memory.locks import KeyLocks
@@ -50,7 +49,7 @@ class Drafts:
         layout: Layout,
         texts: Texts,
         *,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = system.time,
         threads: anyio.CapacityLimiter | None = None,
     ) -> None:
         """Take the texts below the layout's root; `clock` gives seconds since 1970."""
@@ -73,14 +72,14 @@ class Drafts:
         draft = msgspec.structs.replace(draft, asked=self._clock())
         key = SessionKey(agent, who.bare)
         async with self._locks.hold(key):
-            await to_thread.run_sync(self._write, key, draft, limiter=self._threads)
+            await system.in_thread(self._write, key, draft, limiter=self._threads)
 
     async def drop(self, agent: str, who: JID) -> bool:
         """Ask no more; whether somebody was being asked."""
         asked = await self.get(agent, who) is not None
         key = SessionKey(agent, who.bare)
         async with self._locks.hold(key):
-            await to_thread.run_sync(self._write, key, None, limiter=self._threads)
+            await system.in_thread(self._write, key, None, limiter=self._threads)
         return asked
 
     # In worker threads.

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import anyio
 import structlog
-from anyio import to_thread
 
+from component import system
 from component.memory import files
 from component.memory.files import MemoryStoreError
 from component.memory.lines import SessionKey
@@ -64,7 +64,7 @@ class Personas:
         id. A damaged package is left out, with a warning. Raises MemoryStoreError.
         """
         key = SessionKey(agent, who.bare)
-        names, own = await to_thread.run_sync(self._names, key, limiter=self._threads)
+        names, own = await system.in_thread(self._names, key, limiter=self._threads)
         return await self._texts.gather(
             ("personas", key, names, own),
             lambda look: tuple(
@@ -92,7 +92,7 @@ class Personas:
         key = SessionKey(agent, who.bare)
         persona = None if chosen is None else named(chosen, await self.list(agent, who))
         async with self._locks.hold(key):
-            await to_thread.run_sync(self._keep, key, persona, limiter=self._threads)
+            await system.in_thread(self._keep, key, persona, limiter=self._threads)
         return await self.active(agent, who) if persona is None else persona
 
     async def fault(self, name: str) -> str | None:
@@ -115,7 +115,7 @@ class Personas:
         if (allowed := self._allowed(who)) is not None and allowed.fullmatch(name) is None:
             return f"You may not have a persona {name!r} here: the operator has said which ones."
         there = self._layout.personas / name / MANIFEST
-        if await to_thread.run_sync(files.seen, there, limiter=self._threads) is not None:
+        if await system.in_thread(files.seen, there, limiter=self._threads) is not None:
             return f"There is a persona {name!r} for all already. Take another name."
         return None
 

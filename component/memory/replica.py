@@ -8,7 +8,6 @@ in the files first. They reach the other store at once if it answers, or as soon
 
 import heapq
 import math
-import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
@@ -19,6 +18,7 @@ import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
+from component import system
 from component.audit.protocol import AuditEvent, Recorder
 from component.memory.file_store import PrivateFiles
 from component.memory.files import Seen
@@ -86,7 +86,7 @@ class Replica:
         options: ReplicaOptions,
         recorder: Recorder,
         tell: Callable[[Whose, str], None],
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = system.time,
     ) -> None:
         self._local = local
         self._remote = remote

@@ -1,7 +1,6 @@
 """Conversations on disk: `history.jsonl`, of which only the end is ever read, and `sessions/`."""
 
 import os
-import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,8 +10,8 @@ from typing import TypeAlias, TypeVar
 
 import anyio
 import structlog
-from anyio import to_thread
 
+from component import system
 from component.memory import files, upkeep
 from component.memory.coding import encoded, stamp, written
 from component.memory.ends import End, History, shown
@@ -65,7 +64,7 @@ class Sessions:
         layout: Layout,
         settings: Session,
         *,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = system.time,
         on_forget: Callable[[SessionKey], Awaitable[None]] = _nobody,
         threads: anyio.CapacityLimiter | None = None,
     ) -> None:
@@ -179,7 +178,7 @@ class Sessions:
     # -- in the event loop ---------------------------------------------------------------------
 
     async def _run(self, work: Callable[[], T]) -> T:
-        return await to_thread.run_sync(work, limiter=self._threads)
+        return await system.in_thread(work, limiter=self._threads)
 
     async def _end(
         self, key: SessionKey, tokens: int | None, count: Callable[[str], int]

@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 import structlog
-from anyio import to_thread
 
+from component import system
 from component.memory import files
 from component.memory.lines import SessionKey
 from component.memory.merge import Synced
@@ -98,7 +98,7 @@ class SyncStates:
 
     async def load(self, whose: Whose) -> SyncState:
         """Read the state of the memories of a person."""
-        return await to_thread.run_sync(self._load, whose)
+        return await system.in_thread(self._load, whose)
 
     async def settle(
         self,
@@ -125,14 +125,14 @@ class SyncStates:
             state.generation, state.is_filling = alike_at, False
             lines.append(_store_line(state))
         if lines:
-            await to_thread.run_sync(self._write, whose, state, lines)
+            await system.in_thread(self._write, whose, state, lines)
 
     async def note_pending(self, whose: Whose, state: SyncState, key: str) -> None:
         """Note that the agent is about to change a memory."""
         if key in state.pending:
             return
         state.pending[key] = None
-        await to_thread.run_sync(self._write, whose, state, [_line(state, key)])
+        await system.in_thread(self._write, whose, state, [_line(state, key)])
 
     async def note_removing(self, whose: Whose, state: SyncState, key: str) -> None:
         """Note that the agent is about to ask the other store to delete a memory."""
@@ -140,14 +140,14 @@ class SyncStates:
         if synced.removing:
             return
         state.synced[key] = msgspec.structs.replace(synced, removing=True)
-        await to_thread.run_sync(self._write, whose, state, [_line(state, key)])
+        await system.in_thread(self._write, whose, state, [_line(state, key)])
 
     async def note_erase(self, whose: Whose, state: SyncState) -> None:
         """Note that all memories are to be deleted in the other store."""
         state.synced.clear()
         state.pending.clear()
         state.erase, state.lines = True, _SLACK * 2
-        await to_thread.run_sync(self._write, whose, state, [])
+        await system.in_thread(self._write, whose, state, [])
 
     async def note_filling(self, whose: Whose, state: SyncState) -> None:
         """Note that the other store is a new one or an older state, and is filled until both are
@@ -156,14 +156,14 @@ class SyncStates:
         if state.is_filling:
             return
         state.is_filling = True
-        await to_thread.run_sync(self._write, whose, state, [_store_line(state)])
+        await system.in_thread(self._write, whose, state, [_store_line(state)])
 
     async def note_held(self, whose: Whose, state: SyncState, count: int) -> None:
         """Note how many memories wait for the decision of an admin."""
         if state.held == count:
             return
         state.held = count
-        await to_thread.run_sync(self._write, whose, state, [_store_line(state)])
+        await system.in_thread(self._write, whose, state, [_store_line(state)])
 
     async def erased(self, whose: Whose, state: SyncState) -> None:
         """Note that all memories are deleted: nothing is known any more."""
@@ -171,7 +171,7 @@ class SyncStates:
         state.pending.clear()
         state.erase, state.lines = False, 0
         state.generation, state.is_filling, state.held = None, False, 0
-        await to_thread.run_sync(self._remove, whose)
+        await system.in_thread(self._remove, whose)
 
     async def held(self) -> dict[Whose, int]:
         """Return how many memories of each person wait for the decision of an admin."""
@@ -180,7 +180,7 @@ class SyncStates:
 
     async def known(self) -> list[Whose]:
         """Return all agents and people with a state."""
-        return await to_thread.run_sync(self._known)
+        return await system.in_thread(self._known)
 
     # The following methods run in worker threads.
 

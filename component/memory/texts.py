@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import anyio
 import structlog
-from anyio import to_thread
 
+from component import system
 from component.memory import files
 from component.memory.files import MemoryStoreError
 
@@ -85,7 +85,7 @@ class Texts:
             self._results.move_to_end(name)
             return cast("T", known[1])
         look = Look(self)
-        result = await to_thread.run_sync(build, look, limiter=self._threads)
+        result = await system.in_thread(build, look, limiter=self._threads)
         self._results[name] = look.looked, result
         if len(self._results) > _RESULTS:
             self._results.popitem(last=False)

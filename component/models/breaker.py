@@ -6,12 +6,12 @@ half-open → closed: the call succeeded
 half-open → open: the call failed
 """
 
-import time
 from collections.abc import Callable
 from typing import Literal
 
 import structlog
 
+from component import system
 from component.models.protocol import (
     Completion,
     ContextOverflowError,
@@ -95,7 +95,7 @@ class Guarded(Wrapped):
         self,
         model: Model,
         breaker: Breaker,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = system.monotonic,
     ) -> None:
         super().__init__(model)
         self._breaker = breaker

@@ -1,13 +1,13 @@
 """Builds the models of agents from the settings."""
 
 import contextlib
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 import anyio
 import structlog
 
+from component import system
 from component.models.breaker import Breaker, Guarded
 from component.models.catalog import Target, facts_of, load_facts, resolve
 from component.models.constrained import Constrained
@@ -70,7 +70,7 @@ class Models:
         in_usd: bool = False,
         refused: Callable[[RefusedTool], None] = lambda _refused: None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = system.monotonic,
     ) -> None:
         self._llm = llm
         self._in_usd = in_usd
@@ -110,7 +110,7 @@ class Models:
         """Look up sizes and prices of the models, in a thread. Without this, the first use of a
         model does so and blocks the event loop for a second.
         """
-        await anyio.to_thread.run_sync(load_facts, self._targets.values(), abandon_on_cancel=True)
+        await system.in_thread(load_facts, self._targets.values(), abandon_on_cancel=True)
         if not self._in_usd:
             return
         for section, target in self._targets.items():

@@ -4,10 +4,10 @@ takes.
 
 import hashlib
 import re
-import secrets
 from collections.abc import Iterable
 from typing import Final
 
+from component import system
 from component.models.messages import ToolCall
 from component.models.protocol import ModelRequest
 
@@ -42,7 +42,7 @@ def distinct(calls: Iterable[ToolCall], used: set[str]) -> tuple[ToolCall, ...]:
     for call in calls:
         id_ = call.id
         while not id_ or id_ in used:
-            id_ = f"call_{secrets.token_hex(8)}"
+            id_ = f"call_{system.token_hex(8)}"
         used.add(id_)
         out.append(call if id_ == call.id else ToolCall(id_, call.name, call.arguments))
     return tuple(out)

@@ -5,16 +5,16 @@ objects that the SDKs make of every chunk took twice the time of all the rest.
 """
 
 import contextlib
-import random
 from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import msgspec
 import structlog
 
+from component import system
 from component.models import call_ids
 from component.models.accounting import usage_of
 from component.models.adapter import Adapter, AnswerReader, ProviderFaultError
@@ -90,8 +90,8 @@ class HostedModel:
         *,
         refused: Callable[[RefusedTool], None] = lambda _refused: None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
-        draw: Callable[[], float] = random.random,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        draw: Callable[[], float] = system.random,
+        now: Callable[[], datetime] = system.now,
     ) -> None:
         self.name = target.choice.model
         self._adapter = adapter or _ADAPTERS[target.dialect](target)
@@ -212,9 +212,7 @@ class HostedModel:
         async with self._connecting:
             if self._connection is None:
                 # In a thread: the import would hold up everybody for more than half a second.
-                self._connection = await anyio.to_thread.run_sync(
-                    connect, self._target, self._adapter.sdk
-                )
+                self._connection = await system.in_thread(connect, self._target, self._adapter.sdk)
             return self._connection
 
     # -- the answer ------------------------------------------------------------------------------

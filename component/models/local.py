@@ -19,6 +19,7 @@ import anyio
 import msgspec
 import structlog
 
+from component import system
 from component.models import local_gguf
 from component.models.catalog import FIRST_TOKEN_LOCAL_S, Preset, Target
 from component.models.faults import Where
@@ -219,7 +220,7 @@ class LocalModel:
             with anyio.CancelScope(shield=True):
                 await server.model.aclose()
                 end = functools.partial(server.process.end, broken=broken)
-                code = await anyio.to_thread.run_sync(end)
+                code = await system.in_thread(end)
         return code
 
 

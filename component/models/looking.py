@@ -6,6 +6,7 @@ from typing import Final, Literal
 import anyio
 import msgspec
 
+from component import system
 from component.models import ollama
 from component.models.answer_limits import TooMuchError
 from component.models.building import choices
@@ -59,7 +60,7 @@ def _local(section: str, choice: ModelChoice) -> Looked:
 
 
 async def _remote(section: str, target: Target) -> Looked:
-    client = (await anyio.to_thread.run_sync(connect, target, "openai")).client
+    client = (await system.in_thread(connect, target, "openai")).client
     import httpx2  # noqa: PLC0415 - loaded by now
     import openai  # noqa: PLC0415
 

@@ -1,11 +1,11 @@
 """Outgoing IQs, each of which waits for the answer of its peer."""
 
-import secrets
 from collections.abc import Callable
 from typing import Literal, TypeVar
 
 import anyio
 
+from component import system
 from component.messages.delivery import Delivery
 from xep.binding import ContentError, Payload
 from xep.jid import JID, JIDError
@@ -65,7 +65,7 @@ class Calls:
                 ``policy-violation`` when the answer cannot be read.
         """
         call, delivery = _Call(), Delivery()
-        key = (secrets.token_urlsafe(9), to)
+        key = (system.token_urlsafe(9), to)
         self._waiting[key] = call
         try:
             iq = IQ(type=type_, id=key[0], to=to, from_=from_, payload=payload)

@@ -6,7 +6,6 @@ however slow a handler is.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from time import perf_counter, thread_time
 from typing import Literal, NoReturn, TypeVar
 
 import anyio
@@ -25,6 +24,7 @@ from component.router.route_resolver import RequestHead, ResolvedRoute, RouteRes
 from component.router.senders import Sender, Senders
 from component.router.table import Host, Request, Route, StanzaRoute, Table
 from component.router.work import RunningHandlers, discard
+from component.system import perf_counter, thread_time
 from xep.binding import ContentError, Payload
 from xep.jid import JID
 from xep.stanza import Incoming

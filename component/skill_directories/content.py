@@ -11,7 +11,6 @@ import os
 import shutil
 import stat
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import IO, Final
 
 import msgspec
 
+from component import system
 from component.private import make_directory, open_private
 from component.skills.errors import SkillLoadError
 from component.skills.manifest import FILE, Manifest, ManifestError, read_manifest
@@ -139,7 +139,7 @@ class ContentStore:
         A database that does not know a copy is not a reason to delete it at once: it may be new, or
         an old one from a backup, and the right one follows.
         """
-        now = time.time()
+        now = system.time()
         for name in self.names():
             path = self._directory / name
             with suppress(OSError):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import anyio.to_thread
 import msgspec
 
+from component import system
 from component.policy.flows import covers
 from component.skill_directories.runners import Artefact, Runner
 from component.skills.description import written
@@ -24,7 +24,7 @@ async def describe(artefact: Artefact, runner: Runner) -> str:
     fit.
     """
     said = dict(await runner.describe(artefact))
-    schemas = await anyio.to_thread.run_sync(_schemas, artefact)
+    schemas = await system.in_thread(_schemas, artefact)
     declared = artefact.manifest.skill.capabilities.texts
     missing = covers(declared, said.get("capabilities", ()))
     if missing is not None:

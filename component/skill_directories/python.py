@@ -11,10 +11,10 @@ from types import ModuleType
 from typing import Any, Final
 
 import anyio
-import anyio.to_thread
 import msgspec
 from anyio.abc import TaskStatus
 
+from component import system
 from component.skill_directories.host_functions import Services, functions_of
 from component.skill_directories.runners import Artefact
 from component.skills.context import Context
@@ -57,7 +57,7 @@ class TrustedPython:
         values = prepare(skill, (), msgspec.json.encode(arguments))
         if skill.kind == "async":
             return await skill.invoke(values, context)
-        return await anyio.to_thread.run_sync(
+        return await system.in_thread(
             skill.invoke, values, context, abandon_on_cancel=True, limiter=self._threads
         )
 
@@ -68,7 +68,7 @@ class TrustedPython:
     async def _skill(self, artefact: Artefact) -> FunctionSkill[Any, Any]:
         found = self._loaded.get(artefact.digest)
         if found is None:
-            found = await anyio.to_thread.run_sync(functools.partial(load, artefact))
+            found = await system.in_thread(functools.partial(load, artefact))
             self._loaded[artefact.digest] = found
         return found
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import anyio
-import anyio.to_thread
 import msgspec
 from anyio.abc import TaskStatus
 from pydantic import ValidationError
 
+from component import system
 from component.rest.answers import Answers
 from component.rest.template import RequestTemplate, effects_of
 from component.sandbox.http_functions import redacted
@@ -126,7 +126,7 @@ class RestRequests:
     async def _of(self, artefact: Artefact) -> _Request:
         found = self._skills.get(artefact.digest)
         if found is None:
-            made = await anyio.to_thread.run_sync(_Request, artefact)
+            made = await system.in_thread(_Request, artefact)
             found = self._skills[artefact.digest] = made
         return found
 

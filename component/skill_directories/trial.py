@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import anyio.to_thread
-
+from component import system
 from component.skill_directories.approvals import Approval
 from component.skill_directories.content import ContentStore
 from component.skill_directories.description import describe
@@ -35,7 +34,7 @@ async def opened_skill(
     """
     runners = Runners(makers(services))
     store = ContentStore(temporary / "copies")
-    content = await anyio.to_thread.run_sync(store.add, directory)
+    content = await system.in_thread(store.add, directory)
     artefact = Artefact(
         directory=store.path(content.digest), digest=content.digest, manifest=content.manifest
     )

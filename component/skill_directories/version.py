@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import anyio
-import anyio.to_thread
 
+from component import system
 from component.skill_directories.approvals import Approval
 from component.skill_directories.content import ContentStore
 from component.skill_directories.runners import Artefact, Runner, Runners
@@ -139,7 +139,7 @@ class Version:
                 begun=False,
             ) from error
         if not self._verified:
-            self._verified = await anyio.to_thread.run_sync(self._store.has, digest)
+            self._verified = await system.in_thread(self._store.has, digest)
         if not self._verified:
             raise SkillUnavailable(
                 f"The approved files of {self.approval.name} are missing or were changed: an admin"

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import anyio.to_thread
 import msgspec
 from anyio.abc import TaskStatus
 
+from component import system
 from component.sandbox.wasm import Import, WasmLimits, WasmRuntime, WasmSkill
 from component.skill_directories.host_functions import (
     Services,
@@ -75,7 +75,7 @@ class WebAssembly:
     async def _of(self, artefact: Artefact) -> WasmSkill:
         found = self._skills.get(artefact.digest)
         if found is None:
-            code = await anyio.to_thread.run_sync(artefact.entry.read_bytes)
+            code = await system.in_thread(artefact.entry.read_bytes)
             found = self._skills[artefact.digest] = WasmSkill(
                 self._runtime,
                 artefact.name,

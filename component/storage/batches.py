@@ -6,11 +6,11 @@ operation in a savepoint. If the database rejects the batch, each operation runs
 transaction, so that only those that the database rejects fail.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
 
+from component import system
 from component.storage.database import Database
 from component.storage.errors import StorageError, UnavailableError, UnstorableError
 from component.storage.writes import Write
@@ -92,7 +92,7 @@ def run_writes(
             raise
     else:
         return
-    give_up = time.monotonic() + _APART_S
+    give_up = system.monotonic() + _APART_S
     over: StorageError | None = None
     for write in writes:
         if over is not None:
@@ -102,7 +102,7 @@ def run_writes(
             commit([write])
         except StorageError as error:
             write.refused = error
-            if isinstance(error, UnavailableError) or time.monotonic() > give_up:
+            if isinstance(error, UnavailableError) or system.monotonic() > give_up:
                 over = error
         except BaseException as error:  # noqa: BLE001 - its caller gets it; the others continue
             write.error = error

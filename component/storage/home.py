@@ -2,9 +2,9 @@
 
 import os
 import re
-import secrets
 from pathlib import Path
 
+from component import system
 from component.private import open_private
 from component.storage.errors import StorageError, explained
 
@@ -24,7 +24,7 @@ def home_of(directory: Path) -> str:
         try:
             found = path.read_bytes().strip()
         except FileNotFoundError:
-            found = secrets.token_hex(16).encode()
+            found = system.token_hex(16).encode()
             fresh = path.with_suffix(".new")
             with open_private(fresh, "wb") as file:
                 file.write(found + b"\n")

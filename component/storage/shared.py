@@ -6,7 +6,6 @@ every few seconds: a notification may be late, lost, or sent to a connection tha
 unnoticed. On SQLite there is no other instance.
 """
 
-import time
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final, TypeAlias
 
@@ -14,6 +13,7 @@ import anyio
 import structlog
 from anyio.abc import TaskStatus
 
+from component import system
 from component.storage.database import Database
 from component.storage.errors import StorageError
 from component.storage.storage import Storage
@@ -42,7 +42,7 @@ class SharedChanges:
         clock: a monotonic clock, in seconds.
     """
 
-    def __init__(self, storage: Storage, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, storage: Storage, clock: Callable[[], float] = system.monotonic) -> None:
         self._storage = storage
         self._clock = clock
         self._reload: dict[str, Reload] = {}

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 import anyio
-from anyio import to_thread
 
+from component import system
 from component.private import make_directory
 from component.storage import writes
 from component.storage.clock import SteadyClock, since_boot, wall_clock
@@ -97,14 +97,14 @@ class Storage:
 
             return PostgreSQL.open(postgres, schema, place(), steady)
 
-        engine, place = await to_thread.run_sync(_open, directory, open_engine, closing)
+        engine, place = await system.in_thread(_open, directory, open_engine, closing)
         storage = cls(directory, engine, place)
         try:
             yield storage
         finally:
             with anyio.CancelScope(shield=True):
                 await storage._writer.idle()
-                await to_thread.run_sync(closing.close, limiter=storage._reading)
+                await system.in_thread(closing.close, limiter=storage._reading)
 
     async def read(self, op: Callable[[Database], T]) -> T:
         """Return `op(database)`, which sees one state of the database throughout.
@@ -114,7 +114,7 @@ class Storage:
 
         Raises StorageError if the database cannot be read.
         """
-        return await to_thread.run_sync(self._engine.read, op, limiter=self._reading)
+        return await system.in_thread(self._engine.read, op, limiter=self._reading)
 
     async def write(
         self,

@@ -11,8 +11,8 @@ from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 import anyio
 import structlog
-from anyio import to_thread
 
+from component import system
 from component.storage.database import Database
 from component.storage.errors import StorageError
 
@@ -125,7 +125,7 @@ class Writer:
                 other.begun = True
             self._crowded = len(batch) > 1
             try:
-                await to_thread.run_sync(self._commit, batch, limiter=self._thread)
+                await system.in_thread(self._commit, batch, limiter=self._thread)
             finally:
                 for other in batch:
                     if other.told is not None:

@@ -5,13 +5,13 @@ the counts on every change (`component.storage.triggers`), so no operation here 
 there are more tasks.
 """
 
-import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Protocol, TypeVar
 
 import msgspec
 
+from component import system
 from component.storage.database import Database, Value
 from component.tasks import instances, queries
 from component.tasks.journal import (
@@ -164,7 +164,7 @@ class TaskAdmin:
         Raises RefusedError if the task or a child task has not ended, if a retry could repeat an
         effect, or if the task completed without an error.
         """
-        fresh, retention_ms = secrets.token_hex(16), self._retention_ms
+        fresh, retention_ms = system.token_hex(16), self._retention_ms
 
         def op(database: Database) -> Held | None:
             row = _seen(database, task)
@@ -332,7 +332,7 @@ def _retry_children(
         if task in settled or (child is not None and is_done(child)):
             database.execute("UPDATE tasks SET parent = ? WHERE id = ?", (parent, task))
         elif child is not None:
-            retried[task] = fresh = secrets.token_hex(16)
+            retried[task] = fresh = system.token_hex(16)
             _retry(database, child, fresh, retention_ms, force=force, parent=parent)
         elif force:
             retried[task] = None

@@ -7,13 +7,12 @@ never costs a lease. A process that restarts on the same data directory need not
 (`component.storage.Storage.place`).
 """
 
-import secrets
-import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
 
+from component import system
 from component.storage.database import Database
 from component.tasks.idempotency import end
 from component.tasks.journal import has_begun_steps
@@ -31,7 +30,7 @@ GAP_S: Final = 6.0
 
 def new_instance() -> str:
     """Return a new name for this instance."""
-    return secrets.token_hex(16)
+    return system.token_hex(16)
 
 
 def join(database: Database, instance: str, place: str | None, channel: str) -> None:
@@ -131,7 +130,7 @@ def beat(database: Database, instance: str) -> Heartbeat | None:
 class Watch:
     """Finds instances whose heartbeat has stopped. `clock` returns monotonic seconds."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = system.monotonic) -> None:
         self._clock = clock
         self._read = clock()
         self._seen: dict[str, tuple[int, float]] = {}

@@ -4,13 +4,13 @@ The turn has the rights of the person, who gets the answer and any question for 
 operator is named in the history of the conversation and in the audit log.
 """
 
-import secrets
 from collections.abc import Callable
 from typing import Annotated, Final
 
 import anyio
 import msgspec
 
+from component import system
 from component.agent.conversations import Conversations, TooManyWaitingError
 from component.agent.registry import Agents
 from component.agent.requests import OperatorStarter, TurnRequest
@@ -197,7 +197,7 @@ class TellCommands:
         if not text:
             raise CommandError("The text is empty: say what the agent should do.", "text")
         return TurnRequest(
-            id=secrets.token_hex(_ID_BYTES),
+            id=system.token_hex(_ID_BYTES),
             starter=OperatorStarter(
                 "operator" if asking.principal is None else str(asking.principal)
             ),

@@ -1,8 +1,8 @@
 """The node of an agent's announcements: a microblog (XEP-0277), which many clients can show."""
 
-from datetime import UTC, datetime
 from typing import Final
 
+from component import system
 from component.pubsub.config import NodeConfig
 from component.pubsub.publishing import new_id
 from component.pubsub.service import PubSubService
@@ -40,7 +40,7 @@ class Announcements:
         """Publish an announcement of an agent; the id of the item. Raises StanzaError and
         StorageError.
         """
-        now = datetime.now(UTC).replace(microsecond=0)
+        now = system.now().replace(microsecond=0)
         id_ = new_id()
         entry = atom.Entry(
             title=text,

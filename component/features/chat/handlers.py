@@ -12,15 +12,15 @@ forever.
 
 import contextlib
 import re
-import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
 import msgspec
 import structlog
 
+from component import system
 from component.agent.requests import MessageStarter, TurnRequest
 from component.commands.definition import CommandError, Commands
 from component.commands.words import read_words
@@ -139,7 +139,7 @@ class MessageHandler:
         let_in: Callable[[JID], None] = lambda _: None,
         notices: Notices | None = None,
         forms: Callable[[Request[None]], Awaitable[None] | None] = lambda _: None,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = system.now,
         is_own: Callable[[JID], bool] = lambda _: False,
         limit: ExchangeLimit | None = None,
     ) -> None:
@@ -389,7 +389,7 @@ class MessageHandler:
         """Send something to the reply address of the message."""
         return self._messages.send(
             OutboundMessage(
-                id=secrets.token_hex(_ID_BYTES),
+                id=system.token_hex(_ID_BYTES),
                 conversation=message.conversation,
                 to=message.reply_to,
                 **content,
@@ -409,7 +409,7 @@ def _turn_id(message: InboundMessage) -> str:
     instance does not accept a copy while the first waits for its answer.
     """
     key = key_of(message)
-    return secrets.token_hex(_ID_BYTES) if key is None else key[:_ID_BYTES].hex()
+    return system.token_hex(_ID_BYTES) if key is None else key[:_ID_BYTES].hex()
 
 
 def said_to_agent(message: InboundMessage) -> str:

@@ -5,6 +5,7 @@ XEP-0202).
 from collections.abc import Callable
 from datetime import UTC, datetime, timezone
 
+from component import system
 from component.router.table import IQRoute, Request
 from xep import entity_time, ping, version
 
@@ -22,7 +23,7 @@ class About:
         self,
         software: str,
         release: str,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC).astimezone(),
+        now: Callable[[], datetime] = lambda: system.now().astimezone(),
     ) -> None:
         # The operating system is not disclosed (XEP-0092 §5).
         self._version = version.Version(name=software, version=release)

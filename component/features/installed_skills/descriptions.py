@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import structlog
-from anyio import to_thread
 
+from component import system
 from component.audit.protocol import AuditEvent, NoRecord, Recorder
 from component.features.installed_skills.description_content import (
     as_approved,
@@ -105,14 +105,14 @@ class Descriptions:
     async def admit(self, source: str, skills: Sequence[Skill]) -> Sequence[Skill]:
         """Return what may be offered of the skills that a source has now. Raises StorageError."""
         # In a thread: a server may list hundreds of tools with large schemas.
-        contents = await to_thread.run_sync(_contents, source, skills)
-        hold_first = self._hold_first or await to_thread.run_sync(self._seen.has, source)
+        contents = await system.in_thread(_contents, source, skills)
+        hold_first = self._hold_first or await system.in_thread(self._seen.has, source)
         rows = await self._rows.offered(source, contents, hold_first=hold_first)
         if contents:
-            await to_thread.run_sync(self._seen.add, source)
+            await system.in_thread(self._seen.add, source)
         self._there[source] = frozenset(contents)
         self._say(source, rows)
-        return await to_thread.run_sync(_admitted, skills, contents, rows)
+        return await system.in_thread(_admitted, skills, contents, rows)
 
     def _say(self, source: str, rows: Mapping[str, Row]) -> None:
         before = {row.skill for row in self._waiting.get(source, ())}
@@ -148,7 +148,7 @@ class Descriptions:
         Raises InstalledError, StorageError.
         """
         row = await self._row(name)
-        return await to_thread.run_sync(_sheet, row, self._state(row))
+        return await system.in_thread(_sheet, row, self._state(row))
 
     async def approve(
         self, name: str, by: str, *, digest: str = "", trusted: bool = False

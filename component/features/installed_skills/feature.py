@@ -4,8 +4,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from anyio import to_thread
-
+from component import system
 from component.audit.protocol import Recorder
 from component.commands.definition import AnyCommand
 from component.features.feature import Feature, Opened
@@ -55,9 +54,9 @@ class InstalledSkillsFeature(Feature):
         """Check the manifests in directories, and whether something waits for an approval."""
         from component.features.installed_skills import checks  # noqa: PLC0415 - only for doctor
 
-        for check in await to_thread.run_sync(checks.check_directories, self.settings):
+        for check in await system.in_thread(checks.check_directories, self.settings):
             yield check
-        waiting = await to_thread.run_sync(checks.check_descriptions, self.settings)
+        waiting = await system.in_thread(checks.check_descriptions, self.settings)
         if waiting is not None:
             yield waiting
 

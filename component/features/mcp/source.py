@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from anyio import to_thread
-
+from component import system
 from component.skills.errors import SkillLoadError
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ class McpSource:
         """
         try:
             # It takes a second, in which the event loop has other work.
-            serving = await to_thread.run_sync(
+            serving = await system.in_thread(
                 importlib.import_module, "component.features.mcp.serving"
             )
         except ImportError as error:

@@ -4,12 +4,12 @@ A server grants a namespace for all of its accounts. It is used for less: for re
 memory node of people who have consented.
 """
 
-import secrets
 from collections.abc import Callable, Collection
 from typing import Final, Literal, TypeVar
 
 import structlog
 
+from component import system
 from component.pubsub.client import Call
 from xep import pubsub, pubsub_owner
 from xep.binding import ContentError, Payload, keep
@@ -116,7 +116,7 @@ class PrivilegedCall:
         account = to.bare
         iq = ForwardedIQ(
             type=type_,
-            id=secrets.token_urlsafe(_ID_BYTES),
+            id=system.token_urlsafe(_ID_BYTES),
             to=str(account),
             payloads=(keep(payload),),
         )

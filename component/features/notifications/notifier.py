@@ -6,7 +6,6 @@ person and the rate. So results are not lost while the process, the connection o
 away.
 """
 
-import secrets
 from collections.abc import Awaitable, Callable
 from datetime import timezone
 from hashlib import sha256
@@ -17,6 +16,7 @@ import structlog
 from anyio.abc import TaskStatus
 from cachebox import LRUCache
 
+from component import system
 from component.features.notifications.plan import MESSAGE_PREFIX, Rules, plan
 from component.features.notifications.quiet_hours import zone_of
 from component.features.notifications.texts import message_text, notification_text
@@ -273,7 +273,7 @@ class Notifier:
                 return _POLL_S
 
     async def _send_to(self, agent: JID, person: JID) -> None:
-        token = secrets.token_hex(16)
+        token = system.token_hex(16)
         try:
             batch = await self.store.take(agent, person, token, lambda one: plan(one, self._rules))
             if batch is None:

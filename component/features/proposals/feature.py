@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from anyio import to_thread
-
+from component import system
 from component.features.feature import Feature, Opened
 from component.features.proposals.folder import ProposalFolder
 from component.features.proposals.source import ProposalSource
@@ -51,7 +50,7 @@ class _Service:
             approvals = await self._approvals.all()
         except StorageError:
             raise SkillError("The database is temporarily unavailable.") from None
-        self._found, _ = await to_thread.run_sync(look, self._roots, self._found)
+        self._found, _ = await system.in_thread(look, self._roots, self._found)
         names = {one.name: one.directory for one in approvals}
         # Of two directories with one name, the first counts.
         names |= {one.name: str(one.directory) for one in reversed(list(self._found.values()))}

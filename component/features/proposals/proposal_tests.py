@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 import anyio
-import anyio.to_thread
 
+from component import system
 from component.features.proposals.draft import Checked, DraftError
 from component.features.proposals.folder import write_files
 from component.sandbox.http_script import ScriptedNetwork
@@ -47,7 +47,7 @@ async def try_out(checked: Checked) -> str:
     with tempfile.TemporaryDirectory(prefix="xmpp-agent-proposal-") as name:
         temporary = Path(name)
         directory = temporary / "skill"
-        await anyio.to_thread.run_sync(write_files, directory, checked.draft.files())
+        await system.in_thread(write_files, directory, checked.draft.files())
         with anyio.move_on_after(ALL_S):
             try:
                 async with AsyncExitStack() as stack:
@@ -60,7 +60,7 @@ async def try_out(checked: Checked) -> str:
                     await _run(checked, directory, storage)
             except (SkillLoadError, ManifestError, SkillUnavailable) as error:
                 raise DraftError(_shown(str(error))) from error
-            return (await anyio.to_thread.run_sync(read_content, directory)).digest
+            return (await system.in_thread(read_content, directory)).digest
     raise DraftError(f"Its tests take more than {ALL_S:g} seconds.")
 
 

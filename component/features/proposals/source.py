@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, Protocol
 
 import anyio
-import anyio.to_thread
 from anyio.abc import TaskStatus
 from msgspec import Meta
 
+from component import system
 from component.audit.protocol import AuditEvent, Recorder
 from component.features.proposals.draft import (
     Checked,
@@ -82,7 +81,7 @@ class ProposalSource:
     async def run(self, offer: Offer, *, task_status: TaskStatus[None]) -> None:
         """Offer the skill. Raises SkillLoadError if the directory cannot be used."""
         try:
-            await anyio.to_thread.run_sync(self._folder.recover)
+            await system.in_thread(self._folder.recover)
         except OSError as error:
             raise SkillLoadError(f"Proposals cannot be kept: {error}") from error
         offer([self._skill])
@@ -150,7 +149,7 @@ class Proposing:
         self, draft: Draft, context: Context, description: str, *, written_by: WrittenBy
     ) -> str:
         """Raises DraftError: it may be written again; SkillError: that would not help."""
-        checked = await anyio.to_thread.run_sync(check, draft, self._settings.max_bytes)
+        checked = await system.in_thread(check, draft, self._settings.max_bytes)
         await self._check_room(context.principal, checked.name)
         async with self._testing:
             digest = await try_out(checked)
@@ -160,7 +159,7 @@ class Proposing:
             description=printable(" ".join(description.split()), _LONGEST_SHOWN),
             written_by=written_by,
             taints=context.taints,
-            proposed_at=int(time.time() * 1000),
+            proposed_at=int(system.time() * 1000),
             digest=digest,
             tests=tuple(printable(case.name, 100) for case in checked.cases),
         )
@@ -168,7 +167,7 @@ class Proposing:
             known = await self._check_room(context.principal, checked.name)
             put = partial(self._folder.put, checked.name, draft.files(), proposal)
             try:
-                await anyio.to_thread.run_sync(put)
+                await system.in_thread(put)
             except OSError as error:
                 raise SkillError("Proposals cannot be kept at the moment.") from error
         capabilities = checked.manifest.skill.capabilities
@@ -188,7 +187,7 @@ class Proposing:
         """
         taken = await self._port.taken()
         try:
-            proposals = await anyio.to_thread.run_sync(self._folder.all)
+            proposals = await system.in_thread(self._folder.all)
         except OSError as error:
             raise SkillError("Proposals cannot be kept at the moment.") from error
         mine = str(self._folder.path(name))

@@ -1,10 +1,10 @@
 """Schedules: work that starts at certain times."""
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 
 from anyio.lowlevel import checkpoint
 
+from component import system
 from component.commands.definition import AnyCommand
 from component.features.feature import Feature, FeatureError, Opened
 from component.features.schedules import rows
@@ -100,7 +100,7 @@ class ScheduleFeature(Feature):
             lambda _person: None,  # only the running service asks clients
             _ask_nobody,
             self.settings.agent.zone,
-            lambda: datetime.now(UTC),
+            system.now,
         )
         goals = self.settings.llm is not None
         return self._commands(Schedules(storage, self.settings[LIMITS], goals=goals, zones=zones))

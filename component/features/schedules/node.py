@@ -1,12 +1,12 @@
 """The PubSub node of schedules: each principal sees its own, and is notified when one fires."""
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
 import msgspec
 
+from component import system
 from component.features.schedules import rows
 from component.features.schedules.rows import Schedule
 from component.features.schedules.runner import Firing
@@ -119,5 +119,5 @@ def _item(service: JID, schedule: Schedule, task: str = "", *, is_over: bool = F
         id=schedule.id,
         payload=encode(Json(value=msgspec.Raw(msgspec.json.encode(row)))),
         publisher=str(service),
-        published=schedule.fired or datetime.now(UTC),
+        published=schedule.fired or system.now(),
     )

@@ -6,7 +6,6 @@ received, it has to be complete in some seconds, and only so many are received a
 """
 
 import contextlib
-import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -14,6 +13,7 @@ import anyio
 import msgspec
 import structlog
 
+from component import system
 from component.features.webhooks.errors import WebhookError
 from component.features.webhooks.payload import is_readable, read_json
 from component.features.webhooks.rows import DeliveryStore
@@ -97,7 +97,7 @@ class WebhookApp:
         starter: Starter,
         deliveries: DeliveryStore,
         bounds: Bounds = Bounds(),  # noqa: B008 - immutable
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = system.time,
     ) -> None:
         self._by_path = {webhook.path: webhook for webhook in webhooks}
         self._starter = starter
