@@ -1,7 +1,7 @@
 """Keeps the connection to the server: connect, serve, back off, connect again."""
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
 
 import anyio
 import structlog
@@ -19,6 +19,9 @@ from component.connection.transport import Transport, connect
 
 _log = structlog.get_logger("component.connection")
 
+Connect: TypeAlias = Callable[[ConnectionOptions], Awaitable[Transport]]
+"""Opens a connection to the server; see `component.connection.transport.connect`."""
+
 _RESET: Final = ("silent", "not-reading")
 _STANDBY_S: Final = 5.0
 """The longest pause while another process is connected, because we can connect as soon as
@@ -35,6 +38,7 @@ class Connection:
         outbox: the stanzas to send. They are kept across a reconnect, so an answer made during an
         outage still reaches the requester. receiver: takes what arrives.
         draw: a number in [0, 1) for each pause before connecting again.
+        connect: opens the connection.
     """
 
     def __init__(
@@ -44,10 +48,12 @@ class Connection:
         receiver: Receiver,
         *,
         draw: Callable[[], float] = system.random,
+        connect: Connect = connect,
     ) -> None:
         self._options = options
         self._outbox = outbox
         self._receiver = receiver
+        self._connect = connect
         shortest, longest = options.reconnect_min_s, options.reconnect_max_s
         self._back_off = BackOff(shortest, longest, draw)
         self._standby = BackOff(shortest, min(longest, _STANDBY_S), draw)
@@ -132,7 +138,7 @@ class Connection:
     async def _serve_once(self) -> ConnectionFailed:
         """Run one connection until it ends; return why it ended."""
         try:
-            transport = await connect(self._options)
+            transport = await self._connect(self._options)
         except ConnectionFailed as error:
             return error
         reason: ConnectionFailed | None = None

@@ -12,7 +12,7 @@ from component.memory.lines import SessionKey
 from component.memory.packages import Persona, tier_of
 from component.memory.workspace import Character
 from component.models.building import Models
-from component.models.protocol import Model
+from component.models.protocol import MakeModel, Model
 from component.models.refused_tools import RefusedTools
 from component.policy.narrower import narrowed
 from component.settings import Settings
@@ -30,6 +30,7 @@ class AgentProfiles:
         agents: the states of the agents.
         skill_names: gives the names of the skills that a principal may use.
         zone_of: gives the name of the time zone of a person; without it, that is UTC.
+        make_model: makes a model from its settings; None for the clients of their providers.
 
     Attributes:
         titles: the names of the agents that people see, by the names of the agents.
@@ -45,6 +46,8 @@ class AgentProfiles:
         agents: Agents,
         skill_names: Callable[[JID], Iterable[str]],
         zone_of: Callable[[JID], Awaitable[str]] | None = None,
+        *,
+        make_model: MakeModel | None = None,
     ) -> None:
         assert settings.llm is not None, "there is a model"
         self._memories = memories
@@ -58,6 +61,7 @@ class AgentProfiles:
             own_models(settings),
             in_usd=limited_in_usd(settings),
             refused=self.refused_tools.add,
+            make=make_model,
         )
 
     def model(self, tier: Tier, of: str = "") -> Model:

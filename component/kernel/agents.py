@@ -39,7 +39,7 @@ from component.kernel.options import agent_entries, budget_limits, make_flows
 from component.kernel.stream import StreamSubsystem
 from component.kernel.tasks import TaskSubsystem
 from component.memory.facts import Facts
-from component.models.protocol import Model
+from component.models.protocol import MakeModel, Model
 from component.settings import Settings
 from component.settings.model import DEFAULT_AGENT
 from component.skills.model_answers import ModelQuestion
@@ -68,6 +68,7 @@ class AgentPorts(msgspec.Struct, frozen=True, kw_only=True):
         instance: gives the name of this instance among those that share the database.
         zone_of: gives the name of the time zone of a person; None: all times are in UTC.
         task_ready: called when a task that waited for a turn may continue.
+        make_model: makes a model from its settings; None for the clients of their providers.
     """
 
     tools: Tools
@@ -81,6 +82,7 @@ class AgentPorts(msgspec.Struct, frozen=True, kw_only=True):
     instance: Callable[[], str]
     zone_of: Callable[[JID], Awaitable[str]] | None = None
     task_ready: Callable[[], None] = lambda: None
+    make_model: MakeModel | None = None
 
 
 def agent_ports(
@@ -112,6 +114,7 @@ def agent_ports(
         instance=lambda: tasks.service.instance,
         zone_of=zone_of,
         task_ready=tasks.service.requeued,
+        make_model=environment.make_model,
     )
 
 
@@ -153,7 +156,8 @@ class AgentSubsystem:
             settings.loop.idle_s,
         )
         self.profiles = AgentProfiles(
-            settings, memories, self.agents, ports.skill_names, ports.zone_of
+            *(settings, memories, self.agents, ports.skill_names, ports.zone_of),
+            make_model=ports.make_model,
         )
         self.budgets = _budgets(settings, storage, ports)
         engine = Engine(

@@ -13,7 +13,7 @@ from typing import Final, Literal, Protocol, TypeVar
 from anyio.lowlevel import checkpoint
 
 from component import system
-from component.connection.connection import Connection
+from component.connection.connection import Connect, Connection
 from component.connection.outbox import Outbox
 from component.handlers.agent_errors import AgentErrors
 from component.kernel.catalog import Catalog
@@ -119,9 +119,10 @@ class StreamSubsystem:
         """Whether a principal may ask for something; the occupants of a room are none together."""
         return self._catalog.policy.admits(principal) and not self.is_room(principal)
 
-    def connect(self, connected: Callable[[], None]) -> Connection:
-        """Return the connection, for the caller to run. `connected` is called at each new
-        session.
+    def connect(self, connected: Callable[[], None], connect: Connect) -> Connection:
+        """Return the connection, for the caller to run.
+
+        `connected` is called at each new session; `connect` opens the connection to the server.
         """
 
         def session_began() -> None:
@@ -132,6 +133,7 @@ class StreamSubsystem:
             connection_options(self._catalog.settings),
             self.outbox,
             _Receiver(self, session_began, self._monitoring.counters),
+            connect=connect,
         )
         self.flush = self._connection.flush
         return self._connection

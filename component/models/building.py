@@ -15,7 +15,7 @@ from component.models.fallback import Fallback
 from component.models.hosted import HostedModel
 from component.models.local_examples import WithExamples
 from component.models.offered_tools import RefusedTool
-from component.models.protocol import Model, ModelRefusedError
+from component.models.protocol import MakeModel, Model, ModelRefusedError
 from component.settings.llm import LLM, ModelChoice, Tier
 
 _log = structlog.get_logger("component.models")
@@ -59,6 +59,7 @@ class Models:
         own: the models of agents that have one of their own, by name.
         in_usd: whether there are budgets in US dollars, for which prices have to be known.
         refused: called with each tool that a model refuses.
+        make: makes each model from its settings; None for the clients of their providers.
         sleep, clock: replaced by tests.
     """
 
@@ -69,18 +70,20 @@ class Models:
         *,
         in_usd: bool = False,
         refused: Callable[[RefusedTool], None] = lambda _refused: None,
+        make: MakeModel | None = None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
         clock: Callable[[], float] = system.monotonic,
     ) -> None:
         self._llm = llm
         self._in_usd = in_usd
         self._refused = refused
+        self._make = make
         self._sleep, self._clock = sleep, clock
         self._choices = choices(llm, own)
         self._targets: Mapping[str, Target] = {
             section: resolve(choice, section)
             for section, choice in self._choices.items()
-            if choice.provider != "local"
+            if choice.provider != "local" and make is None
         }
         self._models: dict[str, Model] = {}
         self._chains: dict[str, Model] = {}
@@ -147,6 +150,8 @@ class Models:
         return model
 
     def _built(self, section: str, choice: ModelChoice) -> Model:
+        if self._make is not None:
+            return self._make(choice)
         if choice.provider == "local":
             # Imported only where it is used.
             from component.models.local import build_local  # noqa: PLC0415
