@@ -9,7 +9,7 @@ from component import system
 from component.commands.definition import AnyCommand, Asking, CommandResult, NoParams, Outline
 from component.commands.pause_gate import PauseGate
 from component.commands.views import span, when
-from component.storage.switches import PAUSED, Switches
+from component.storage.shared import PAUSED, Switches
 from component.tasks.admin import Counts, TaskAdmin
 
 

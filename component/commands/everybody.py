@@ -15,7 +15,7 @@ from component.commands.definition import (
 )
 from component.skills.errors import SearchError
 from component.skills.registry import View
-from component.storage.stopped import StoppedContacts
+from component.storage.contacts import StoppedContacts
 from xep.jid import JID
 
 _SKILLS_SHOWN = 50

@@ -13,9 +13,9 @@ from component.kernel.options import agent_at
 from component.models.protocol import MakeModel
 from component.settings import Settings
 from component.storage import Storage
-from component.storage.home import home_of
+from component.storage.contacts import StoppedContacts
+from component.storage.directory import home_of
 from component.storage.schema import Schema
-from component.storage.stopped import StoppedContacts
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ from component.kernel.stream import StreamSubsystem
 from component.skills import Context, Skill
 from component.skills.granting import CapabilityCheck
 from component.skills.threads import Threads
-from component.storage.switches import PAUSED, Switches
+from component.storage.shared import PAUSED, Switches
 from component.task_messages.events import TaskNews
 from component.task_messages.questions import Questions
 from component.tasks.admin import TaskAdmin

@@ -28,7 +28,7 @@ import structlog
 
 from component import system
 from component.storage.database import Database
-from component.storage.lock import boot_id
+from component.storage.directory import boot_id
 
 _log = structlog.get_logger("component.storage")
 

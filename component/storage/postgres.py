@@ -14,7 +14,6 @@ from contextlib import (
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from component import system
-from component.storage.batches import LateError, run_together, run_writes
 from component.storage.clock import Skew, SteadyClock, Times, skew_in
 from component.storage.database import Database
 from component.storage.errors import ConflictError, StorageError
@@ -22,7 +21,7 @@ from component.storage.listening import Listener
 from component.storage.pipeline import Session, Transaction
 from component.storage.schema import Schema, make_postgres
 from component.storage.server import LostError, Server
-from component.storage.writes import Doubt, Write
+from component.storage.writes import Doubt, LateError, Write, run_together, run_writes
 
 if TYPE_CHECKING:
     from psycopg import Connection

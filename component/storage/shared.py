@@ -28,6 +28,8 @@ _KEPT_MS: Final = 3_600_000
 _LONG_S: Final = 1_800.0
 """An instance that has not read for so long may have missed changes, and reads everything again."""
 _TIDY_S: Final = 600.0
+PAUSED: Final = "paused"
+"""While this switch is on, new work is refused."""
 
 Reload: TypeAlias = Callable[[Collection[str] | None], Awaitable[None]]
 """Reloads changed subjects from the database, or with None all of them. May also be called for
@@ -140,3 +142,38 @@ def _changes(
 
 def _tidy(database: Database) -> None:
     database.execute("DELETE FROM shared_changes WHERE at < ?", (database.now - _KEPT_MS,))
+
+
+class Switches:
+    """The switches, in the database. Methods raise StorageError."""
+
+    def __init__(self, storage: Storage) -> None:
+        """Use this storage."""
+        self._storage = storage
+
+    async def is_on(self, name: str) -> bool:
+        """Whether a switch is on; off by default."""
+
+        def op(database: Database) -> bool:
+            found = database.execute("SELECT value FROM switches WHERE name = ?", (name,))
+            row = found.fetchone()
+            return row is not None and bool(row[0])
+
+        return await self._storage.read(op)
+
+    async def turn(self, name: str, *, on: bool) -> bool:
+        """Turn a switch on or off, for all instances. Returns whether that changed it."""
+
+        def op(database: Database) -> bool:
+            database.execute(
+                "INSERT INTO switches (name, value, changed) VALUES (?, 0, ?)"
+                " ON CONFLICT (name) DO NOTHING",
+                (name, database.now),
+            )
+            done = database.execute(
+                "UPDATE switches SET value = ?, changed = ? WHERE name = ? AND value <> ?",
+                (int(on), database.now, name, int(on)),
+            )
+            return done.rowcount > 0
+
+        return await self._storage.write(op)

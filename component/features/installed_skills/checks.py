@@ -9,7 +9,7 @@ from component.settings import Settings
 from component.skill_directories.content import APPROVED, ContentStore
 from component.skill_directories.found import look
 from component.storage import StorageError
-from component.storage.peek import peek
+from component.storage.storage import peek
 
 
 def check_directories(settings: Settings) -> Sequence[Check]:

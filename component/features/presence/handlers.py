@@ -14,8 +14,12 @@ from component.features.presence.in_turn import InTurn
 from component.handlers.exchange_limit import ExchangeLimit, Stopped
 from component.messages.delivery import Delivery
 from component.router.table import Host, Request, StanzaRoute
-from component.storage.stopped import StoppedContacts
-from component.storage.subscriptions import Subscription, SubscriptionState, SubscriptionStore
+from component.storage.contacts import (
+    StoppedContacts,
+    Subscription,
+    SubscriptionState,
+    SubscriptionStore,
+)
 from xep.binding import Payload
 from xep.caps import NAMESPACE as CAPS
 from xep.jid import JID
@@ -48,7 +52,7 @@ class PresenceHandler:
     between. A pause after each leaves the server time for its users.
 
     **Subscribers that cannot be reached** return presence with an error. They are skipped for
-    longer and longer (`component.storage.subscriptions`) until they send something: a server that
+    longer and longer (`component.storage.contacts`) until they send something: a server that
     is back probes us for each of its users who logs in (RFC 6121 §4.3).
 
     Args:

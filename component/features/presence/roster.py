@@ -12,8 +12,7 @@ import structlog
 from component.features.presence.handlers import Send
 from component.features.presence.in_turn import InTurn
 from component.router.table import IQRoute, Request, Route, StanzaRoute
-from component.storage.stopped import StoppedContacts
-from component.storage.subscriptions import Subscription, SubscriptionStore
+from component.storage.contacts import StoppedContacts, Subscription, SubscriptionStore
 from xep.caps import NAMESPACE as CAPS
 from xep.caps import Caps
 from xep.jid import JID

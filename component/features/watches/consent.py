@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Final
 
 from component.features.watches.watch import Source
+from component.storage.contacts import Subscription, SubscriptionState, SubscriptionStore
 from component.storage.errors import StorageError
-from component.storage.subscriptions import Subscription, SubscriptionState, SubscriptionStore
 from xep.jid import JID
 from xep.stanza import Presence
 

@@ -24,7 +24,7 @@ from component.pubsub.client import PubSubClient
 from component.settings import Settings
 from component.skills import Skill
 from component.storage import Storage
-from component.storage.subscriptions import SubscriptionStore
+from component.storage.contacts import SubscriptionStore
 from xep.jid import JID
 from xep.stanza import Presence
 

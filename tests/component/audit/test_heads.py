@@ -14,7 +14,7 @@ from component.audit.lines import Link
 from component.audit.protocol import AuditEvent
 from component.audit.record import Audit, AuditOptions
 from component.storage import Storage, StorageError
-from component.storage.peek import peek
+from component.storage.storage import peek
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio

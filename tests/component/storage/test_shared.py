@@ -17,10 +17,9 @@ from component.app.schema import SCHEMA
 from component.settings.agents import AgentEntry
 from component.storage import Storage
 from component.storage import shared as shared_module
+from component.storage.contacts import StoppedContacts
 from component.storage.database import Database
-from component.storage.shared import SharedChanges
-from component.storage.stopped import StoppedContacts
-from component.storage.switches import PAUSED, Switches
+from component.storage.shared import PAUSED, SharedChanges, Switches
 from tests.component.audit.book import Book
 from tests.servers.postgres import Databases, Postgres
 from tests.waiting import eventually

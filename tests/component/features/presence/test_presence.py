@@ -16,7 +16,7 @@ from component.connection.outbox import Outbox
 from component.features.presence.handlers import SLICE, PresenceHandler
 from component.messages.delivery import Delivery, nothing_to_send
 from component.storage import Storage
-from component.storage.subscriptions import Subscription, SubscriptionState, SubscriptionStore
+from component.storage.contacts import Subscription, SubscriptionState, SubscriptionStore
 from tests.component.handlers.world import ALICE, BOB, Contacts, World
 from tests.component.router.wire import AGENT, DOMAIN, REFUSED, element, parse
 from xep.binding import decode

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from component.features.watches.consent import Consent
 from component.features.watches.watch import Source
+from component.storage.contacts import Subscription, SubscriptionState
 from component.storage.errors import StorageError
-from component.storage.subscriptions import Subscription, SubscriptionState
 from tests.component.proactive.direct import done
 from xep.jid import JID
 from xep.stanza import Presence
