@@ -50,48 +50,28 @@ class SubscriptionStore:
 
         `failures` is not stored: a contact that has just sent something has none.
         """
-        row = (
-            str(subscription.owner.bare),
-            str(subscription.contact.bare),
-            subscription.state,
-            int(subscription.ask),
+        key = _key(subscription.owner, subscription.contact)
+        await self._storage.change(
+            "INSERT INTO subscriptions (owner, contact, state, ask) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (owner, contact) DO UPDATE SET state = excluded.state,"
+            " ask = excluded.ask, failures = 0, silent_until = NULL",
+            (*key, subscription.state, int(subscription.ask)),
         )
-
-        def work(database: Database) -> None:
-            database.execute(
-                "INSERT INTO subscriptions (owner, contact, state, ask) VALUES (?, ?, ?, ?)"
-                " ON CONFLICT (owner, contact)"
-                " DO UPDATE SET state = excluded.state, ask = excluded.ask,"
-                " failures = 0, silent_until = NULL",
-                row,
-            )
-
-        await self._storage.write(work)
 
     async def remove(self, owner: JID, contact: JID) -> bool:
         """Delete a subscription; return whether it existed."""
-        key = (str(owner.bare), str(contact.bare))
-
-        def work(database: Database) -> bool:
-            done = database.execute(
-                "DELETE FROM subscriptions WHERE owner = ? AND contact = ?", key
-            )
-            return done.rowcount > 0
-
-        return await self._storage.write(work)
+        count = await self._storage.change(
+            "DELETE FROM subscriptions WHERE owner = ? AND contact = ?", _key(owner, contact)
+        )
+        return count > 0
 
     async def get(self, owner: JID, contact: JID) -> Subscription | None:
         """Return a subscription, or None."""
-        key = (str(owner.bare), str(contact.bare))
-
-        def work(database: Database) -> Subscription | None:
-            row = database.execute(
-                f"SELECT {_COLUMNS} FROM subscriptions WHERE owner = ? AND contact = ?",  # noqa: S608 - a constant
-                key,
-            ).fetchone()
-            return None if row is None else _subscription(*row)
-
-        return await self._storage.read(work)
+        found = await self._storage.select(
+            f"SELECT {_COLUMNS} FROM subscriptions WHERE owner = ? AND contact = ?",  # noqa: S608 - a constant
+            _key(owner, contact),
+        )
+        return _subscription(*found[0]) if found else None
 
     async def receivers(
         self, after: Subscription | None = None, limit: int = 1_000
@@ -125,7 +105,7 @@ class SubscriptionStore:
         something (`heard`, `put`). Returns whether the latter applies now; False if there is no
         subscription.
         """
-        key = (str(owner.bare), str(contact.bare))
+        key = _key(owner, contact)
 
         def work(database: Database) -> bool:
             found = database.execute(
@@ -147,16 +127,15 @@ class SubscriptionStore:
 
     async def reachable(self, owner: JID, contact: JID) -> None:
         """Note that the contact can be reached, so presence is sent to it again."""
-        key = (str(owner.bare), str(contact.bare))
+        await self._storage.change(
+            "UPDATE subscriptions SET failures = 0, silent_until = NULL"
+            " WHERE owner = ? AND contact = ?",
+            _key(owner, contact),
+        )
 
-        def work(database: Database) -> None:
-            database.execute(
-                "UPDATE subscriptions SET failures = 0, silent_until = NULL"
-                " WHERE owner = ? AND contact = ?",
-                key,
-            )
 
-        await self._storage.write(work)
+def _key(owner: JID, contact: JID) -> tuple[str, str]:
+    return str(owner.bare), str(contact.bare)
 
 
 def _subscription(
@@ -171,10 +150,6 @@ def _subscription(
         ) from error
 
 
-def _itself(address: JID) -> JID:
-    return address
-
-
 class StoppedContacts:
     """The contacts that have stopped messages, in the database and cached in memory.
 
@@ -186,7 +161,9 @@ class StoppedContacts:
         agent: maps an address of the component to its agent, if several addresses belong to one.
     """
 
-    def __init__(self, storage: Storage, agent: Callable[[JID], JID] = _itself) -> None:
+    def __init__(
+        self, storage: Storage, agent: Callable[[JID], JID] = lambda address: address
+    ) -> None:
         self._storage = storage
         self._agent = agent
         self._stopped: set[tuple[str, str]] | None = None
@@ -194,13 +171,9 @@ class StoppedContacts:
 
     async def load(self) -> None:
         """Load the stopped contacts. Raises StorageError."""
-
-        def work(database: Database) -> list[tuple[str, str]]:
-            found = database.execute("SELECT owner, contact FROM stopped").fetchall()
-            return [(owner, contact) for owner, contact in found]
-
         async with self._one_at_a_time:  # concurrent changes must not be lost
-            self._stopped = set(await self._storage.read(work))
+            found = await self._storage.select("SELECT owner, contact FROM stopped")
+            self._stopped = {(owner, contact) for owner, contact in found}
 
     async def reload(self, subjects: Collection[str] | None = None) -> None:
         """Reload these subjects, or all with None. Raises StorageError.
@@ -240,28 +213,20 @@ class StoppedContacts:
         key = self._key(agent, contact)
         if self._stopped is not None:
             self._stopped.add(key)
-
-        def work(database: Database) -> None:
-            database.execute(
-                "INSERT INTO stopped (owner, contact) VALUES (?, ?) ON CONFLICT DO NOTHING", key
-            )
-
         async with self._one_at_a_time:
             if self._stopped is not None:
                 self._stopped.add(key)  # again, in case of a concurrent load
-            await self._storage.write(work)
+            await self._storage.change(
+                "INSERT INTO stopped (owner, contact) VALUES (?, ?) ON CONFLICT DO NOTHING", key
+            )
 
     async def start(self, agent: JID, contact: JID) -> None:
         """Allow messages from the agent to the contact again. Raises StorageError."""
         key = self._key(agent, contact)
-
-        def work(database: Database) -> None:
-            database.execute("DELETE FROM stopped WHERE owner = ? AND contact = ?", key)
-
         async with self._one_at_a_time:
-            await self._storage.write(work)
+            await self._storage.change("DELETE FROM stopped WHERE owner = ? AND contact = ?", key)
             if self._stopped is not None:
                 self._stopped.discard(key)
 
     def _key(self, agent: JID, contact: JID) -> tuple[str, str]:
-        return str(self._agent(agent.bare).bare), str(contact.bare)
+        return _key(self._agent(agent.bare), contact)

@@ -159,13 +159,10 @@ class Transaction:
         pgconn = self._connection.pgconn
         return pgconn.transaction_status == 3 or pgconn.pipeline_status == 2
 
-    def surroundings(self, error: BaseException) -> StorageError | None:
-        """Return the error of server or network behind `error`; None if the operation caused it."""
-        return self._session.server.surroundings(error)
-
-    def unstorable(self, error: BaseException) -> UnstorableError | None:
-        """The error to raise if `error` says that a value cannot be stored; None otherwise."""
-        return self._session.server.unstorable(error)
+    def explain(self, error: BaseException) -> StorageError | UnstorableError | None:
+        """See `component.storage.writes.Transaction`."""
+        server = self._session.server
+        return server.surroundings(error) or server.unstorable(error)
 
 
 class _Answer:

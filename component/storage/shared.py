@@ -1,8 +1,8 @@
-"""Changes of shared state, exchanged between instances on one PostgreSQL.
+"""State that instances on one PostgreSQL share: switches, and changes of what they keep in memory.
 
 Triggers record each change of such a table as a topic and a subject, and notify
-(`component.storage.triggers`). An instance reads the recorded changes when it is notified, and also
-every few seconds: a notification may be late, lost, or sent to a connection that has broken
+(`component.storage.tables.tells`). An instance reads the recorded changes when it is notified, and
+also every few seconds: a notification may be late, lost, or sent to a connection that has broken
 unnoticed. On SQLite there is no other instance.
 """
 
@@ -81,7 +81,7 @@ class SharedChanges:
                     await self._reload_changed()
                     if self._clock() - tidied > _TIDY_S:
                         tidied = self._clock()
-                        await self._storage.write(_tidy)
+                        await self._storage.write(_delete_old)
                 except StorageError as error:
                     _log.warning("cannot read changes by other instances", reason=str(error))
                     await anyio.sleep(LOOK_S)
@@ -140,7 +140,7 @@ def _changes(
     return str(now), [(int(row[0]), str(row[1]), str(row[2])) for row in found.fetchall()]
 
 
-def _tidy(database: Database) -> None:
+def _delete_old(database: Database) -> None:
     database.execute("DELETE FROM shared_changes WHERE at < ?", (database.now - _KEPT_MS,))
 
 
@@ -153,13 +153,8 @@ class Switches:
 
     async def is_on(self, name: str) -> bool:
         """Whether a switch is on; off by default."""
-
-        def op(database: Database) -> bool:
-            found = database.execute("SELECT value FROM switches WHERE name = ?", (name,))
-            row = found.fetchone()
-            return row is not None and bool(row[0])
-
-        return await self._storage.read(op)
+        found = await self._storage.select("SELECT value FROM switches WHERE name = ?", (name,))
+        return bool(found) and bool(found[0][0])
 
     async def turn(self, name: str, *, on: bool) -> bool:
         """Turn a switch on or off, for all instances. Returns whether that changed it."""

@@ -157,13 +157,11 @@ class _Transaction:
         self._connection.execute("ROLLBACK TO op")
         self._connection.execute("RELEASE op")
 
-    def surroundings(self, error: BaseException) -> StorageError | None:
-        sentence = sqlite_sentence(self._path, error)
-        return None if sentence is None else StorageError(sentence)
-
-    def unstorable(self, error: BaseException) -> UnstorableError | None:
+    def explain(self, error: BaseException) -> StorageError | UnstorableError | None:
         import sqlite3  # noqa: PLC0415
 
+        if (sentence := sqlite_sentence(self._path, error)) is not None:
+            return StorageError(sentence)
         too_much = isinstance(error, OverflowError | UnicodeEncodeError | sqlite3.DataError)
         return UnstorableError(error) if too_much else None
 

@@ -1,18 +1,18 @@
 """The data directory and its database, with an async interface."""
 
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 
 from component import system
 from component.private import make_directory
 from component.storage.clock import SteadyClock, since_boot, skew_in, wall_clock
-from component.storage.database import Database
+from component.storage.database import Database, Value
 from component.storage.directory import DirectoryLock, home_of
 from component.storage.errors import explained
 from component.storage.schema import Schema
@@ -122,6 +122,16 @@ class Storage:
         `keep_trying` too, if the database cannot store a value.
         """
         return await self._writer.write(op, keep_trying, tasks)
+
+    async def select(self, sql: str, parameters: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
+        """Return the rows of one statement that reads. Raises StorageError, like `read`."""
+        return await self.read(lambda database: database.execute(sql, parameters).fetchall())
+
+    async def change(self, sql: str, parameters: Sequence[Value] = ()) -> int:
+        """Run one statement that writes; return the number of changed rows. Raises StorageError
+        and UnstorableError, like `write`.
+        """
+        return await self.write(lambda database: database.execute(sql, parameters).rowcount)
 
     def listen(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[None]]:
         """Listen for the duration of the context, whose value yields after each notification.

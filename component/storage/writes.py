@@ -94,11 +94,11 @@ class Transaction(Database, Protocol):
     def back(self) -> None:
         """Roll back to the savepoint and release it."""
 
-    def surroundings(self, error: BaseException) -> StorageError | None:
-        """The error of disk, server or network behind `error`; None if the operation caused it."""
-
-    def unstorable(self, error: BaseException) -> UnstorableError | None:
-        """The error to raise if `error` says that a value cannot be stored; None otherwise."""
+    def explain(self, error: BaseException) -> StorageError | UnstorableError | None:
+        """Return what to raise in place of `error`: a StorageError if disk, server or network
+        caused it, an UnstorableError if a value cannot be stored, None if it is the operation's
+        own.
+        """
 
 
 class Engine(Protocol):
@@ -303,8 +303,6 @@ def _run(transaction: Transaction, write: Write[Any]) -> None:
     try:
         write.run(transaction)
     except BaseException as error:
-        if (why := transaction.surroundings(error)) is not None:
-            raise why from error
         write.error = _own(transaction, error)
         if transaction.changed or transaction.failed:
             raise _SpoiltError from error
@@ -318,17 +316,19 @@ def _run_apart(transaction: Transaction, write: Write[Any]) -> None:
     try:
         write.run(transaction)
         transaction.release()
-    except BaseException as error:
-        if (why := transaction.surroundings(error)) is not None:
-            raise why from error
+    except BaseException as error:  # noqa: BLE001 - its caller gets it; the others continue
         write.error = _own(transaction, error)
         transaction.back()
 
 
 def _own(transaction: Transaction, error: BaseException) -> BaseException:
-    """The error to raise to an operation's caller."""
-    unstorable = transaction.unstorable(error)
-    if unstorable is None:
+    """Return the error to raise to an operation's caller. Raises StorageError if it is not the
+    error of the operation.
+    """
+    why = transaction.explain(error)
+    if why is None:
         return error
-    unstorable.__cause__ = error
-    return unstorable
+    if isinstance(why, StorageError):
+        raise why from error
+    why.__cause__ = error
+    return why

@@ -221,7 +221,7 @@ async def test_what_was_written_down_is_forgotten_after_an_hour(
         await contacts.stop(AGENT, ALICE)
         await storage.write(lambda db: db.execute("UPDATE shared_changes SET at = at - 3700000"))
         await contacts.stop(AGENT, BOB)
-        await storage.write(shared_module._tidy)
+        await storage.write(shared_module._delete_old)
         assert await storage.read(lambda db: db.execute(count).fetchall()) == [(1,)]
 
 
