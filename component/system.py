@@ -77,6 +77,11 @@ class System:
 _current: Final[ContextVar[System]] = ContextVar("system", default=System())  # noqa: B039 - no state
 
 
+def current() -> System:
+    """Return the system of the current task."""
+    return _current.get()
+
+
 def use(system: System) -> None:
     """Give the current task, and all tasks that it starts from now on, this system."""
     _current.set(system)

@@ -31,17 +31,15 @@ class Script:
 
     Attributes:
         requests: what the model was asked, in order.
-        context_tokens: see `Model`, like the other attributes.
+        models: the name of the model that was asked each of them.
+        context_tokens: see `Model`.
     """
-
-    name = "scripted"
-    usd_per_token_in = 0.0
-    usd_per_token_out = 0.0
 
     def __init__(
         self, *steps: Step, otherwise: Step | None = None, context_tokens: int = 32_768
     ) -> None:
         self.requests: list[ModelRequest] = []
+        self.models: list[str] = []
         self.context_tokens = context_tokens
         self.otherwise = otherwise
         self._steps = list(steps)
@@ -50,8 +48,16 @@ class Script:
         """Answer these at the end of the script."""
         self._steps += steps
 
-    async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:
+    def named(self, name: str) -> "ScriptedModel":
+        """Return a model of this name that answers with the steps of this script."""
+        return ScriptedModel(self, name)
+
+    async def complete(
+        self, name: str, request: ModelRequest, on_text: OnText | None = None
+    ) -> Completion:
+        """Answer a request to the model of this name."""
         self.requests.append(request)
+        self.models.append(name)
         await anyio.lowlevel.checkpoint()
         step = self._steps.pop(0) if self._steps else self.otherwise
         if callable(step):
@@ -64,6 +70,21 @@ class Script:
         if on_text is not None and answer.text:
             on_text(answer.text)
         return answer
+
+
+class ScriptedModel:
+    """A model that answers with the steps of a script; it costs nothing."""
+
+    usd_per_token_in = 0.0
+    usd_per_token_out = 0.0
+
+    def __init__(self, script: Script, name: str) -> None:
+        self.name = name
+        self.context_tokens = script.context_tokens
+        self._script = script
+
+    async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:
+        return await self._script.complete(self.name, request, on_text)
 
     def tokens(self, text: str) -> int:
         return len(text) // 4 + 1

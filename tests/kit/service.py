@@ -20,6 +20,7 @@ from component.kernel.kernel import Kernel
 from component.models.protocol import Model
 from component.settings import Settings
 from component.settings.llm import ModelChoice
+from component.skills import Skill
 from tests.kit.model import Script
 from tests.kit.system import SimulatedSystem
 from tests.kit.xmpp import Peer, Xmpp
@@ -44,12 +45,19 @@ class Kit:
     service: Service
 
     def __init__(
-        self, settings: Settings, group: TaskGroup, xmpp: Xmpp, model: Script | None, seed: int
+        self,
+        settings: Settings,
+        group: TaskGroup,
+        xmpp: Xmpp,
+        system_: SimulatedSystem,
+        model: Script | None,
+        skills: Sequence[Skill],
     ) -> None:
         self.settings = settings
         self.xmpp = xmpp
         self.model = model
-        self.system = SimulatedSystem(seed)
+        self.system = system_
+        self._skills = skills
         self.agent = settings.server.component_domain
         self._group = group
         self._scope = anyio.CancelScope()
@@ -135,14 +143,16 @@ class Kit:
         make = None if self.model is None else self._make_model
         try:
             self.service = Service(self.settings, connect=self.xmpp.connect, make_model=make)
+            for skill in self._skills:
+                self.service.catalog.registry.add(skill)
             with anyio.CancelScope() as self._scope:
                 await self.service.run(task_status=task_status)
         finally:
             self._ended.set()
 
-    def _make_model(self, _choice: ModelChoice) -> Model:
+    def _make_model(self, choice: ModelChoice) -> Model:
         assert self.model is not None
-        return self.model
+        return self.model.named(choice.model)
 
 
 @asynccontextmanager
@@ -151,6 +161,7 @@ async def service(
     settings: str | Mapping[str, Any] = "",
     *,
     model: Script | None = None,
+    skills: Sequence[Skill] = (),
     seed: int = 0,
 ) -> AsyncIterator[Kit]:
     """Run a service for the duration of the context.
@@ -159,6 +170,7 @@ async def service(
         directory: where it has its files.
         settings: sections of `agent.toml`, as a text or as values; server and storage are set.
         model: the model of its agents.
+        skills: besides those of the settings.
         seed: decides all random numbers, and the order in which tasks run.
     """
     sections = tomllib.loads(settings) if isinstance(settings, str) else dict(settings)
@@ -171,11 +183,16 @@ async def service(
         )
     made = make_settings(**sections)
     scheduling.seed(seed)
+    outside, simulated = system.current(), SimulatedSystem(seed)
     secrets = {made.server.component_domain: made.server.component_secret.get_secret_value()}
     async with anyio.create_task_group() as group:
         xmpp = Xmpp(made.server.component_domain, secrets, group)
-        kit = Kit(made, group, xmpp, model, seed)
+        kit = Kit(made, group, xmpp, simulated, model, skills)
         await kit.start()
-        yield kit
+        system.use(simulated)  # what the test calls itself has the same clocks
+        try:
+            yield kit
+        finally:
+            system.use(outside)
         await kit.stop()
         group.cancel_scope.cancel()
