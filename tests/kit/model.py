@@ -33,14 +33,20 @@ class Script:
         requests: what the model was asked, in order.
         models: the name of the model that was asked each of them.
         context_tokens: see `Model`.
+        usd_per_token: the price of a token of a question or an answer.
     """
 
     def __init__(
-        self, *steps: Step, otherwise: Step | None = None, context_tokens: int = 32_768
+        self,
+        *steps: Step,
+        otherwise: Step | None = None,
+        context_tokens: int = 32_768,
+        usd_per_token: float = 0.0,
     ) -> None:
         self.requests: list[ModelRequest] = []
         self.models: list[str] = []
         self.context_tokens = context_tokens
+        self.usd_per_token = usd_per_token
         self.otherwise = otherwise
         self._steps = list(steps)
 
@@ -73,14 +79,12 @@ class Script:
 
 
 class ScriptedModel:
-    """A model that answers with the steps of a script; it costs nothing."""
-
-    usd_per_token_in = 0.0
-    usd_per_token_out = 0.0
+    """A model that answers with the steps of a script."""
 
     def __init__(self, script: Script, name: str) -> None:
         self.name = name
         self.context_tokens = script.context_tokens
+        self.usd_per_token_in = self.usd_per_token_out = script.usd_per_token
         self._script = script
 
     async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:
