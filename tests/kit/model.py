@@ -54,6 +54,11 @@ class Script:
         """Answer these at the end of the script."""
         self._steps += steps
 
+    @property
+    def asked(self) -> str:
+        """The texts of the last request."""
+        return "\n".join(message.text for message in self.requests[-1].messages)
+
     def named(self, name: str) -> "ScriptedModel":
         """Return a model of this name that answers with the steps of this script."""
         return ScriptedModel(self, name)
