@@ -1,7 +1,7 @@
 """A model whose answers a test writes."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import TypeAlias
 
@@ -10,8 +10,11 @@ import anyio.lowlevel
 from component.models.messages import ToolCall
 from component.models.protocol import Completion, ModelError, ModelRequest, OnText
 
-Step: TypeAlias = str | Completion | ModelError | Callable[[ModelRequest], str | Completion]
-"""What a model says to one request: a text, a completion, an error, or a function that makes it."""
+Said: TypeAlias = str | Completion | ModelError
+Step: TypeAlias = Said | Callable[[ModelRequest], Said | Awaitable[Said]]
+"""What a model says to one request: a text, a completion, an error, or a function that returns one
+of them, and may wait.
+"""
 
 _numbers = count(1)
 
@@ -72,7 +75,8 @@ class Script:
         await anyio.lowlevel.checkpoint()
         step = self._steps.pop(0) if self._steps else self.otherwise
         if callable(step):
-            step = step(request)
+            made = step(request)
+            step = await made if isinstance(made, Awaitable) else made
         if step is None:
             raise AssertionError(f"the script has no answer to request {len(self.requests)}")
         if isinstance(step, ModelError):

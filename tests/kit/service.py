@@ -1,5 +1,6 @@
 """A service that a test runs, stops, kills and runs again."""
 
+import json
 import shutil
 import tomllib
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -102,6 +103,14 @@ class Kit:
     async def settled(self) -> None:
         """Wait until everybody waits; no time passes."""
         await wait_all_tasks_blocked()
+
+    async def audited(self) -> list[dict[str, Any]]:
+        """Return the events of the audit log, in order."""
+        audit = self.kernel.environment.monitoring.audit
+        assert audit is not None, "the settings turn it on"
+        await audit.settled()
+        files = sorted(audit.directory.glob("*.jsonl"))
+        return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
     async def restart(self, *, kill: bool = False) -> None:
         """End the service, and run it again with the same files.
