@@ -160,11 +160,11 @@ async def test_tell_agent_refuses_a_recipient_who_stopped_messages(tmp_path: Pat
 
 async def test_tell_agent_refuses_while_the_queue_is_full(tmp_path: Path) -> None:
     async with desk(tmp_path) as kit:
-        for _ in range(20):
+        for _ in range(21):  # the first is under way
             await run(kit)
         with pytest.raises(CommandError, match="has 20 requests waiting"):
             await run(kit)
-        assert len(await told(kit)) == 20, "nothing more was told"
+        assert len(await told(kit)) == 21, "nothing more was told"
 
 
 async def test_tell_agent_refuses_while_no_request_is_accepted(
