@@ -132,6 +132,7 @@ class AgentSubsystem:
         conversations: takes messages to agents.
         agents: the states of the agents.
         profiles: how each agent is for a person.
+        tools: the skills, as models see them.
         budgets: what models may cost, and have cost.
         dialogue: asks people questions about a persona that they define.
 
@@ -148,6 +149,7 @@ class AgentSubsystem:
         ports: AgentPorts,
     ) -> None:
         assert settings.llm is not None, "there is a model"
+        self.tools = ports.tools
         self._killed: list[str] = []
         self._any_killed = anyio.Event()
         self.dialogue = PersonaDialogue(memories.own_personas, memories.drafts)

