@@ -13,7 +13,7 @@ from component.policy.flows import Flow
 from component.skills import Context, skill
 from component.tasks.protocol import Question
 from component.tasks.skill_call import SkillCall
-from tests.component.execution.test_tools import AT, WHO, Desk, a_caller
+from tests.component.execution.desk import AT, WHO, Desk, a_caller
 from tests.component.router.wire import until
 from tests.kit import anyio_backend
 from tests.waiting import eventually

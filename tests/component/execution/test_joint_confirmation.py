@@ -23,7 +23,7 @@ from component.policy.flows import Decision as FlowDecision
 from component.policy.flows import Flow
 from component.skills import Skill, skill
 from component.tasks.protocol import Confirmation
-from tests.component.execution.test_tools import AT, WHO, Desk, a_caller
+from tests.component.execution.desk import AT, WHO, Desk, a_caller
 from tests.component.router.wire import until
 from tests.kit import anyio_backend
 from xep.fluux_agent.confirm import Confirm

@@ -1,11 +1,6 @@
 """Skills as a model's tools: who is offered which, what comes of a call, that none runs twice."""
 
 import dataclasses
-import json
-import tempfile
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Annotated, Any
 
 import anyio
@@ -14,14 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.agent.protocol import Caller, ToolResult, Tools, Waiting
+from component.agent.protocol import Caller, ToolResult, Waiting
 from component.agent.requests import (
     MessageStarter,
     OperatorStarter,
     RequestStarter,
     WorkStarter,
 )
-from component.audit.lines import Line
 from component.budget.protocol import Payer, TurnBudget
 from component.execution.tools import tool_name
 from component.models.messages import ToolCall
@@ -31,8 +25,6 @@ from component.policy.taint import Taint
 from component.skills import (
     Context,
     Output,
-    Registry,
-    Skill,
     SkillError,
     SkillResult,
     SkillUnavailable,
@@ -40,18 +32,13 @@ from component.skills import (
 )
 from component.skills.model_answers import ModelQuestion
 from component.tasks.protocol import Call, CallerContext
-from component.tasks.service import TaskService
-from tests.component.agent.world import message
+from tests.component.execution.desk import AT, WHO, Desk, a_caller
 from tests.component.router.wire import until
-from tests.kit import Kit, Script, anyio_backend, service
-from xep.fluux_agent.confirm import Decision
-from xep.jid import JID
+from tests.kit import anyio_backend
 
 __all__ = ["anyio_backend"]
 pytestmark = pytest.mark.anyio
 
-AT = JID.parse("assistant@agent.example.com")
-WHO = JID.parse("alice@a.example/phone")
 ERASE, SLOW = (ToolCall("0.a", name, "{}") for name in ("erase", "slow"))
 
 
@@ -75,87 +62,6 @@ def read_file(path: str) -> list[Output]:
 @skill(read_only=True, inline=True)
 def says_no() -> str:
     raise SkillError("Not today.")
-
-
-class Desk:
-    """The tools of a whole service: `async with desk.running()`.
-
-    Attributes:
-        service: the durable work.
-        registry: the skills.
-        skills: besides those of every service.
-        tools: these and those as tools.
-        kit: the service.
-        tools_ended: the tasks that a call continued as, and that have ended.
-        events: the audit log, once the service has stopped.
-    """
-
-    kit: Kit
-    service: TaskService
-    registry: Registry
-    tools: Tools
-
-    def __init__(
-        self, *skills: Skill, flows: Sequence[Flow] = (), timeout_s: float = 120, **policy: Any
-    ) -> None:
-        rules = [msgspec.structs.asdict(rule) for rule in policy.pop("rules", ())]
-        given = [msgspec.structs.asdict(flow) for flow in flows]
-        self._settings = {
-            "server": {"component_domain": AT.domain},
-            "agent": {"allowed_domains": ["a.example", "b.example"]},
-            "loop": {"tool_timeout_s": timeout_s},
-            "policy": {"rules": rules, "flows": given, **policy},
-        }
-        self.skills = skills
-        self.tools_ended: list[str] = []
-        self.events: list[Line] = []
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Run the service, with Alice at its server."""
-        with tempfile.TemporaryDirectory() as directory:
-            async with service(
-                Path(directory), self._settings, model=Script(), skills=self.skills
-            ) as kit:
-                kit.peer(str(WHO))
-                agents, tasks = kit.kernel.agents, kit.kernel.tasks
-                assert agents is not None
-                self.kit, self.tools, self.service = kit, agents.tools, tasks.service
-                self.registry = kit.service.catalog.registry
-                told = tasks.tool_ended
-
-                def tool_ended(task: str) -> None:
-                    self.tools_ended.append(task)
-                    told(task)
-
-                tasks.tool_ended = tool_ended
-                yield
-                self.events = await kit.audited()
-
-    @property
-    def sent(self) -> list[str]:
-        """The stanzas that the service has sent."""
-        return [xml for direction, xml in self.kit.stanzas if direction == "received"]
-
-    def of(self, kind: str) -> list[tuple[str, str]]:
-        """Return outcome and subject of the recorded events of a kind."""
-        return [(event.outcome, event.subject) for event in self.events if event.kind == kind]
-
-    async def call(
-        self, name: str, call_id: str = "0.a", caller: Caller | None = None, **arguments: Any
-    ) -> ToolResult | Waiting:
-        text = json.dumps(arguments)
-        return await self.tools.call(caller or a_caller(), call_id, name, text)
-
-    async def decide(self, task: str, value: Any) -> None:
-        (question,) = await self.service.open_questions(WHO.bare, AT)
-        assert question.task == task
-        await self.service.decide(WHO.bare, AT, Decision(id=question.id, value=value))
-
-
-def a_caller(turn: str = "t1", agent: str = "assistant", **more: Any) -> Caller:
-    said = message(turn, "Do it.", WHO.bare, sender=WHO, target=AT, taint=None)
-    return Caller(request=said, agent=agent, turn=turn, **more)
 
 
 # -- what is offered ------------------------------------------------------------------------------

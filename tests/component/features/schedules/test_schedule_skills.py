@@ -15,7 +15,7 @@ from component.policy.flows import AgentLimits
 from component.skills import Context, InvalidParam, SkillError, SkillFailed, call, prepare
 from component.storage.notifications import NotificationStore
 from component.tasks.confirmation import parameters_of
-from tests.component.execution.test_tools import AT, WHO, Desk, a_caller
+from tests.component.execution.desk import AT, WHO, Desk, a_caller
 from tests.component.router.wire import until
 from tests.kit import anyio_backend
 from xep.fluux_agent.confirm import Confirm
