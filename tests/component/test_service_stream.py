@@ -5,6 +5,7 @@ import pytest
 from component.app.service import Service
 from component.app.settings import make_settings
 from component.connection.outbox import Outbox
+from component.connection.transport import connect
 from component.kernel.monitoring import Monitoring
 from component.kernel.stream import StreamSubsystem, _Receiver
 from component.settings import Server
@@ -54,7 +55,7 @@ async def test_only_messages_that_were_certainly_not_taken_are_sent_again() -> N
 async def test_the_stream_is_connected_while_there_is_a_session() -> None:
     monitoring, sessions = Monitoring(), []
     stream = stream_of(monitoring)
-    connection = stream.connect(lambda: sessions.append(stream.connected_since))
+    connection = stream.connect(lambda: sessions.append(stream.connected_since), connect)
     receiver = connection._receiver
     assert not stream.is_connected()
     receiver.connected()
