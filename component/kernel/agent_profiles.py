@@ -1,6 +1,6 @@
 """The profile of an agent for a person: its declaration, its files, and the chosen persona."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,13 +12,16 @@ from component.memory.lines import SessionKey
 from component.memory.packages import Persona, tier_of
 from component.memory.workspace import Character
 from component.models.building import Models
-from component.models.protocol import MakeModel, Model
+from component.models.protocol import Model
 from component.models.refused_tools import RefusedTools
 from component.policy.narrower import narrowed
 from component.settings import Settings
 from component.settings.agents import AgentEntry
 from component.settings.llm import Tier
 from xep.jid import JID
+
+if TYPE_CHECKING:
+    from component.kernel.agents import AgentPorts
 
 
 class AgentProfiles:
@@ -28,9 +31,7 @@ class AgentProfiles:
         settings: the settings; `llm` is set.
         memories: the personas and the files of agents.
         agents: the states of the agents.
-        skill_names: gives the names of the skills that a principal may use.
-        zone_of: gives the name of the time zone of a person; without it, that is UTC.
-        make_model: makes a model from its settings; None for the clients of their providers.
+        ports: give the skills and the time zones of people, and make models.
 
     Attributes:
         titles: the names of the agents that people see, by the names of the agents.
@@ -44,16 +45,13 @@ class AgentProfiles:
         settings: Settings,
         memories: Memories,
         agents: Agents,
-        skill_names: Callable[[JID], Iterable[str]],
-        zone_of: Callable[[JID], Awaitable[str]] | None = None,
-        *,
-        make_model: MakeModel | None = None,
+        ports: "AgentPorts",
     ) -> None:
         assert settings.llm is not None, "there is a model"
         self._memories = memories
         self._agents = agents
-        self._skill_names = skill_names
-        self._zone_of = zone_of
+        self._skill_names = ports.skill_names
+        self._zone_of = ports.zone_of
         self.titles = agent_titles(settings)
         self.refused_tools = RefusedTools(settings.storage.path)
         self._models = Models(
@@ -61,7 +59,7 @@ class AgentProfiles:
             own_models(settings),
             in_usd=limited_in_usd(settings),
             refused=self.refused_tools.add,
-            make=make_model,
+            make=ports.make_model,
         )
 
     def model(self, tier: Tier, of: str = "") -> Model:

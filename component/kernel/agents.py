@@ -157,10 +157,7 @@ class AgentSubsystem:
             *(agent_entries(settings), storage, ports.recorder, self._stop_agent),
             settings.loop.idle_s,
         )
-        self.profiles = AgentProfiles(
-            *(settings, memories, self.agents, ports.skill_names, ports.zone_of),
-            make_model=ports.make_model,
-        )
+        self.profiles = AgentProfiles(settings, memories, self.agents, ports)
         self.budgets = _budgets(settings, storage, ports)
         engine = Engine(
             models=self.profiles.model_for,
