@@ -32,7 +32,7 @@ from component.settings import Agent, Server
 from component.settings.memory import Memory
 from component.skills import Skill
 from component.storage import Storage
-from component.storage.stopped import StoppedContacts
+from component.storage.contacts import StoppedContacts
 from xep.component_stream import AcceptorStream, ComponentStream
 
 _READ = 65536  # the maximum that the connection reads at once

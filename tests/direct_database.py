@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any, TypeVar
 
+from component.storage import Storage
 from component.storage.database import Database
 from tests.memory_database import memory_database
 
@@ -33,7 +34,10 @@ class DirectDatabase:
         self.now += ms
         self.settled += ms
 
-    # As `component.storage.database.Storage`.
+    # As `component.storage.Storage`.
+
+    select = Storage.select
+    change = Storage.change
 
     async def read(self, op: Callable[[Database], T]) -> T:
         return op(self)  # type: ignore[arg-type]

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -29,6 +28,7 @@ from component.agent.senders import Senders
 from component.agent.tool_calls import Parked
 from component.memory_directory.layout import SessionKey
 from component.storage import Storage, StorageError
+from component.system import monotonic
 from xep.jid import JID
 
 if TYPE_CHECKING:

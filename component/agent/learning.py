@@ -6,7 +6,6 @@ counts against the budgets of the agent and of the person.
 """
 
 from collections.abc import Callable, Sequence
-from time import monotonic
 from typing import Annotated, Final
 
 import anyio
@@ -24,6 +23,7 @@ from component.memory_directory.layout import SessionKey
 from component.models.messages import ModelMessage, text_message
 from component.models.protocol import Model, ModelError, ModelRequest
 from component.storage import StorageError
+from component.system import monotonic
 
 _MOST: Final = 8  # facts of one conversation
 _ANSWER_TOKENS: Final = 1200

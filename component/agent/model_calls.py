@@ -3,7 +3,6 @@
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
-from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
@@ -29,6 +28,7 @@ from component.models.protocol import (
 )
 from component.skills.errors import printable
 from component.skills.model_answers import ModelFailed, ModelQuestion
+from component.system import monotonic
 from xep.jid import JID
 
 if TYPE_CHECKING:

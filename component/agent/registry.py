@@ -4,7 +4,6 @@ Instances on one database share the states. A change is written only if the stor
 permits it, so no instance overwrites the change of another one, and a killed agent stays killed.
 """
 
-import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
@@ -14,6 +13,7 @@ import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
+from component import system
 from component.audit.protocol import AuditEvent, Recorder
 from component.settings.agents import AgentEntry
 from component.storage.database import Database
@@ -66,7 +66,7 @@ class Agents:
         recorder: Recorder,
         stopped: Callable[[str], None] = lambda _: None,
         idle_s: float = 300.0,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = system.now,
     ) -> None:
         self.entries: Mapping[str, AgentEntry] = {entry.name: entry for entry in entries}
         self._storage = storage
@@ -81,7 +81,7 @@ class Agents:
     async def load(self) -> None:
         """Read the states, and give every new agent an identity. Raises StorageError."""
         now = self._now()
-        new = {name: secrets.token_hex(_ID_BYTES) for name in self.entries}
+        new = {name: system.token_hex(_ID_BYTES) for name in self.entries}
 
         def op(database: Database) -> list[_Row]:
             for name, fresh in new.items():

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
-from time import time
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,6 +23,7 @@ from component.models.protocol import Model
 from component.policy.flows import TRUSTED
 from component.policy.taint import Taint
 from component.settings.agents import Loop
+from component.system import time
 
 if TYPE_CHECKING:
     from component.agent.conversation import Conversation

@@ -5,7 +5,6 @@ A call is stored before it is made, and is queried until it has a result.
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from time import monotonic, time
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -22,6 +21,7 @@ from component.models.answer_limits import ARGUMENTS_DEPTH, JSON_VALUES, too_com
 from component.models.messages import ToolCall, with_distinct_ids
 from component.models.protocol import Completion, Tool
 from component.storage.errors import StorageError
+from component.system import monotonic, time
 
 if TYPE_CHECKING:
     from component.agent.run import Run

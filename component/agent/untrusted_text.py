@@ -2,13 +2,12 @@
 
 import importlib
 import re
-import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
-from anyio import to_thread
 
+from component import system
 from component.audit.protocol import AuditEvent, Recorder
 
 _FENCE_LIKE: Final = re.compile(r"<(?=\s*/?\s*data\b)", re.IGNORECASE)
@@ -26,7 +25,7 @@ class Fence:
     """The fences of one session. `word` is chosen at random unless given."""
 
     def __init__(self, word: str = "") -> None:
-        self.word = word or secrets.token_hex(6)
+        self.word = word or system.token_hex(6)
 
     def around(self, text: str, origin: str, finding: str = "") -> str:
         """Put a text between fences. `origin` is a taint or a few words of the service.
@@ -175,7 +174,7 @@ class InjectionCheck:
             return [(self._scanner.scan(text) or "")[:_LONGEST] for text, _ in texts]
 
         try:
-            findings = await to_thread.run_sync(work)
+            findings = await system.in_thread(work)
         except Exception:  # noqa: BLE001 - turns do not depend on a scanner, which may be third-party code
             _log.exception("a text cannot be scanned", turn=run.ask.id)
             return [""] * len(texts)

@@ -4,8 +4,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-from anyio import to_thread
-
+from component import system
 from component.app.features import load_skills
 from component.features.memory_nodes.items import Cipher, KeyRefusedError
 from component.kernel.check import Check
@@ -45,7 +44,7 @@ async def _memory(settings: Settings) -> Check:
     root = settings.memory_path
     try:
         sharing = Sharing(Layout(root), settings.memory.scopes)
-        await to_thread.run_sync(_write, root)
+        await system.in_thread(_write, root)
         if keys := settings.memory.encryption_keys:
             Cipher(tuple(key.get_secret_value() for key in keys))
     except (PolicyError, KeyRefusedError) as error:
@@ -59,7 +58,7 @@ async def _memory(settings: Settings) -> Check:
         held = await SyncStates(Layout(root)).held()
         warnings += [missing_sentence(whose, count) for whose, count in held.items()]
     if settings.memory.vectors == "local":
-        warnings += await to_thread.run_sync(_vectors)
+        warnings += await system.in_thread(_vectors)
     if warnings:
         return Check("memory", "warning", "\n".join(warnings))
     return Check("memory", "ok", f"{root} can be written to")
@@ -157,7 +156,7 @@ async def _personas(settings: Settings) -> AsyncIterator[Check]:
     wanted["personas.default"] = settings.personas.default
     said = {name: f"{key} is {name!r}, which" for key, name in wanted.items() if name}
     try:
-        for name in await to_thread.run_sync(_packages, layout.personas):
+        for name in await system.in_thread(_packages, layout.personas):
             said.setdefault(name, f"the persona {name!r}")
         for name, which in said.items():
             why = await personas.fault(name)

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Sequence
 from itertools import chain
 
 import anyio
-from anyio import to_thread
 
+from component import system
 from component.app.agent_checks import check_agents, check_traces
 from component.app.features import load_skills, make_features
 from component.app.schema import SCHEMA
@@ -49,7 +49,7 @@ async def check_all(settings: Settings, *, repair: bool = False) -> AsyncIterato
     storage = await _storage(settings)
     yield storage
     if storage.verdict != "failed":
-        permissions = await to_thread.run_sync(_permissions, settings, repair)
+        permissions = await system.in_thread(_permissions, settings, repair)
         if permissions is not None:
             yield permissions
     if (storage.verdict != "failed" or settings.memory.path is not None) and not settings.is_worker:
@@ -156,7 +156,7 @@ async def _models(settings: Settings) -> AsyncIterator[Check]:
     async for found in check_models(settings.llm, own_models(settings)):
         name = "model" if found.section == "llm" else f"model {found.section}"
         yield Check(name, found.verdict, found.text)
-    for refused in await to_thread.run_sync(read_refused, settings.storage.path):
+    for refused in await system.in_thread(read_refused, settings.storage.path):
         yield Check("tools", "warning", sentence(refused))
 
 
@@ -165,7 +165,7 @@ async def _storage(settings: Settings) -> Check:
         postgres = settings.storage.postgres.get_secret_value()
         async with Storage.open(SCHEMA, settings.storage.path, postgres=postgres) as storage:
             if settings.audit.enabled:
-                await to_thread.run_sync(check_writable, storage.directory)
+                await system.in_thread(check_writable, storage.directory)
             where = " and the PostgreSQL database" if postgres else ""
             return Check("storage", "ok", f"{storage.directory}{where} can be written to")
     except DirectoryInUseError as error:

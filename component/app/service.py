@@ -19,8 +19,10 @@ from component.kernel import memory
 from component.kernel.catalog import Catalog
 from component.kernel.environment import Environment, open_environment
 from component.kernel.options import SOFTWARE
-from component.link.connection.connection import Connection
+from component.link.connection.connection import Connect, Connection
+from component.link.connection.transport import connect
 from component.memory.knowledge import Knowledge
+from component.models.protocol import MakeModel
 from component.settings import Settings
 from component.skills.sources import SkillSources
 from component.storage import StorageError
@@ -39,6 +41,8 @@ class Service:
 
     Args:
         settings: the settings; read once, here.
+        connect: opens the connection to the server.
+        make_model: makes a model from its settings, in place of the client of its provider.
 
     Attributes:
         catalog: the skills, the policy, the admins and the contact profiles.
@@ -49,8 +53,12 @@ class Service:
             cannot be used.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self, settings: Settings, *, connect: Connect = connect, make_model: MakeModel | None = None
+    ) -> None:
         self.settings = settings
+        self._connect = connect
+        self._make_model = make_model
         self._subsystems: Subsystems | None = None
         self._features = make_features(settings)
         skills = chain.from_iterable(feature.skills() for feature in self._features)
@@ -85,7 +93,7 @@ class Service:
         for notice in (self.settings.notice, self.settings.speechless):
             if notice is not None:
                 _log.warning(notice)
-        async with open_environment(self.catalog, SCHEMA) as environment:
+        async with open_environment(self.catalog, SCHEMA, self._make_model) as environment:
             self._environment = environment
             self._subsystems = subsystems = Subsystems(environment, self._features)
             record = environment.monitoring.recorder.record
@@ -114,7 +122,7 @@ class Service:
 
             stream.on_features_changed(features_changed)
             stream.on_connected(connected)
-            connection = stream.connect()
+            connection = stream.connect(self._connect)
             await group.start(environment.monitoring.run)
             own, outside = (
                 SkillSources(

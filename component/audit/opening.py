@@ -4,7 +4,6 @@ import hashlib
 import itertools
 import os
 import re
-import secrets
 import tempfile
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -13,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from component import system
 from component.audit.files import (
     DIRECTORY,
     LogWriter,
@@ -61,7 +61,7 @@ def open_record(
         chain = read_chain(directory)
         head = own_head(heads, chain, directory)
         if chain is None:
-            chain = secrets.token_hex(8) if head is None else head.chain
+            chain = system.token_hex(8) if head is None else head.chain
             _write_chain(directory, chain)
         path, last, size, repairs = _mend(directory)
         link = ChainLink() if last is None else ChainLink(last.line.seq, last.hash)

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from component import system
 from component.audit.files import began, files_in, lines_backwards
 from component.audit.lines import Line, read_line
 
@@ -122,7 +123,7 @@ def parse_moment(text: str, now: datetime | None = None) -> str:
     unit, amount = _UNITS.get(text[-1:]), text[:-1]
     try:
         if unit is not None and amount.isascii() and amount.isdecimal():
-            found = (now or datetime.now(UTC)) - timedelta(**{unit: int(amount)})
+            found = (now or system.now()) - timedelta(**{unit: int(amount)})
         else:
             found = datetime.fromisoformat(text)
         found = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)

@@ -4,11 +4,11 @@ Of refusals the first one has a line, and then the number of the others.
 """
 
 from collections.abc import Callable
-from time import monotonic
 from typing import Final, TypeAlias
 
 import anyio
 
+from component import system
 from component.audit.protocol import AuditEvent, EventKind, Recorder
 
 _WINDOW_S: Final = 60.0
@@ -58,7 +58,7 @@ class Quota:
         clock: a monotonic clock, in seconds.
     """
 
-    def __init__(self, lines: int, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, lines: int, clock: Callable[[], float] = system.monotonic) -> None:
         self._lines = lines
         self._clock = clock
         self._principals: dict[str, _Principal] = {}
@@ -117,7 +117,7 @@ class Refusals:
         clock: a monotonic clock, in seconds.
     """
 
-    def __init__(self, recorder: Recorder, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, recorder: Recorder, clock: Callable[[], float] = system.monotonic) -> None:
         self._recorder = recorder
         self._clock = clock
         self._counts: dict[tuple[str, str], int] = {}

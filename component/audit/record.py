@@ -2,15 +2,14 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from time import time_ns
 from typing import Final
 
 import anyio
 import msgspec
 import structlog
-from anyio import to_thread
 from anyio.abc import TaskStatus
 
+from component import system
 from component.audit.files import DIRECTORY, old_files, removal_of, remove_files
 from component.audit.heads import Head, heads_in, own_head, place_of, put_head
 from component.audit.lines import Chain, ChainLink, timestamp
@@ -19,6 +18,7 @@ from component.audit.protocol import AuditEvent
 from component.audit.quota import Quota
 from component.settings.service import Audit as AuditSettings
 from component.storage import Storage, StorageError
+from component.system import time_ns
 
 _log = structlog.get_logger("component.audit")
 
@@ -114,7 +114,7 @@ class Audit:
         of this release, to be recorded. Raises StorageError.
         """
         heads = await storage.read(heads_in)
-        opened = await to_thread.run_sync(
+        opened = await system.in_thread(
             open_record, storage.directory, heads, settings.max_file_bytes, version
         )
         for event in opened.news:
@@ -229,7 +229,7 @@ class Audit:
             left = self.figures.waiting
             _log.error("the end of the audit log is lost", events=left, reason=self._failure)
         await self._guarded(self._anchor)
-        await to_thread.run_sync(self._journal.close, limiter=self._thread)
+        await system.in_thread(self._journal.close, limiter=self._thread)
 
     # -- the disk --------------------------------------------------------------------------------
 
@@ -242,7 +242,7 @@ class Audit:
                     return
                 link = self._chain.last
                 try:
-                    begun = await to_thread.run_sync(
+                    begun = await system.in_thread(
                         self._journal.append, self._made, *self._made_at, limiter=self._thread
                     )
                 except StorageError as error:
@@ -311,7 +311,7 @@ class Audit:
         if not self._settings.keep_days:
             return
         steady = await self._storage.read(lambda database: database.steady)
-        files, last = await to_thread.run_sync(
+        files, last = await system.in_thread(
             old_files,
             self.directory,
             self._settings.keep_days,
@@ -321,7 +321,7 @@ class Audit:
         if last is not None:
             self.record(removal_of(files, last))
             await self.settled()
-            await to_thread.run_sync(remove_files, files, limiter=self._thread)
+            await system.in_thread(remove_files, files, limiter=self._thread)
 
     # -- the database ----------------------------------------------------------------------------
 

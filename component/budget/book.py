@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, NoReturn
@@ -12,6 +11,7 @@ import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
+from component import system
 from component.audit.protocol import AuditEvent, Recorder
 from component.budget.allotments import (
     CHANNEL,
@@ -96,7 +96,7 @@ class BudgetBook:
         *,
         instance: Callable[[], str] | None = None,
         alert: Callable[[str], None] = lambda _: None,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = system.now,
     ) -> None:
         self._storage = storage
         self._limits = limits
@@ -111,7 +111,7 @@ class BudgetBook:
         self._writing = anyio.Lock()
         self._ids = itertools.count(1)
         self._day = ""
-        self._holder = secrets.token_hex(16)
+        self._holder = system.token_hex(16)
         self._allotments: dict[Key, Allotment] = {}
         self._in_vain: dict[Key, float] = {}
         """When the other instances were last asked in vain."""

@@ -211,7 +211,7 @@ def _from_database(settings: "Settings", directory: Path) -> "list[ChainLink]":
     from component.audit.heads import heads_in, own_head  # noqa: PLC0415
     from component.audit.opening import read_chain  # noqa: PLC0415
     from component.storage import StorageError  # noqa: PLC0415
-    from component.storage.peek import peek  # noqa: PLC0415
+    from component.storage.storage import peek  # noqa: PLC0415
 
     try:
         where = settings.storage

@@ -1,7 +1,6 @@
 """`xmpp-agent demo`: a server, the component and a client on this machine, and their stanzas."""
 
 import errno
-import secrets
 import signal
 import tempfile
 from collections.abc import Callable, Sequence
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from component import system
 from component.cli.frame import Fault
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ async def _show(
     from demo_server.server import DemoServer  # noqa: PLC0415
 
     names = names_of(own)
-    secret = secrets.token_urlsafe(16)
+    secret = system.token_urlsafe(16)
     server = DemoServer(
         _HOST,
         _ADDRESS,

@@ -1,13 +1,13 @@
 """`xmpp-agent init`: writes agent.toml and the secret, and prints the server's configuration."""
 
 import os
-import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
+from component import system
 from component.cli.frame import Fault, interactive
 from component.private import make_directory, open_private
 
@@ -249,7 +249,7 @@ def _secret(beside: Path) -> tuple[str, str | None]:
     elif secret := written:
         kept = str(beside)
     else:
-        return secrets.token_urlsafe(32), None
+        return system.token_urlsafe(32), None
     if not secret.isprintable():
         raise Fault(
             f"the secret from {kept} contains line breaks or control characters: choose another one"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import tempfile
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -14,6 +13,7 @@ import anyio.to_thread
 import click
 import msgspec
 
+from component import system
 from component.cli.frame import Fault, interactive, load_settings
 from component.skills.durable import ChildResult, Work
 from component.skills.errors import (
@@ -51,7 +51,7 @@ async def opened(name: str, config: Path, *, trusted: bool) -> AsyncIterator[Ski
         if file.endswith(".py"):
             yield _one(skills_of(load_module(Path(file))), wanted, file)
             return
-        directory, configured = await anyio.to_thread.run_sync(_configured, name, config)
+        directory, configured = await system.in_thread(_configured, name, config)
         if directory is not None:
             async with directory_skill(directory, trusted=trusted) as skill:
                 yield skill
@@ -123,7 +123,7 @@ class TerminalHost:
     """
 
     def __init__(self) -> None:
-        self.key = secrets.token_hex(16)
+        self.key = system.token_hex(16)
         self.resumes = False
 
     async def progress(self, fraction: float, text: str) -> None:
@@ -159,7 +159,7 @@ class TerminalHost:
         """See `Context.ask`."""
         if not interactive():
             raise UsageError(f"The skill asks {question!r}, and there is no terminal to answer on.")
-        return await anyio.to_thread.run_sync(_ask, question, schema, abandon_on_cancel=True)
+        return await system.in_thread(_ask, question, schema, abandon_on_cancel=True)
 
     async def sleep(self, seconds: float, *, key: str | int | None) -> None:
         """See `Context.sleep`."""

@@ -237,7 +237,7 @@ async def _commands(
         task_limits,
     )
     from component.settings.model import DEFAULT_AGENT  # noqa: PLC0415
-    from component.storage.switches import Switches  # noqa: PLC0415
+    from component.storage.shared import Switches  # noqa: PLC0415
     from component.tasks.admin import TaskAdmin  # noqa: PLC0415
 
     agents = Agents(agent_entries(settings), storage, recorder)

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal
 
-import anyio.to_thread
 import msgspec
 
+from component import system
 from component.audit.protocol import AuditEvent, Recorder
 from component.conversations import directories
 from component.conversations.lines import Said, decode_line
@@ -116,7 +116,7 @@ class Facts:
         """Return the messages of the person since facts were last stored, from the current
         conversation and the latest archived one. Raises StorageError.
         """
-        return await anyio.to_thread.run_sync(self._messages, key)
+        return await system.in_thread(self._messages, key)
 
     async def known(self, key: SessionKey) -> list[KnownFact]:
         """Return all learned facts, and the lines of `user.md`. Raises StorageError.
@@ -124,7 +124,7 @@ class Facts:
         A memory with the tag of a fact is ignored if an untrusted author may have written it;
         learned facts have no label.
         """
-        records, text = await anyio.to_thread.run_sync(self._load, key)
+        records, text = await system.in_thread(self._load, key)
         written = {_plain(kept.text): kept.key for kept in records.values()}
         found = [KnownFact(written.get(_plain(line), ""), line) for line in _bullets(text)]
         memories = await self._knowledge.own(key.agent, key.who)
@@ -151,11 +151,11 @@ class Facts:
                     continue
                 results.append(await self._keep(key, proposal))
             if there:
-                await anyio.to_thread.run_sync(self._append, key, _Read(until))
+                await system.in_thread(self._append, key, _Read(until))
         return results
 
     async def _keep(self, key: SessionKey, fact: ProposedFact) -> Result:
-        records, text = await anyio.to_thread.run_sync(self._load, key)
+        records, text = await system.in_thread(self._load, key)
         if any(words(line) == words(fact.text) for line in _bullets(text)):
             return "known"
         kept = records.get(fact.key)
@@ -164,14 +164,14 @@ class Facts:
             result, text = merge_fact(text, fact, records)
             if result in {"known", "forgotten"}:
                 return result
-            file = await anyio.to_thread.run_sync(self._write, key, text)
+            file = await system.in_thread(self._write, key, text)
         else:
             result = await self._keep_memory(key, fact, kept)
             file = _MEMORIES
         if result in {"added", "updated", "beside"}:
             source = fact.source
             line = _Kept(fact.key, fact.text, file, source.said, source.turn, source.text[:_QUOTE])
-            await anyio.to_thread.run_sync(self._append, key, line)
+            await system.in_thread(self._append, key, line)
             self._record(key, fact, f"{result} in {file}")
         return result
 

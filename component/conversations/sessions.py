@@ -1,7 +1,6 @@
 """Conversations in files: `history.jsonl`, of which only the end is read, and `sessions/`."""
 
 import os
-import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import structlog
-from anyio import to_thread
 
+from component import system
 from component.conversations import directories
 from component.conversations.directories import HISTORY, ConversationCounts, Forgotten
 from component.conversations.lines import Header, Line, encode_line, encode_lines, rfc3339
@@ -75,7 +74,7 @@ class Sessions:
         layout: Layout,
         settings: Session,
         *,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = system.time,
         on_forget: Callable[[SessionKey], Awaitable[None]] = _do_nothing,
     ) -> None:
         self.layout = layout
@@ -137,7 +136,7 @@ class Sessions:
             self._add(key, lines, now, *self._write(key, data, now, sync=False))
             return
         async with self._locks.hold(key):
-            states = await to_thread.run_sync(lambda: self._write(key, data, now, sync=sync))
+            states = await system.in_thread(lambda: self._write(key, data, now, sync=sync))
             self._add(key, lines, now, *states)
 
     async def turn(self, key: SessionKey, turn: str) -> tuple[Line, ...]:
@@ -145,7 +144,7 @@ class Sessions:
         there are none. They may be in an archived session.
         """
         async with self._locks.hold(key):
-            lines, damaged = await to_thread.run_sync(self._read_turn, key, turn)
+            lines, damaged = await system.in_thread(self._read_turn, key, turn)
         self._warn(damaged)
         return tuple(lines)
 
@@ -163,16 +162,16 @@ class Sessions:
 
         The counts do not include sub-agents.
         """
-        for child in await to_thread.run_sync(directories.below, self.layout, key):
+        for child in await system.in_thread(directories.below, self.layout, key):
             await self._forget(child)
-            await to_thread.run_sync(directories.remove_empty, self.layout.folder(child))
+            await system.in_thread(directories.remove_empty, self.layout.folder(child))
         return await self._forget(key)
 
     async def _forget(self, key: SessionKey) -> Forgotten:
         folder = self.layout.folder(key)
         async with self._locks.hold(key):
             self._tails.pop(key, None)
-            forgotten = await to_thread.run_sync(directories.erase, self.layout.root, folder)
+            forgotten = await system.in_thread(directories.erase, self.layout.root, folder)
             await self._on_forget(key)
             return forgotten
 
@@ -180,7 +179,7 @@ class Sessions:
         """Count messages, memories and attachments. Reads the whole conversation."""
         folder = self.layout.folder(key)
         async with self._locks.hold(key):
-            return await to_thread.run_sync(directories.count_contents, self.layout.root, folder)
+            return await system.in_thread(directories.count_contents, self.layout.root, folder)
 
     async def _tail(
         self, key: SessionKey, tokens: int | None, count: Callable[[str], int]
@@ -193,7 +192,7 @@ class Sessions:
         if seen is None:
             return None
         if tail is None or (tail.seen, tail.budget, tail.count) != (seen, budget, count):
-            tail, damaged = await to_thread.run_sync(self._read, path, budget, count)
+            tail, damaged = await system.in_thread(self._read, path, budget, count)
             self._warn(damaged)
         if tail is not None:
             self._keep(key, tail)
@@ -220,7 +219,7 @@ class Sessions:
     async def _archive(self, key: SessionKey) -> Path:
         self._tails.pop(key, None)
         folder, most = self.layout.folder(key), self._settings.archived_bytes
-        return await to_thread.run_sync(
+        return await system.in_thread(
             directories.archive, self.layout.root, folder, self._clock(), most
         )
 

@@ -1,6 +1,6 @@
 """The profile of an agent for a person: its declaration, its files, and the chosen persona."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,6 +20,9 @@ from component.settings.agents import AgentEntry
 from component.settings.llm import Tier
 from xep.jid import JID
 
+if TYPE_CHECKING:
+    from component.kernel.agents import AgentPorts
+
 
 class AgentProfiles:
     """Puts together the profiles of agents, and gives them their models.
@@ -28,8 +31,7 @@ class AgentProfiles:
         settings: the settings; `llm` is set.
         memories: the personas and the files of agents.
         agents: the states of the agents.
-        skill_names: gives the names of the skills that a principal may use.
-        zone_of: gives the name of the time zone of a person; without it, that is UTC.
+        ports: give the skills and the time zones of people, and make models.
 
     Attributes:
         titles: the names of the agents that people see, by the names of the agents.
@@ -43,14 +45,13 @@ class AgentProfiles:
         settings: Settings,
         memories: Memories,
         agents: Agents,
-        skill_names: Callable[[JID], Iterable[str]],
-        zone_of: Callable[[JID], Awaitable[str]] | None = None,
+        ports: "AgentPorts",
     ) -> None:
         assert settings.llm is not None, "there is a model"
         self._memories = memories
         self._agents = agents
-        self._skill_names = skill_names
-        self._zone_of = zone_of
+        self._skill_names = ports.skill_names
+        self._zone_of = ports.zone_of
         self.titles = agent_titles(settings)
         self.refused_tools = RefusedTools(settings.storage.path)
         self._models = Models(
@@ -58,6 +59,7 @@ class AgentProfiles:
             own_models(settings),
             in_usd=limited_in_usd(settings),
             refused=self.refused_tools.add,
+            make=ports.make_model,
         )
 
     def model(self, tier: Tier, of: str = "") -> Model:

@@ -34,7 +34,7 @@ from component.kernel.persona_dialogue import PersonaDialogue
 from component.kernel.speech import Speech
 from component.kernel.stream import StreamSubsystem
 from component.kernel.tasks import TaskSubsystem
-from component.models.protocol import Model
+from component.models.protocol import MakeModel, Model
 from component.policy.persons import Persons
 from component.settings import Settings
 from component.settings.model import DEFAULT_AGENT
@@ -66,6 +66,7 @@ class AgentPorts(msgspec.Struct, frozen=True, kw_only=True):
         instance: gives the name of this instance among those that share the database.
         zone_of: gives the name of the time zone of a person; None: all times are in UTC.
         task_ready: called when a task that waited for a turn may continue.
+        make_model: makes a model from its settings; None for the clients of their providers.
     """
 
     tools: Tools
@@ -79,6 +80,7 @@ class AgentPorts(msgspec.Struct, frozen=True, kw_only=True):
     instance: Callable[[], str]
     zone_of: Callable[[JID], Awaitable[str]] | None = None
     task_ready: Callable[[], None] = lambda: None
+    make_model: MakeModel | None = None
 
 
 def agent_ports(
@@ -109,6 +111,7 @@ def agent_ports(
         instance=lambda: tasks.service.instance,
         zone_of=zone_of,
         task_ready=tasks.service.requeued,
+        make_model=environment.make_model,
     )
 
 
@@ -126,6 +129,7 @@ class AgentSubsystem:
         conversations: takes messages to agents.
         agents: the states of the agents.
         profiles: how each agent is for a person.
+        tools: the skills, as models see them.
         budgets: what models may cost, and have cost.
         dialogue: asks people questions about a persona that they define.
 
@@ -142,6 +146,7 @@ class AgentSubsystem:
         ports: AgentPorts,
     ) -> None:
         assert settings.llm is not None, "there is a model"
+        self.tools = ports.tools
         self._killed: list[str] = []
         self._any_killed = anyio.Event()
         self.dialogue = PersonaDialogue(memories.own_personas, memories.drafts)
@@ -149,9 +154,7 @@ class AgentSubsystem:
             *(agent_entries(settings), storage, ports.recorder, self._stop_agent),
             settings.loop.idle_s,
         )
-        self.profiles = AgentProfiles(
-            settings, memories, self.agents, ports.skill_names, ports.zone_of
-        )
+        self.profiles = AgentProfiles(settings, memories, self.agents, ports)
         self.budgets = _budgets(settings, storage, ports)
         model_calls = ModelCalls(self.budgets, ports.recorder, ports.observer)
         engine = Engine(

@@ -1,13 +1,13 @@
 """The contacts of the agents: who is a person, in which time zone, and who may be written to."""
 
-import secrets
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Final, Literal
 
 import anyio
 from cachebox import LRUCache
 
+from component import system
 from component.kernel.environment import Environment
 from component.kernel.stream import StreamSubsystem
 from component.link.messages.inbound import ReplyAddress
@@ -66,7 +66,7 @@ class ContactSubsystem:
         if self.may_write(agent, person):
             self._stream.messenger.send(
                 OutboundMessage(
-                    id=secrets.token_hex(_ID_BYTES),
+                    id=system.token_hex(_ID_BYTES),
                     conversation=conversation_with(agent, person),
                     to=ReplyAddress(str(person), agent, type_),
                     parts=(Text(sentence),),
@@ -159,7 +159,7 @@ class PersonZones:
         store: NotificationStore,
         default: str,
         contacts: ContactSubsystem | None = None,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = system.now,
     ) -> None:
         self._store = store
         self.default: Final = default

@@ -4,17 +4,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import msgspec
-from anyio import to_thread
 
+from component import system
 from component.kernel.catalog import Catalog
 from component.kernel.memory import Memories, open_memories
 from component.kernel.monitoring import Monitoring, open_monitoring
 from component.kernel.options import agent_at
+from component.models.protocol import MakeModel
 from component.settings import Settings
 from component.storage import Storage
-from component.storage.home import home_of
+from component.storage.contacts import StoppedContacts
+from component.storage.directory import home_of
 from component.storage.schema import Schema
-from component.storage.stopped import StoppedContacts
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +28,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
         stopped: the contacts who want no unrequested messages.
         monitoring: the audit log, counters and traces.
         memories: conversations, personas and memories.
+        make_model: makes a model from its settings; None for the clients of their providers.
     """
 
     catalog: Catalog
@@ -35,6 +37,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     stopped: StoppedContacts
     monitoring: Monitoring
     memories: Memories
+    make_model: MakeModel | None = None
 
     @property
     def settings(self) -> Settings:
@@ -43,7 +46,9 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def open_environment(catalog: Catalog, schema: Schema) -> AsyncIterator[Environment]:
+async def open_environment(
+    catalog: Catalog, schema: Schema, make_model: MakeModel | None = None
+) -> AsyncIterator[Environment]:
     """Open the database, the audit log and the memory, and close them in reverse order.
 
     Raises StorageError: the data directory, or that of the memory, cannot be used; TracesError:
@@ -63,8 +68,9 @@ async def open_environment(catalog: Catalog, schema: Schema) -> AsyncIterator[En
             yield Environment(
                 catalog=catalog,
                 storage=storage,
-                home=await to_thread.run_sync(home_of, storage.directory),
+                home=await system.in_thread(home_of, storage.directory),
                 stopped=stopped,
                 monitoring=monitoring,
                 memories=memories,
+                make_model=make_model,
             )

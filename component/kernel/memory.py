@@ -1,6 +1,5 @@
 """The memory of a service: its files, and the index over the memories."""
 
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -9,8 +8,8 @@ from typing import Final
 
 import anyio
 import structlog
-from anyio import to_thread
 
+from component import system
 from component.audit.protocol import AuditEvent, Recorder
 from component.conversations import directories
 from component.conversations.sessions import Sessions
@@ -67,7 +66,7 @@ class Memories:
 
     async def remove_sub_agent(self, folder: Path) -> None:
         """Remove the directory of a sub-agent that has ended. Raises StorageError."""
-        owners = await to_thread.run_sync(directories.remove_sub_agent, self.layout, folder)
+        owners = await system.in_thread(directories.remove_sub_agent, self.layout, folder)
         await self.knowledge.tidy(owners)
         self._recorder.record(
             AuditEvent(
@@ -102,7 +101,7 @@ async def open_memories(settings: Settings, recorder: Recorder) -> AsyncIterator
         Layout(settings.memory_path), settings.memory.scopes, read_admins(settings.agent.admins)
     )
     try:
-        index = await to_thread.run_sync(_open, settings)
+        index = await system.in_thread(_open, settings)
     except files.MemoryStoreError as error:
         raise files.MemoryStoreError(f"{error} {location_hint(settings)}") from error
     try:
@@ -110,7 +109,7 @@ async def open_memories(settings: Settings, recorder: Recorder) -> AsyncIterator
         yield memories
     finally:
         with anyio.CancelScope(shield=True):
-            await to_thread.run_sync(_close, index)
+            await system.in_thread(_close, index)
 
 
 def location_hint(settings: Settings) -> str:
@@ -150,7 +149,7 @@ async def tidy(
     home: str,
     *,
     every_s: float = EVERY_S,
-    clock: Callable[[], float] = time.time,
+    clock: Callable[[], float] = system.time,
 ) -> None:
     """Remove deleted files from the index once, and the directories of sub-agents that ended long
     ago every `every_s` seconds, until cancelled. Errors of the disk are logged.
@@ -178,7 +177,7 @@ async def remove_sub_agents(memories: Memories, storage: Storage, home: str, now
     Raises StorageError.
     """
     before = now - memories.sub_agents_keep_s
-    found = await to_thread.run_sync(directories.unused_sub_agents, memories.layout, before)
+    found = await system.in_thread(directories.unused_sub_agents, memories.layout, before)
     if not found:
         return
     # Imported only where there are sub-agents: a service without a model starts faster.
@@ -188,7 +187,7 @@ async def remove_sub_agents(memories: Memories, storage: Storage, home: str, now
     # not stored now has ended, and its sub-agents are never used again.
     unanswered = await storage.read(partial(rows.sessions, home=home))
     for folder in found:
-        if not await to_thread.run_sync(
+        if not await system.in_thread(
             directories.is_used_sub_agent, memories.layout, folder, unanswered
         ):
             await memories.remove_sub_agent(folder)

@@ -13,7 +13,7 @@ from component.link.messages.outbound import OutboundMessage, Text, conversation
 from component.settings.model import DEFAULT_AGENT
 from component.skills.errors import SkillError
 from component.storage import StorageError
-from component.storage.subscriptions import SubscriptionStore
+from component.storage.contacts import SubscriptionStore
 from xep.jid import JID
 
 _SHARED: Final = ("from", "to", "both")

@@ -1,6 +1,5 @@
 """Sends what agents say, as messages."""
 
-import secrets
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -8,6 +7,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from component import system
 from component.agent.requests import Reply
 from component.link.messages.delivery import Delivery
 from component.link.messages.inbound import ReplyAddress
@@ -72,7 +72,7 @@ class Speech:
         Other clients would get an empty message, which servers store for absent users.
         """
         if to.shows_states and self._connected():
-            message = _message(to, secrets.token_hex(_ID_BYTES), "composing" if on else "paused")
+            message = _message(to, system.token_hex(_ID_BYTES), "composing" if on else "paused")
             self._messenger.send(msgspec.structs.replace(message, stored=False))
 
     def waits(self) -> bool:

@@ -6,17 +6,18 @@ register their handlers with it, and send stanzas and make calls (IQs of type ge
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import chain
 from typing import Final, Literal, Protocol, TypeAlias, TypeVar
 
 from anyio.lowlevel import checkpoint
 
+from component import system
 from component.kernel.catalog import Catalog
 from component.kernel.errors import AgentErrors
 from component.kernel.monitoring import Monitoring
 from component.kernel.options import addresses, router_options
-from component.link.connection.connection import Connection
+from component.link.connection.connection import Connect, Connection
 from component.link.connection.live import Receiver
 from component.link.messages.delivery import Delivery
 from component.link.messages.messenger import Messenger
@@ -126,9 +127,10 @@ class StreamSubsystem(Receiver):
         """Whether a principal may ask for something; the occupants of a room are none together."""
         return self._catalog.policy.admits(principal) and not self.is_room(principal)
 
-    def connect(self) -> Connection:
-        """Return the connection, for the caller to run."""
-        self._connection = Connection(self._catalog.settings.server, self.outbox, self)
+    def connect(self, connect: Connect) -> Connection:
+        """Return the connection, for the caller to run; `connect` opens it."""
+        server = self._catalog.settings.server
+        self._connection = Connection(server, self.outbox, self, connect=connect)
         return self._connection
 
     def is_connected(self) -> bool:
@@ -188,7 +190,7 @@ class StreamSubsystem(Receiver):
 
     def connected(self) -> None:
         """Note that a session has begun."""
-        self.connected_since = datetime.now(UTC)
+        self.connected_since = system.now()
         for call in self._connected:
             call()
 

@@ -6,12 +6,12 @@ work. Other subsystems run skills through `service`, answer questions through `s
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 
+from component import system
 from component.kernel.contacts import ContactSubsystem
 from component.kernel.environment import Environment
 from component.kernel.files import FileSubsystem
@@ -23,7 +23,7 @@ from component.skills.granting import CapabilityCheck
 from component.skills.model_answers import ModelQuestion
 from component.skills.threads import Threads
 from component.storage.notifications import Notification
-from component.storage.switches import PAUSED, Switches
+from component.storage.shared import PAUSED, Switches
 from component.task_messages.events import TaskNews
 from component.task_messages.questions import Questions
 from component.tasks.admin import TaskAdmin
@@ -97,7 +97,7 @@ class TaskSubsystem:
             stream.is_connected,
             contacts.may_write,
             self.questions,
-            since=datetime.now(UTC),
+            since=system.now(),
             tool_ended=partial(_call_all, self._tool_ended),
             task_changed=partial(_call_all, self._task_changed),
             task_deleted=partial(_call_all, self._task_deleted),

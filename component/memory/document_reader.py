@@ -19,6 +19,7 @@ from typing import Annotated, Final
 import anyio
 import msgspec
 
+from component import system
 from component.memory_directory import files
 from component.memory_directory.files import MemoryStoreError
 from component.sandbox import profile as profiles
@@ -102,7 +103,7 @@ async def read_document(path: Path, limits: DocumentLimits = LIMITS) -> list[Doc
         lines = await _run(kind, descriptor, limits)
     finally:
         os.close(descriptor)
-    parts = await anyio.to_thread.run_sync(lambda: list(split_parts(lines)))
+    parts = await system.in_thread(lambda: list(split_parts(lines)))
     if not parts:
         raise DocumentError("it has no text" + (" (a scan?)" if kind == "pdf" else ""))
     return parts
@@ -113,8 +114,8 @@ async def read_data(kind: str, data: bytes, limits: DocumentLimits = LIMITS) -> 
     main text is read), or one of `KINDS`. Raises DocumentError.
     """
     with tempfile.TemporaryFile() as file:
-        await anyio.to_thread.run_sync(file.write, data)
-        await anyio.to_thread.run_sync(file.flush)
+        await system.in_thread(file.write, data)
+        await system.in_thread(file.flush)
         # The parser gets a read-only descriptor.
         descriptor = os.open(f"/proc/self/fd/{file.fileno()}", os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -191,7 +192,7 @@ async def _run(kind: str, descriptor: int, limits: DocumentLimits) -> list[Docum
         raise DocumentError("its parser cannot be confined: see xmpp-agent doctor")
     if code:
         raise DocumentError(f"its parser has failed (exit status {code})")
-    return await anyio.to_thread.run_sync(_pieces, bytes(data))
+    return await system.in_thread(_pieces, bytes(data))
 
 
 def _pieces(output: bytes) -> list[DocumentPiece]:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Final
 
 import anyio
-import anyio.to_thread
 import structlog
 
+from component import system
 from component.memory import document_reader
 from component.memory.document_reader import (
     KINDS,
@@ -79,7 +79,7 @@ class Documents:
 
         A folder or document that cannot be read is a warning in the log. Raises StorageError.
         """
-        folders = await anyio.to_thread.run_sync(self._folders)
+        folders = await system.in_thread(self._folders)
         owners = {folder.relative_to(self._root).as_posix(): folder for folder in folders}
         for name in await self._current.read(self._index.names):
             if Path(name).name == KNOWLEDGE:
@@ -118,7 +118,7 @@ class Documents:
 
     async def _refresh(self, owner: str, folder: Path) -> None:
         known = self._known[owner] = await self._current.read(self._index.documents, owner)
-        there = await anyio.to_thread.run_sync(self._list, folder)
+        there = await system.in_thread(self._list, folder)
         for name in [name for name in known if name not in there]:
             await self._current.write(self._index.remove_document, owner, name)
             del known[name]

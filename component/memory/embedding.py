@@ -13,7 +13,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import structlog
 
+from component import system
 from component.storage.errors import StorageError
 
 
@@ -122,14 +122,14 @@ class LocalEmbedder:
             try:
                 return self._exchange(question, len(texts))
             except (OSError, EOFError, ValueError) as error:
-                self._failed_at = time.monotonic()
+                self._failed_at = system.monotonic()
                 self._why = str(error)
                 _log.warning("no vectors of texts", why=BROKEN.format(why=error))
                 self._end()
                 return None
 
     def _start(self) -> bool:
-        if time.monotonic() < self._failed_at + _AGAIN_S:
+        if system.monotonic() < self._failed_at + _AGAIN_S:
             return False
         self._process = subprocess.Popen(  # noqa: S603 - our own script
             [sys.executable, "-P", str(_WORKER), self._model.module],
@@ -148,7 +148,7 @@ class LocalEmbedder:
         data = memoryview(_HEAD.pack(len(question)) + question)
         while data:
             data = data[self._process.stdin.write(data) :]
-        until = time.monotonic() + _ANSWER_S
+        until = system.monotonic() + _ANSWER_S
         read = self._process.stdout.fileno()
         (length,) = _HEAD.unpack(_read(read, _HEAD.size, until))
         size = self._model.dimensions
@@ -182,7 +182,7 @@ def _read(descriptor: int, size: int, until: float) -> bytes:
     poll.register(descriptor, select.POLLIN)
     found = bytearray()
     while len(found) < size:
-        left = until - time.monotonic()
+        left = until - system.monotonic()
         if left <= 0 or not poll.poll(left * 1000):
             raise TimeoutError(f"no answer within {_ANSWER_S:.0f} s")
         piece = os.read(descriptor, size - len(found))

@@ -13,6 +13,7 @@ import anyio.to_thread
 import msgspec
 import structlog
 
+from component import system
 from component.memory.index import Index, Owner, all_of, items_of, owners_of
 from component.memory.index_search import Finder, Hit, Search
 from component.memory.knowledge_lines import (
@@ -209,15 +210,15 @@ class CurrentIndex:
         database = self._index.database
         opened = database.opened
         try:
-            return await anyio.to_thread.run_sync(work, *args, limiter=limiter)
+            return await system.in_thread(work, *args, limiter=limiter)
         except StorageError as error:
             # Another reader may have noticed the damage, and rebuilt it.
             if opened is database.opened and not opened.damaged:
                 raise
-            if await anyio.to_thread.run_sync(database.renew, limiter=limiter):
+            if await system.in_thread(database.renew, limiter=limiter):
                 path = str(database.path)
                 _log.warning("the index is damaged and is rebuilt", path=path, why=str(error))
-            return await anyio.to_thread.run_sync(work, *args, limiter=limiter)
+            return await system.in_thread(work, *args, limiter=limiter)
 
     # In worker threads.
 

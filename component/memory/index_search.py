@@ -13,10 +13,10 @@ one that has all words of the question is worth as much.
 
 import heapq
 import math
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from component import system
 from component.memory.index import Index, Owner, filters_of, items_by_number
 from component.memory.knowledge_lines import Item, seconds_of
 from component.memory.vectors import Vectors
@@ -212,7 +212,7 @@ class Finder:
             weights[owner.id] = {gram: weight_of(owner.items, counts[gram]) for gram in asked.grams}
             numbers += _candidates(connection, owner, counts, filters)
         found = items_by_number(connection, list(dict.fromkeys(numbers)))
-        now = time.time()
+        now = system.time()
         fits = {
             number: fit(item, asked, weights[owner], now)
             for number, (owner, item) in found.items()

@@ -4,13 +4,13 @@
 `Replica` synchronises.
 """
 
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Final, NamedTuple
 
 import structlog
 
+from component import system
 from component.audit.protocol import AuditEvent, Recorder
 from component.memory.documents import Documents
 from component.memory.file_store import FileStore
@@ -149,7 +149,7 @@ class Knowledge:
         if place is None:
             return []
         found = await self.files.versions(place, key)
-        if found and found[-1].is_expired(time.time()):
+        if found and found[-1].is_expired(system.time()):
             return []
         whose = SessionKey(agent, principal.bare)
         self._record(whose, trace, key, f"read {len(found)} versions in {scope}")
@@ -173,7 +173,7 @@ class Knowledge:
         whose = SessionKey(agent, principal.bare)
         await self._before_use(whose)
         place = self._sharing.private(whose)
-        at = time.time()
+        at = system.time()
         found = [item for item in await self.files.index.items(place) if not item.is_expired(at)]
         self._record(whose, trace, "", f"listed all {len(found)} private ones")
         return [Remembered(PRIVATE, item, taint_for(item, place, principal)) for item in found]
@@ -288,7 +288,7 @@ class Knowledge:
         await self._before_use(SessionKey(agent, principal.bare))
         places = self._sharing.visible(agent, principal)
         folder = self.documents.searched(self._sharing.documents(agent))
-        at = time.time()
+        at = system.time()
         found: list[Remembered] = []
         for place, item in await self.files.index.get_many(places, keys, folder):
             if place is folder:
@@ -303,7 +303,7 @@ class Knowledge:
         await self._before_use(SessionKey(agent, principal.bare))
         places = self._sharing.visible(agent, principal)
         folder = self.documents.searched(self._sharing.documents(agent))
-        at = time.time()
+        at = system.time()
         found = await self.files.index.find(places, search, folder)
         return [
             Remembered(place.scope, hit.item, taint_for(hit.item, place, principal), hit.score)

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from component import system
 from component.policy.taint import Taint
 from xep.characters import without_forbidden
 
@@ -108,7 +109,7 @@ def encode_memory(entry: MemoryLine) -> bytes:
 
 def now() -> str:
     """Return the current time in the format of lines."""
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return system.now().isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def seconds_of(ts: str | None) -> float | None:

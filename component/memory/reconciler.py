@@ -7,13 +7,13 @@ has changed if its memory differs from the base. If both have changed, the perso
 
 import hashlib
 import math
-import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 import structlog
 
+from component import system
 from component.audit.protocol import AuditEvent, Recorder
 from component.memory.file_store import FileStore
 from component.memory.knowledge_lines import FilePast, Item, MemoryLine, now, seconds_of
@@ -80,7 +80,7 @@ class SyncOptions(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = 1.0
     fresh_s: float = math.inf
     reconcile_s: float = 900.0
-    clock: Callable[[], float] = time.time
+    clock: Callable[[], float] = system.time
 
 
 class Stores(NamedTuple):

@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 import structlog
-from anyio import to_thread
 
+from component import system
 from component.memory.store import Generation
 from component.memory_directory import files
 from component.memory_directory.layout import AGENTS, Layout, SessionKey
@@ -124,27 +124,27 @@ class SyncState:
             self.generation, self.is_filling = equal_at, False
             lines.append(self._store_line())
         if lines:
-            await to_thread.run_sync(self._write, lines)
+            await system.in_thread(self._write, lines)
 
     async def note_pending(self, key: str) -> None:
         """Record that the agent is about to change a memory."""
         if key not in self.pending:
             self.pending[key] = None
-            await to_thread.run_sync(self._write, [self._line(key)])
+            await system.in_thread(self._write, [self._line(key)])
 
     async def note_removing(self, key: str) -> None:
         """Record that the agent is about to ask the other store to delete a memory."""
         synced = self.of(key)
         if not synced.removing:
             self.synced[key] = msgspec.structs.replace(synced, removing=True)
-            await to_thread.run_sync(self._write, [self._line(key)])
+            await system.in_thread(self._write, [self._line(key)])
 
     async def note_erase(self) -> None:
         """Record that all memories are to be deleted in the other store."""
         self.synced.clear()
         self.pending.clear()
         self.erase, self._lines = True, _SLACK * 2
-        await to_thread.run_sync(self._write, [])
+        await system.in_thread(self._write, [])
 
     async def note_filling(self) -> None:
         """Record that the other store is a new one or an older state, which is filled until both
@@ -152,13 +152,13 @@ class SyncState:
         """
         if not self.is_filling:
             self.is_filling = True
-            await to_thread.run_sync(self._write, [self._store_line()])
+            await system.in_thread(self._write, [self._store_line()])
 
     async def note_held(self, count: int) -> None:
         """Record how many memories wait for the decision of an admin."""
         if self.held != count:
             self.held = count
-            await to_thread.run_sync(self._write, [self._store_line()])
+            await system.in_thread(self._write, [self._store_line()])
 
     async def note_erased(self) -> None:
         """Record that all memories were deleted in both stores, by deleting the file."""
@@ -166,7 +166,7 @@ class SyncState:
         self.pending.clear()
         self.erase, self._lines = False, 0
         self.generation, self.is_filling, self.held = None, False, 0
-        await to_thread.run_sync(self._remove)
+        await system.in_thread(self._remove)
 
     # In worker threads.
 
@@ -249,7 +249,7 @@ class SyncStates:
     async def load(self, whose: SessionKey) -> SyncState:
         """Read the state of the memories of a person."""
         state = SyncState(self._layout, whose)
-        await to_thread.run_sync(state.read)
+        await system.in_thread(state.read)
         return state
 
     async def held(self) -> dict[SessionKey, int]:
@@ -259,7 +259,7 @@ class SyncStates:
 
     async def known(self) -> list[SessionKey]:
         """Return all agents and people with a state."""
-        return await to_thread.run_sync(self._known)
+        return await system.in_thread(self._known)
 
     # In worker threads.
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import structlog
-from anyio import to_thread
 
+from component import system
 from component.memory_directory import files
 from component.memory_directory.files import MemoryStoreError
 
@@ -82,7 +82,7 @@ class Texts:
             self._results.move_to_end(name)
             return cast("T", known[1])
         reader = TextReader(self)
-        result = await to_thread.run_sync(build, reader)
+        result = await system.in_thread(build, reader)
         self._results[name] = reader.observed, result
         if len(self._results) > _RESULTS:
             self._results.popitem(last=False)

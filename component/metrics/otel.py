@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 import anyio
-from anyio import to_thread
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
@@ -18,6 +17,7 @@ from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace import Span as OpenSpan
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
+from component import system
 from component.metrics.traces import Span
 from component.settings.service import Traces
 
@@ -114,7 +114,7 @@ class OTelTracer:
         done = anyio.Event()
 
         async def send() -> None:
-            await to_thread.run_sync(self._provider.shutdown)
+            await system.in_thread(self._provider.shutdown)
             done.set()
 
         async with anyio.create_task_group() as group:

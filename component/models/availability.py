@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import anyio
 import msgspec
 
+from component import system
 from component.models.answer_limits import TooMuchError
 from component.models.building import choices
 from component.models.catalog import ModelTarget, facts_of, resolve
@@ -131,7 +132,7 @@ def _local(section: str, choice: ModelChoice) -> ModelCheck:
 
 
 async def _remote(section: str, target: ModelTarget) -> ModelCheck:
-    client = (await anyio.to_thread.run_sync(connect_model, target, "openai")).client
+    client = (await system.in_thread(connect_model, target, "openai")).client
     import httpx2  # noqa: PLC0415 - loaded by now
     import openai  # noqa: PLC0415
 

@@ -9,13 +9,13 @@ half-open → open: the call failed
 """
 
 import contextlib
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Literal
 
 import anyio
 import structlog
 
+from component import system
 from component.models.catalog import ModelTarget, facts_of, load_facts, resolve
 from component.models.constrained import Constrained
 from component.models.hosted import HostedModel
@@ -23,6 +23,7 @@ from component.models.offered_tools import RefusedTool
 from component.models.protocol import (
     Completion,
     ContextOverflowError,
+    MakeModel,
     Model,
     ModelError,
     ModelRefusedError,
@@ -99,7 +100,7 @@ class Guarded(Wrapped):
     """
 
     def __init__(
-        self, model: Model, breaker: Breaker, clock: Callable[[], float] = time.monotonic
+        self, model: Model, breaker: Breaker, clock: Callable[[], float] = system.monotonic
     ) -> None:
         super().__init__(model)
         self._breaker = breaker
@@ -244,6 +245,7 @@ class Models:
         own: the models of agents that have one of their own, by name.
         in_usd: whether there are budgets in US dollars, for which prices have to be known.
         refused: called with each tool that a model refuses.
+        make: makes each model from its settings; None for the clients of their providers.
         sleep: replaced by tests.
     """
 
@@ -254,11 +256,13 @@ class Models:
         *,
         in_usd: bool = False,
         refused: Callable[[RefusedTool], None] = lambda _refused: None,
+        make: MakeModel | None = None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
     ) -> None:
         self._llm = llm
         self._in_usd = in_usd
         self._refused = refused
+        self._make = make
         self._sleep = sleep
         self._choices = choices(llm, own)
         self._targets: Mapping[str, ModelTarget] = {
@@ -292,7 +296,7 @@ class Models:
         """Look up sizes and prices of the models, in a thread. Without this, the first use of a
         model does so and blocks the event loop for a second.
         """
-        await anyio.to_thread.run_sync(load_facts, self._targets.values(), abandon_on_cancel=True)
+        await system.in_thread(load_facts, self._targets.values(), abandon_on_cancel=True)
         if not self._in_usd:
             return
         for section, target in self._targets.items():
@@ -317,24 +321,24 @@ class Models:
         for other, model in self._models.items():
             if _same(self._choices[other], choice):
                 return model
+        built = self._client(section) if self._make is None else self._make(choice)
         is_local = choice.provider == "local"
-        model = self._build_local(section) if is_local else self._build(section)
-        self._hosted.append(model)
-        built: Model = model
         if not (choice.native_tools if choice.native_tools is not None else not is_local):
-            built = Constrained(model, very_small=is_local and not choice.model)
+            built = Constrained(built, very_small=is_local and not choice.model)
         breaker = Breaker(self._llm.breaker_failures, self._llm.breaker_s)
         guarded = self._models[section] = Guarded(built, breaker)
         return guarded
 
-    def _build(self, section: str) -> HostedModel:
-        return HostedModel(self._targets[section], refused=self._refused, sleep=self._sleep)
+    def _client(self, section: str) -> Model:
+        choice = self._choices[section]
+        if choice.provider == "local":
+            from component.models.local import build_local  # noqa: PLC0415 - where it is used
 
-    def _build_local(self, section: str) -> HostedModel:
-        # Imported only where it is used.
-        from component.models.local import build_local  # noqa: PLC0415
-
-        return build_local(self._choices[section], section)
+            client: HostedModel = build_local(choice, section)
+        else:
+            client = HostedModel(self._targets[section], refused=self._refused, sleep=self._sleep)
+        self._hosted.append(client)
+        return client
 
 
 def unpriced(llm: LLM, own: Mapping[str, ModelChoice] = {}) -> list[str]:

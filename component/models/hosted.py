@@ -1,14 +1,14 @@
 """A model behind an HTTP API: connection, retries and errors, whatever the dialect."""
 
-import random
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import anyio
 import msgspec
 import structlog
 
+from component import system
 from component.models.adapter import Adapter, AnswerReader, ProviderFaultError
 from component.models.answer_draft import AnswerDraft
 from component.models.answer_limits import BadJSONError, TooMuchError
@@ -69,8 +69,8 @@ class HostedModel:
         *,
         refused: Callable[[RefusedTool], None] = lambda _refused: None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
-        draw: Callable[[], float] = random.random,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        draw: Callable[[], float] = system.random,
+        now: Callable[[], datetime] = system.now,
     ) -> None:
         self.name = target.choice.model
         self._adapter = _ADAPTERS[target.dialect](target)
@@ -187,7 +187,7 @@ class HostedModel:
         async with self._connecting:
             if self._connection is None:
                 # In a thread: the import would hold up everybody for more than half a second.
-                self._connection = await anyio.to_thread.run_sync(
+                self._connection = await system.in_thread(
                     connect_model, self._target, self._adapter.sdk, self._adapter.path
                 )
             return self._connection

@@ -18,7 +18,6 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn
@@ -27,6 +26,7 @@ import anyio
 import msgspec
 import structlog
 
+from component import system
 from component.models.catalog import ModelTarget, resolve
 from component.models.faults import Where
 from component.models.hosted import HostedModel
@@ -159,7 +159,7 @@ class LocalModel(HostedModel):
             with anyio.CancelScope(shield=True):
                 await super().aclose()
                 end = functools.partial(process.end, broken=broken)
-                code = await anyio.to_thread.run_sync(end)
+                code = await system.in_thread(end)
         return code
 
     async def _loaded(self) -> "ServerProcess":
@@ -193,7 +193,7 @@ class LocalModel(HostedModel):
             _log.info(
                 "the local model is loaded",
                 model=self.name,
-                seconds=round(time.monotonic() - process.started_at, 1),
+                seconds=round(system.monotonic() - process.started_at, 1),
                 context_tokens=self.context_tokens,
             )
         return process
@@ -283,7 +283,7 @@ class ServerProcess:
         self._stdout = self._process.stdout.fileno()
         self.pid = self._process.pid
         self.loaded = False
-        self.started_at = time.monotonic()
+        self.started_at = system.monotonic()
 
     async def ready(self) -> bool:
         """Wait until it serves the model; False if it exits instead. Can be called again if it was

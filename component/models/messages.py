@@ -6,12 +6,12 @@ of calls, and fields that a provider wants back beside a call, are kept for that
 
 import hashlib
 import re
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from component import system
 from component.models.answer_limits import encoded_object
 from xep.characters import without_forbidden
 
@@ -246,7 +246,7 @@ def with_distinct_ids(calls: Iterable[ToolCall], used: set[str]) -> tuple[ToolCa
     for call in calls:
         id_ = call.id
         while not id_ or id_ in used:
-            id_ = f"call_{secrets.token_hex(8)}"
+            id_ = f"call_{system.token_hex(8)}"
         used.add(id_)
         out.append(call if id_ == call.id else ToolCall(id_, call.name, call.arguments))
     return tuple(out)

@@ -8,11 +8,13 @@ writes the results.
 import subprocess
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 import structlog
+
+from component import system
 
 _log = structlog.get_logger("component.models")
 
@@ -94,7 +96,7 @@ def _usd(price: Any) -> float | None:
 
 
 def _main() -> None:
-    now = datetime.now(UTC)
+    now = system.now()
     questions = msgspec.json.decode(sys.stdin.buffer.read(), type=list[PriceQuestion])
     sys.stdout.buffer.write(msgspec.json.encode([find(each, now) for each in questions]))
 

@@ -17,6 +17,7 @@ from component.models.messages import (
     separated_text_of,
     text_of,
 )
+from component.settings.llm import ModelChoice
 
 Finish: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter"]
 """Why a model stopped: it was done, had no tokens left, calls tools, or was filtered."""
@@ -182,6 +183,10 @@ class Model(Protocol):
 
     def tokens(self, text: str) -> int:
         """Estimate the number of tokens of a text, rather too high than too low. Never waits."""
+
+
+MakeModel: TypeAlias = Callable[[ModelChoice], Model]
+"""Makes the model that settings name."""
 
 
 class ModelError(Exception):

@@ -6,15 +6,14 @@ after a restart.
 """
 
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import msgspec
 import structlog
-from anyio import to_thread
 
+from component import system
 from component.audit.protocol import AuditEvent, Recorder
 from component.memory_directory import files
 from component.memory_directory.files import KeyLocks
@@ -75,12 +74,12 @@ class OwnPersonas:
         self._allowed()
         if (why := await self._personas.refusal(who, id_)) is not None:
             raise PersonaError(why)
-        await to_thread.run_sync(self._check_room, SessionKey(agent, who.bare), id_)
+        await system.in_thread(self._check_room, SessionKey(agent, who.bare), id_)
 
     async def has(self, agent: str, who: JID, id_: str) -> bool:
         """Whether a person has a persona with this id, even a damaged one."""
         self._allowed()
-        return id_ in await to_thread.run_sync(self._ids, SessionKey(agent, who.bare))
+        return id_ in await system.in_thread(self._ids, SessionKey(agent, who.bare))
 
     async def save(self, agent: str, who: JID, written: PersonaText) -> None:
         """Store a persona, replacing the person's own one with this id.
@@ -94,27 +93,27 @@ class OwnPersonas:
         if why is not None and not await self.has(agent, who, written.id):
             raise PersonaError(why)
         async with self._locks.hold(key):
-            await to_thread.run_sync(self._save, key, written)
+            await system.in_thread(self._save, key, written)
         self._record(key, "stored", written.id)
 
     async def get(self, agent: str, who: JID, id_: str) -> PersonaText:
         """Return a persona of a person. Raises PersonaError if it does not exist or is damaged."""
         self._allowed()
-        return await to_thread.run_sync(self._get, SessionKey(agent, who.bare), id_)
+        return await system.in_thread(self._get, SessionKey(agent, who.bare), id_)
 
     async def remove(self, agent: str, who: JID, id_: str) -> bool:
         """Delete a persona; return whether it existed."""
         self._allowed()
         key = SessionKey(agent, who.bare)
         async with self._locks.hold(key):
-            removed = await to_thread.run_sync(self._remove, key, id_)
+            removed = await system.in_thread(self._remove, key, id_)
         if removed:
             self._record(key, "erased", id_)
         return removed
 
     async def read(self, text: str) -> PersonaText:
         """Read an exported persona. Raises PersonaError for any other text."""
-        return await to_thread.run_sync(imported, text)
+        return await system.in_thread(imported, text)
 
     @property
     def allowed(self) -> bool:
@@ -239,7 +238,7 @@ class Drafts:
     """
 
     def __init__(
-        self, layout: Layout, texts: Texts, *, clock: Callable[[], float] = time.time
+        self, layout: Layout, texts: Texts, *, clock: Callable[[], float] = system.time
     ) -> None:
         self._layout = layout
         self._texts = texts
@@ -267,7 +266,7 @@ class Drafts:
     async def _store(self, agent: str, who: JID, draft: Draft | None) -> None:
         key = SessionKey(agent, who.bare)
         async with self._locks.hold(key):
-            await to_thread.run_sync(self._write, key, draft)
+            await system.in_thread(self._write, key, draft)
 
     # In worker threads.
 

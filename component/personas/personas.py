@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import structlog
-from anyio import to_thread
 
+from component import system
 from component.memory_directory import files
 from component.memory_directory.files import KeyLocks, MemoryStoreError
 from component.memory_directory.layout import Layout, SessionKey
@@ -65,7 +65,7 @@ class Personas:
         each sorted by id. A damaged package is omitted, with a warning. Raises MemoryStoreError.
         """
         key = SessionKey(agent, who.bare)
-        names, own = await to_thread.run_sync(self._names, key)
+        names, own = await system.in_thread(self._names, key)
         return await self._texts.cached(
             ("personas", key, names, own),
             lambda reader: tuple(
@@ -93,7 +93,7 @@ class Personas:
         key = SessionKey(agent, who.bare)
         persona = None if chosen is None else find_persona(chosen, await self.list(agent, who))
         async with self._locks.hold(key):
-            await to_thread.run_sync(self._store, key, persona)
+            await system.in_thread(self._store, key, persona)
         return await self.active(agent, who) if persona is None else persona
 
     async def fault(self, name: str) -> str | None:
@@ -116,7 +116,7 @@ class Personas:
         if (allowed := self._allowed(who)) is not None and allowed.fullmatch(name) is None:
             return f"You may not have a persona {name!r} here: the operator has said which ones."
         there = self._layout.personas / name / MANIFEST
-        if await to_thread.run_sync(files.state_of, there) is not None:
+        if await system.in_thread(files.state_of, there) is not None:
             return f"There is a persona {name!r} for all already. Take another name."
         return None
 

@@ -90,7 +90,7 @@ class Persons:
 
         with anyio.move_on_after(_PATIENCE_S):  # without an answer it counts as a person
             async with anyio.create_task_group() as group:
-                for who in {requester, principal.bare}:
+                for who in dict.fromkeys((requester, principal.bare)):
                     group.start_soon(look, who)
         return not any(found)
 
@@ -115,7 +115,7 @@ class Persons:
                     group.cancel_scope.cancel()  # the other answer does not matter
 
         async with anyio.create_task_group() as group:
-            for who in {requester, principal.bare}:
+            for who in dict.fromkeys((requester, principal.bare)):
                 group.start_soon(look, who)
         return self.known(principal, requester)
 
@@ -123,7 +123,7 @@ class Persons:
         """Give up waiting for an answer, and return whether the sender counts as a person: it does
         unless it has said otherwise before. Never waits.
         """
-        for who in {requester, principal.bare}:
+        for who in dict.fromkeys((requester, principal.bare)):
             if self._fresh(who) is None:
                 self._remember(who, "silence", none=self._said_before(who))
         return self.known(principal, requester) is not False

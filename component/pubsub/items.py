@@ -4,12 +4,12 @@ Functions of one transaction.
 """
 
 import re
-import secrets
 from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
+from component import system
 from component.pubsub import access, faults, rows
 from component.pubsub.access import Requester
 from component.pubsub.changes import NodeChange
@@ -42,7 +42,7 @@ class NewItem(msgspec.Struct, frozen=True, kw_only=True):
 
 def new_id() -> str:
     """An id for an item or a node that nobody named."""
-    return secrets.token_urlsafe(12)
+    return system.token_urlsafe(12)
 
 
 def publish(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import anyio.to_thread
 import jmespath
 import msgspec
 from jmespath.exceptions import JMESPathError
 
+from component import system
 from component.http.gate import HttpResponse
 from component.rest.requests import json_of
 from component.rest.template import value_text
@@ -45,7 +45,7 @@ class ResponseConverter:
         if not _is_json(media_type) and not (self._select or self._templated):
             return SkillResult((_part(media_type, response.body),))
         if len(response.body) > _IN_THREAD_BYTES:
-            return await anyio.to_thread.run_sync(self._of_json, response)
+            return await system.in_thread(self._of_json, response)
         return self._of_json(response)
 
     def _of_json(self, response: HttpResponse) -> SkillResult:

@@ -22,6 +22,7 @@ import anyio.to_thread
 import msgspec
 import structlog
 
+from component import system
 from component.sandbox.host_calls import CallHost, HostCalls, NoHost, Outcome
 from component.sandbox.launch import NOT_CONFINED, confined_module
 from component.sandbox.messages import (
@@ -179,7 +180,7 @@ class Spawner:
         """Start a child. Raises SkillUnavailable if the system cannot."""
         starting = self._thread.submit(self._started, profile, module)
         try:
-            return await anyio.to_thread.run_sync(starting.result)
+            return await system.in_thread(starting.result)
         except OSError as error:
             reason = f"No process can be started for the skill: {error.strerror}."
             raise SkillUnavailable(reason, begun=False) from error
@@ -326,7 +327,7 @@ class Child:
             self._printed.close()
             os.close(self._outgoing)
             os.close(self._incoming)
-            await anyio.to_thread.run_sync(shutil.rmtree, self._work, True)
+            await system.in_thread(shutil.rmtree, self._work, True)
 
     async def _ended(self) -> None:
         if self._process.returncode is not None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-import secrets
 import stat
 import threading
 from collections.abc import Awaitable, Callable, Mapping
@@ -26,7 +25,6 @@ from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import anyio
@@ -34,6 +32,7 @@ import anyio.to_thread
 import msgspec
 import structlog
 
+from component import system
 from component.private import make_directory, open_private
 from component.sandbox.wasm_call import WasmCall, WasmLimits
 from component.sandbox.wasm_probe import probe
@@ -49,6 +48,7 @@ from component.skills.errors import (
 from component.skills.host import HostFunctions
 from component.skills.outputs import SkillResult, result_of
 from component.skills.threads import Threads
+from component.system import perf_counter
 
 if TYPE_CHECKING:
     from component.sandbox.wasm_code import Code
@@ -145,7 +145,7 @@ class WasmRuntime:
 
         # Not one of anyio's threads: those go on to do other work, with the low priority.
         threading.Thread(target=run, name="wasm-compile", daemon=True).start()
-        return await anyio.to_thread.run_sync(result.result, abandon_on_cancel=True)
+        return await system.in_thread(result.result, abandon_on_cancel=True)
 
 
 # Importing wasmtime takes long, so that is done in the thread, too.
@@ -284,7 +284,7 @@ class WasmCache:
     def put(self, digest: bytes, compiled: bytes) -> None:
         """Store the compiled form of code with this hash. A failure is only logged."""
         path = self._path(digest)
-        part = path.with_suffix(f".{secrets.token_hex(8)}.part")
+        part = path.with_suffix(f".{system.token_hex(8)}.part")
         try:
             key = self._opened()
             with open_private(part, "wb") as file:
@@ -320,8 +320,8 @@ class WasmCache:
         path = self._directory / "key"
         key = _read_own(path)
         if key is None or len(key) != _KEY_BYTES:
-            key = secrets.token_bytes(_KEY_BYTES)
-            part = path.with_suffix(f".{secrets.token_hex(8)}.part")
+            key = system.token_bytes(_KEY_BYTES)
+            part = path.with_suffix(f".{system.token_hex(8)}.part")
             with open_private(part, "wb") as file:
                 file.write(key)
             part.replace(path)

@@ -8,7 +8,6 @@ A host function records the failure here and makes the guest trap; then the reco
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
@@ -19,6 +18,7 @@ import msgspec
 import structlog
 from anyio.abc import TaskGroup
 
+from component import system
 from component.skills.errors import (
     CapabilityMissing,
     SkillFailed,
@@ -95,7 +95,7 @@ class WasmCall:
         self.limits = limits
         self.failure: Exception | None = None
         self.cancelled = False
-        self._deadline = time.monotonic() + limits.seconds
+        self._deadline = system.monotonic() + limits.seconds
         self._group = group
         self._host_calls = 0
         self._lines = 0
@@ -104,7 +104,7 @@ class WasmCall:
 
     def remaining(self) -> float:
         """Return the seconds that are left."""
-        return max(0.0, self._deadline - time.monotonic())
+        return max(0.0, self._deadline - system.monotonic())
 
     def expired(self) -> bool:
         """Record that the time is over, or that nobody waits for the call any more, if so. Called
@@ -112,7 +112,7 @@ class WasmCall:
         """
         if self.cancelled:
             self.stop(GuestStopped())
-        elif time.monotonic() >= self._deadline:
+        elif system.monotonic() >= self._deadline:
             self.stop(SkillTimeout(self.skill, self.limits.seconds))
         return self.failure is not None
 

@@ -20,6 +20,7 @@ from typing import Any, Final
 import msgspec
 import wasmtime
 
+from component import system
 from component.sandbox.wasm_call import GuestStopped, Import, WasmCall
 from component.sandbox.wasm_engine import engine, store_for
 from component.skills.errors import (
@@ -327,7 +328,7 @@ def _random_get(state: CommandState, at: int, length: int) -> int:
 def _clock_time_get(state: CommandState, clock: int, precision: int, at: int) -> int:
     if clock not in (0, 1):
         return _INVAL
-    now = time.time_ns() if clock == 0 else time.monotonic_ns()
+    now = system.time_ns() if clock == 0 else time.monotonic_ns()
     state.write(at, _U64.pack(now))
     return _SUCCESS
 

@@ -24,6 +24,7 @@ from typing import Any, Final, cast
 import wasmtime
 from wasmtime import component as wc
 
+from component import system
 from component.sandbox.wasm_call import IMPORTS, GuestStopped, Import, WasmCall, current
 from component.sandbox.wasm_engine import engine, store_for
 from component.skills.errors import CapabilityMissing, InvalidParam, SkillError, SkillLoadError
@@ -438,7 +439,7 @@ def _xmpp_send(call: WasmCall, to: str, text: str) -> Any:
 def _bytes(call: WasmCall, length: int) -> bytes:
     if length > _RANDOM_BYTES:
         raise call.failed(f"it asked for more than {_RANDOM_BYTES:,} random bytes at once.")
-    return secrets.token_bytes(length)
+    return system.token_bytes(length)
 
 
 _FUNCTIONS: Final[Mapping[str, Mapping[str, HostFunction]]] = {
@@ -455,7 +456,7 @@ _FUNCTIONS: Final[Mapping[str, Mapping[str, HostFunction]]] = {
     "llm": {"ask": _llm},
     "xmpp": {"send": _xmpp_send},
     "clock": {
-        "now": lambda _: time.time_ns() // 1_000_000,
+        "now": lambda _: system.time_ns() // 1_000_000,
         "monotonic": lambda _: time.monotonic_ns(),
     },
     "random": {"bytes": _bytes, "number": lambda _: secrets.randbits(64)},

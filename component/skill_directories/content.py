@@ -11,7 +11,6 @@ import os
 import shutil
 import stat
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -20,6 +19,7 @@ from typing import IO, Final, Literal, TypeAlias
 
 import msgspec
 
+from component import system
 from component.policy.flows import TRUSTED
 from component.policy.taint import Taint
 from component.private import make_directory, open_private
@@ -151,7 +151,7 @@ class ContentStore:
         A database that does not know a copy is not a reason to delete it at once: it may be new, or
         an old one from a backup, and the right one follows.
         """
-        now = time.time()
+        now = system.time()
         for name in self.names():
             path = self._directory / name
             with suppress(OSError):

@@ -10,9 +10,9 @@ from types import ModuleType
 from typing import Any, Final
 
 import anyio
-import anyio.to_thread
 import msgspec
 
+from component import system
 from component.skill_directories.host_functions import Services, functions_of
 from component.skill_directories.runners import Artefact, SkillRunner
 from component.skills.context import Context
@@ -45,12 +45,12 @@ class TrustedPython(SkillRunner[FunctionSkill[Any, Any]]):
         values = prepare(skill, (), msgspec.json.encode(arguments))
         if skill.kind == "async":
             return await skill.invoke(values, context)
-        return await anyio.to_thread.run_sync(
+        return await system.in_thread(
             skill.invoke, values, context, abandon_on_cancel=True, limiter=self._threads
         )
 
     async def _load(self, artefact: Artefact) -> FunctionSkill[Any, Any]:
-        return await anyio.to_thread.run_sync(_skill, artefact)
+        return await system.in_thread(_skill, artefact)
 
 
 def _skill(artefact: Artefact) -> FunctionSkill[Any, Any]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import anyio.to_thread
 import msgspec
 from pydantic import ValidationError
 
+from component import system
 from component.http.gate import Headers, HttpLimits, HttpRefused
 from component.http.targets import target_of
 from component.rest.answers import ResponseConverter
@@ -92,7 +92,7 @@ class RestRequests(SkillRunner["_Request"]):
         raise SkillUnavailable(f"The credential {credential} is not set.", begun=False)
 
     async def _load(self, artefact: Artefact) -> _Request:
-        return await anyio.to_thread.run_sync(_Request, artefact)
+        return await system.in_thread(_Request, artefact)
 
 
 class _Request:

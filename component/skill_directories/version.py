@@ -11,6 +11,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from component import system
 from component.policy.flows import covers
 from component.skill_directories.approvals import Approval
 from component.skill_directories.content import ContentStore, SkillContent
@@ -41,7 +42,7 @@ async def describe_content(artefact: Artefact, runner: SkillRunner[Any]) -> str:
     fit.
     """
     said = dict(await runner.describe(artefact))
-    schemas = await anyio.to_thread.run_sync(_schemas, artefact)
+    schemas = await system.in_thread(_schemas, artefact)
     declared = artefact.manifest.skill.capabilities.texts
     missing = covers(declared, said.get("capabilities", ()))
     if missing is not None:
@@ -216,7 +217,7 @@ class Version:
                 begun=False,
             ) from error
         if not self._verified:
-            self._verified = await anyio.to_thread.run_sync(self._store.has, digest)
+            self._verified = await system.in_thread(self._store.has, digest)
         if not self._verified:
             raise SkillUnavailable(
                 f"The approved files of {self.approval.name} are missing or were changed: an admin"
@@ -247,7 +248,7 @@ async def opened_skill(
     """
     runners = Runners(services)
     store = ContentStore(temporary / "copies")
-    content = await anyio.to_thread.run_sync(store.add, directory)
+    content = await system.in_thread(store.add, directory)
     async with runners.opened():
         approval = await new_approval(content, directory, store, runners, trusted=trusted)
         yield Version(approval, store, runners).skill

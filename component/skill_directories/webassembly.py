@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import anyio.to_thread
 import msgspec
 
+from component import system
 from component.sandbox.wasm import WasmRuntime, WasmSkill
 from component.sandbox.wasm_call import Import, WasmLimits
 from component.skill_directories.host_functions import Services, check_grantable, functions_of
@@ -58,7 +58,7 @@ class WebAssembly(SkillRunner[WasmSkill]):
         return await (await self._of(artefact)).execute(arguments, context)
 
     async def _load(self, artefact: Artefact) -> WasmSkill:
-        code = await anyio.to_thread.run_sync(artefact.entry.read_bytes)
+        code = await system.in_thread(artefact.entry.read_bytes)
         functions = functions_of(artefact, self._services)
         return WasmSkill(self._runtime, artefact.name, code, functions, _limits(artefact))
 

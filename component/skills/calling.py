@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import threading
 from functools import partial
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.from_thread
-import anyio.to_thread
 
+from component import system
 from component.skills.errors import (
     CapabilityMissing,
     InvalidParam,
@@ -24,6 +23,7 @@ from component.skills.errors import (
     SkillUnavailable,
 )
 from component.skills.outputs import Output, SkillResult
+from component.system import perf_counter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,7 +113,7 @@ async def in_thread(work: Callable[[], T], limiter: ThreadShare) -> T:
     job = _Job(work, limiter)
     await limiter.acquire_on_behalf_of(job)
     try:
-        value: T = await anyio.to_thread.run_sync(
+        value: T = await system.in_thread(
             job.run, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
         )
         return value

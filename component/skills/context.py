@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal, NoReturn, TypeVar, overload
 
 import anyio
 
+from component import system
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
 from component.skills.durable import ChildResult, DurableHost, Work
@@ -86,7 +85,7 @@ class Context:
         self.taints = taints
         self.limits = limits
         self.trace = trace
-        self.key = secrets.token_hex(16) if host is None else host.key
+        self.key = system.token_hex(16) if host is None else host.key
         self._report = report if host is None else host.progress
         self._host = host
         self._functions: HostFunctions | None = None
@@ -159,11 +158,11 @@ class Context:
         """Return the time, in UTC. A durable skill reads it in a step, so that it stays the same
         when the skill runs again.
         """
-        return datetime.now(UTC)
+        return system.now()
 
     def random(self, length: int = 16) -> bytes:
         """Return unpredictable bytes. A durable skill uses it in a step, as `now`."""
-        return secrets.token_bytes(length)
+        return system.token_bytes(length)
 
     @property
     def resumes(self) -> bool:
@@ -406,11 +405,11 @@ class Context:
         """Return the seconds until the call times out (0 when over), None for no limit."""
         if self._deadline is None:
             return None
-        return max(0.0, self._deadline - time.monotonic())
+        return max(0.0, self._deadline - system.monotonic())
 
     def shorten(self, seconds: float) -> None:
         """Shorten the time limit of the call to at most `seconds` from now. For the executor."""
         # The monotonic clock and not the event loop's: a worker thread has no event loop.
-        deadline = time.monotonic() + seconds
+        deadline = system.monotonic() + seconds
         if self._deadline is None or deadline < self._deadline:
             self._deadline = deadline

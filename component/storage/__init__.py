@@ -1,8 +1,8 @@
 """The data directory and the database: all state that outlives the process."""
 
+from component.storage.contacts import Subscription, SubscriptionState, SubscriptionStore
 from component.storage.errors import DirectoryInUseError, StorageError, UnstorableError
 from component.storage.storage import Storage
-from component.storage.subscriptions import Subscription, SubscriptionState, SubscriptionStore
 
 __all__ = [
     "DirectoryInUseError",

@@ -21,15 +21,14 @@ kept across restarts and shared by all instances on one database.
 """
 
 import threading
-import time
 from collections.abc import Callable
-from functools import partial
 from typing import Final, NamedTuple
 
 import structlog
 
+from component import system
 from component.storage.database import Database
-from component.storage.lock import boot_id
+from component.storage.directory import boot_id
 
 _log = structlog.get_logger("component.storage")
 
@@ -44,21 +43,18 @@ _SAVE_MS: Final = 10_000
 
 
 def wall_clock() -> int:
-    """The time of this machine, in milliseconds since 1970, UTC."""
-    return time.time_ns() // 1_000_000
-
-
-# Linux has this clock; on other systems, a suspended machine looks like a clock jump.
-_SINCE_BOOT: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    """Return the time of this machine, in milliseconds since 1970, UTC."""
+    return system.time_ns() // 1_000_000
 
 
 def since_boot() -> int:
-    """Milliseconds since boot, including the time during which the machine was suspended."""
-    return time.clock_gettime_ns(_SINCE_BOOT) // 1_000_000
+    """Return milliseconds since boot, including the time in which the machine was suspended."""
+    return system.since_boot_ns() // 1_000_000
 
 
-seconds_since_boot: Final[Callable[[], float]] = partial(time.clock_gettime, _SINCE_BOOT)
-"""The same in seconds, for expiry of data in memory."""
+def seconds_since_boot() -> float:
+    """Return the same in seconds, for the expiry of data in memory."""
+    return system.since_boot_ns() / 1e9
 
 
 class Times(NamedTuple):

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Self
 
 import anyio
 import structlog
-from anyio import to_thread
 
+from component import system
 from component.storage.errors import StorageError
 from component.storage.server import Server
 from component.storage.writes import FIRST_WAIT_S, LONGEST_WAIT_S
@@ -100,9 +100,9 @@ class Listener:
         try:
             async with self._using:
                 if self._connection is None:
-                    self._connection = await to_thread.run_sync(self._connect)
+                    self._connection = await system.in_thread(self._connect)
                     return
-                await to_thread.run_sync(self._say, self._connection, channel)
+                await system.in_thread(self._say, self._connection, channel)
                 while self._taken:
                     self._wake(self._taken.popleft())
         except StorageError:
@@ -149,7 +149,7 @@ class Listener:
         wait = FIRST_WAIT_S
         while self._connection is None:
             try:
-                self._connection = await to_thread.run_sync(self._connect)
+                self._connection = await system.in_thread(self._connect)
             except StorageError as error:
                 if wait == FIRST_WAIT_S:
                     _log.warning("cannot listen for notifications; will retry", reason=str(error))

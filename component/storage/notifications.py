@@ -129,7 +129,7 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
     repeated: bool = False
 
 
-class Preferences(msgspec.Struct, frozen=True, kw_only=True):
+class Preferences(msgspec.Struct, frozen=True):
     """What a person wants, and what is known of their clients.
 
     Attributes:
@@ -147,7 +147,7 @@ class Preferences(msgspec.Struct, frozen=True, kw_only=True):
     sends_receipts: bool = False
 
 
-class Recipient(msgspec.Struct, frozen=True, kw_only=True):
+class Recipient(msgspec.Struct, frozen=True):
     """All that is needed to decide what a person is sent now.
 
     Attributes:
@@ -204,14 +204,10 @@ class NotificationStore:
 
     async def release_earlier(self) -> None:
         """Release the recipients that an earlier process of this data directory has claimed."""
-
-        def op(database: Database) -> None:
-            database.execute(
-                "UPDATE recipients SET claimed = 0, token = NULL WHERE token LIKE ?",
-                (f"{self._home}.%",),
-            )
-
-        await self._storage.write(op)
+        await self._storage.change(
+            "UPDATE recipients SET claimed = 0, token = NULL WHERE token LIKE ?",
+            (f"{self._home}.%",),
+        )
 
     async def add(self, notifications: Sequence[Notification], most_held: int) -> None:
         """Record notifications, each once. Beyond `most_held` for one recipient the least urgent
@@ -312,14 +308,10 @@ class NotificationStore:
 
     async def waiting_online(self) -> set[tuple[JID, JID]]:
         """The agents and persons of notifications that are held until the person is online."""
-
-        def op(database: Database) -> list[tuple[str, str]]:
-            return database.execute(
-                "SELECT DISTINCT agent, person FROM notifications"
-                " WHERE waits_online = 1 AND message IS NULL"
-            ).fetchall()
-
-        found = await self._storage.read(op)
+        found = await self._storage.select(
+            "SELECT DISTINCT agent, person FROM notifications"
+            " WHERE waits_online = 1 AND message IS NULL"
+        )
         return {(JID.parse(agent), JID.parse(person)) for agent, person in found}
 
     async def online(self, agent: JID, person: JID) -> None:
@@ -359,18 +351,12 @@ class NotificationStore:
         """The notifications that are held for a person, or for everybody; the oldest first. Those
         that are being sent this moment are not among them.
         """
-        wanted = [("person", person), ("agent", agent)]
-        given = [(column, str(jid.bare)) for column, jid in wanted if jid is not None]
-        where = "".join(f" AND {column} = ?" for column, _ in given)
-
-        def op(database: Database) -> list[Any]:
-            return database.execute(
-                f"SELECT agent, person, {_COLUMNS} FROM notifications"  # noqa: S608 - constants
-                f" WHERE sent IS NULL AND message IS NULL{where} ORDER BY created, id",
-                tuple(text for _, text in given),
-            ).fetchall()
-
-        found = await self._storage.read(op)
+        where, values = _held(person=person, agent=agent)
+        found = await self._storage.select(
+            f"SELECT agent, person, {_COLUMNS} FROM notifications WHERE {where}"  # noqa: S608 - constants
+            " ORDER BY created, id",
+            values,
+        )
         return [_notification(JID.parse(row[0]), JID.parse(row[1]), row[2:]) for row in found]
 
     async def drop(self, person: JID | None, id_: str | None, agent: JID | None = None) -> int:
@@ -378,19 +364,8 @@ class NotificationStore:
 
         Returns how many there were. What is being sent this moment is not deleted.
         """
-        wanted = [("person", person), ("agent", agent)]
-        given = [(column, str(jid.bare)) for column, jid in wanted if jid is not None]
-        if id_ is not None:
-            given.append(("id", id_))
-        where = "".join(f" AND {column} = ?" for column, _ in given)
-
-        def op(database: Database) -> int:
-            return database.execute(
-                f"DELETE FROM notifications WHERE sent IS NULL AND message IS NULL{where}",  # noqa: S608 - constants
-                tuple(text for _, text in given),
-            ).rowcount
-
-        return await self._storage.write(op)
+        where, values = _held(person=person, agent=agent, id=id_)
+        return await self._storage.change(f"DELETE FROM notifications WHERE {where}", values)  # noqa: S608 - constants
 
     async def forget(self, agent: JID, person: JID) -> None:
         """Delete all notifications of a person by an agent, those that were sent as well."""
@@ -459,6 +434,14 @@ def _insert(database: Database, one: Notification, most_held: int) -> None:
     if made.rowcount:
         _wake(database, *key)
         _drop_surplus(database, *key, most_held)
+
+
+def _held(**values: JID | str | None) -> tuple[str, tuple[str, ...]]:
+    """Return the condition on held notifications with these values, as far as they are given."""
+    given = {name: value for name, value in values.items() if value is not None}
+    where = "".join(f" AND {name} = ?" for name in given)
+    texts = [str(value.bare) if isinstance(value, JID) else value for value in given.values()]
+    return f"sent IS NULL AND message IS NULL{where}", tuple(texts)
 
 
 def _key(agent: JID, person: JID) -> tuple[str, str]:
@@ -569,13 +552,7 @@ def _preferences(database: Database, person: str) -> Preferences:
     if row is None:
         return Preferences()
     quiet, zone, utc_offset, urgent, sends_receipts = row
-    return Preferences(
-        quiet=quiet,
-        zone=zone,
-        utc_offset=utc_offset,
-        urgent=bool(urgent),
-        sends_receipts=bool(sends_receipts),
-    )
+    return Preferences(quiet, zone, utc_offset, bool(urgent), bool(sends_receipts))
 
 
 def _set(database: Database, person: str, values: dict[str, str | int | None]) -> None:

@@ -1,5 +1,6 @@
 """A transaction on PostgreSQL whose statements do not wait for each other's answers."""
 
+import re
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final
@@ -7,13 +8,36 @@ from typing import TYPE_CHECKING, Any, Final
 from component.storage.clock import Times
 from component.storage.database import Dialect, Rows, Value
 from component.storage.errors import StorageError, UnstorableError
-from component.storage.placeholders import Placeholders
 from component.storage.server import Server
 
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor, Pipeline
 
 _LOCK_TASKS: Final = "SELECT 1 FROM tasks WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE"
+
+
+# Texts, names and comments, in which `?` is not a placeholder.
+_PARTS: Final = re.compile(
+    r"(?P<skip>'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/)|(?P<mark>\?)", re.DOTALL
+)
+
+
+class Placeholders:
+    """Translates statements and caches the results, since a program has few statements."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def translate(self, sql: str) -> str:
+        """Return the statement in psycopg's syntax, with or without parameters."""
+        known = self._known.get(sql)
+        if known is None:
+            known = self._known[sql] = _PARTS.sub(_translated, sql.replace("%", "%%"))
+        return known
+
+
+def _translated(match: re.Match[str]) -> str:
+    return "%s" if match["mark"] else match[0]
 
 
 class Session:
@@ -135,13 +159,10 @@ class Transaction:
         pgconn = self._connection.pgconn
         return pgconn.transaction_status == 3 or pgconn.pipeline_status == 2
 
-    def surroundings(self, error: BaseException) -> StorageError | None:
-        """Return the error of server or network behind `error`; None if the operation caused it."""
-        return self._session.server.surroundings(error)
-
-    def unstorable(self, error: BaseException) -> UnstorableError | None:
-        """The error to raise if `error` says that a value cannot be stored; None otherwise."""
-        return self._session.server.unstorable(error)
+    def explain(self, error: BaseException) -> StorageError | UnstorableError | None:
+        """See `component.storage.writes.Transaction`."""
+        server = self._session.server
+        return server.surroundings(error) or server.unstorable(error)
 
 
 class _Answer:

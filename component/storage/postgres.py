@@ -4,8 +4,6 @@ Only imported when `postgres` is set in `[storage]`; psycopg only when a databas
 """
 
 import contextlib
-import random
-import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import (
@@ -15,7 +13,7 @@ from contextlib import (
 )
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from component.storage.batches import LateError, run_together, run_writes
+from component import system
 from component.storage.clock import Skew, SteadyClock, Times, skew_in
 from component.storage.database import Database
 from component.storage.errors import ConflictError, StorageError
@@ -23,7 +21,7 @@ from component.storage.listening import Listener
 from component.storage.pipeline import Session, Transaction
 from component.storage.schema import Schema, make_postgres
 from component.storage.server import LostError, Server
-from component.storage.writes import Doubt, Write
+from component.storage.writes import Doubt, LateError, Write, run_together, run_writes
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -73,7 +71,7 @@ class PostgreSQL:
         self._writer = Session(server)
         self._reader = Session(server)
         self._listener = Listener(server)
-        self._id = secrets.token_hex(16)
+        self._id = system.token_hex(16)
         self._batch = 0
         self._doubt: Doubt | None = None
 
@@ -153,21 +151,21 @@ class PostgreSQL:
                 conflicts += 1
                 if len(todo) > 1 or conflicts == _CONFLICTS:
                     raise
-                time.sleep(random.uniform(0, _LONGEST_PAUSE_S))  # noqa: S311 - no secret
+                time.sleep(system.random() * _LONGEST_PAUSE_S)
 
     def _settle(self) -> None:
         """Ensure a connection, and find out whether the last transaction was committed."""
         if self._doubt is None:
             self._writer.connection()
             return
-        give_up = time.monotonic() + _DOUBT_S
+        give_up = system.monotonic() + _DOUBT_S
         wait = 0.1
         while True:
             try:
                 found = self._ask()
                 break
             except StorageError as error:
-                if time.monotonic() > give_up:
+                if system.monotonic() > give_up:
                     raise StorageError(
                         f"{error} It is unknown whether the interrupted transaction was committed."
                     ) from error

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from component import system
 from component.storage.database import Dialect
 from component.storage.errors import StorageError
 
@@ -133,13 +134,13 @@ def make_postgres(connection: "psycopg.Connection", name: str, schema: Schema) -
             f"{name} is on PostgreSQL {connection.info.server_version // 10_000}, which is too old:"
             f" the agent needs {_OLDEST_SERVER // 10_000} or later."
         )
-    give_up = time.monotonic() + _PATIENCE_S
+    give_up = system.monotonic() + _PATIENCE_S
     while True:
         try:
             with connection.transaction():
                 _make_postgres(connection, name, schema)
         except LockNotAvailable:
-            if time.monotonic() > give_up:
+            if system.monotonic() > give_up:
                 raise
             time.sleep(_PAUSE_S)
         else:

@@ -1,12 +1,11 @@
-"""Changes of shared state, exchanged between instances on one PostgreSQL.
+"""State that instances on one PostgreSQL share: switches, and changes of what they keep in memory.
 
 Triggers record each change of such a table as a topic and a subject, and notify
-(`component.storage.triggers`). An instance reads the recorded changes when it is notified, and also
-every few seconds: a notification may be late, lost, or sent to a connection that has broken
+(`component.storage.tables.tells`). An instance reads the recorded changes when it is notified, and
+also every few seconds: a notification may be late, lost, or sent to a connection that has broken
 unnoticed. On SQLite there is no other instance.
 """
 
-import time
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final, TypeAlias
 
@@ -14,6 +13,7 @@ import anyio
 import structlog
 from anyio.abc import TaskStatus
 
+from component import system
 from component.storage.database import Database
 from component.storage.errors import StorageError
 from component.storage.storage import Storage
@@ -28,6 +28,8 @@ _KEPT_MS: Final = 3_600_000
 _LONG_S: Final = 1_800.0
 """An instance that has not read for so long may have missed changes, and reads everything again."""
 _TIDY_S: Final = 600.0
+PAUSED: Final = "paused"
+"""While this switch is on, new work is refused."""
 
 Reload: TypeAlias = Callable[[Collection[str] | None], Awaitable[None]]
 """Reloads changed subjects from the database, or with None all of them. May also be called for
@@ -42,7 +44,7 @@ class SharedChanges:
         clock: a monotonic clock, in seconds.
     """
 
-    def __init__(self, storage: Storage, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, storage: Storage, clock: Callable[[], float] = system.monotonic) -> None:
         self._storage = storage
         self._clock = clock
         self._reload: dict[str, Reload] = {}
@@ -79,7 +81,7 @@ class SharedChanges:
                     await self._reload_changed()
                     if self._clock() - tidied > _TIDY_S:
                         tidied = self._clock()
-                        await self._storage.write(_tidy)
+                        await self._storage.write(_delete_old)
                 except StorageError as error:
                     _log.warning("cannot read changes by other instances", reason=str(error))
                     await anyio.sleep(LOOK_S)
@@ -138,5 +140,35 @@ def _changes(
     return str(now), [(int(row[0]), str(row[1]), str(row[2])) for row in found.fetchall()]
 
 
-def _tidy(database: Database) -> None:
+def _delete_old(database: Database) -> None:
     database.execute("DELETE FROM shared_changes WHERE at < ?", (database.now - _KEPT_MS,))
+
+
+class Switches:
+    """The switches, in the database. Methods raise StorageError."""
+
+    def __init__(self, storage: Storage) -> None:
+        """Use this storage."""
+        self._storage = storage
+
+    async def is_on(self, name: str) -> bool:
+        """Whether a switch is on; off by default."""
+        found = await self._storage.select("SELECT value FROM switches WHERE name = ?", (name,))
+        return bool(found) and bool(found[0][0])
+
+    async def turn(self, name: str, *, on: bool) -> bool:
+        """Turn a switch on or off, for all instances. Returns whether that changed it."""
+
+        def op(database: Database) -> bool:
+            database.execute(
+                "INSERT INTO switches (name, value, changed) VALUES (?, 0, ?)"
+                " ON CONFLICT (name) DO NOTHING",
+                (name, database.now),
+            )
+            done = database.execute(
+                "UPDATE switches SET value = ?, changed = ? WHERE name = ? AND value <> ?",
+                (int(on), database.now, name, int(on)),
+            )
+            return done.rowcount > 0
+
+        return await self._storage.write(op)

@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from component.storage.batches import run_together, run_writes
 from component.storage.clock import SteadyClock, Times, wall_clock
 from component.storage.database import Database, Dialect, Rows, Value
+from component.storage.directory import is_used
 from component.storage.errors import (
     StorageError,
     UnavailableError,
@@ -17,10 +17,9 @@ from component.storage.errors import (
     explained,
     sqlite_sentence,
 )
-from component.storage.home import is_used
 from component.storage.listening import Never
 from component.storage.schema import Schema, make_sqlite, transaction
-from component.storage.writes import Write
+from component.storage.writes import Write, run_together, run_writes
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -158,13 +157,11 @@ class _Transaction:
         self._connection.execute("ROLLBACK TO op")
         self._connection.execute("RELEASE op")
 
-    def surroundings(self, error: BaseException) -> StorageError | None:
-        sentence = sqlite_sentence(self._path, error)
-        return None if sentence is None else StorageError(sentence)
-
-    def unstorable(self, error: BaseException) -> UnstorableError | None:
+    def explain(self, error: BaseException) -> StorageError | UnstorableError | None:
         import sqlite3  # noqa: PLC0415
 
+        if (sentence := sqlite_sentence(self._path, error)) is not None:
+            return StorageError(sentence)
         too_much = isinstance(error, OverflowError | UnicodeEncodeError | sqlite3.DataError)
         return UnstorableError(error) if too_much else None
 

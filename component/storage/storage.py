@@ -1,46 +1,25 @@
 """The data directory and its database, with an async interface."""
 
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 import anyio
-from anyio import to_thread
 
+from component import system
 from component.private import make_directory
-from component.storage import writes
-from component.storage.clock import SteadyClock, since_boot, wall_clock
-from component.storage.database import Database
+from component.storage.clock import SteadyClock, since_boot, skew_in, wall_clock
+from component.storage.database import Database, Value
+from component.storage.directory import DirectoryLock, home_of
 from component.storage.errors import explained
-from component.storage.home import home_of
-from component.storage.lock import DirectoryLock
 from component.storage.schema import Schema
 from component.storage.sqlite import SQLite
+from component.storage.writes import Engine, Writer
 
 T = TypeVar("T")
-
-
-class Engine(writes.Engine, Protocol):
-    """One of the two databases, used by one thread that writes and one that reads.
-
-    Attributes:
-        place: the place of this run if no transaction of an earlier run there can be committed any
-            more; None if that is not certain.
-    """
-
-    place: str | None
-
-    def read(self, op: Callable[[Database], T]) -> T:
-        """Run an operation that reads. Raises StorageError."""
-
-    def listen(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[None]]:
-        """Receive notifications of `Database.notify`. Raises StorageError on entering."""
-
-    def close(self) -> None:
-        """Close the connections."""
 
 
 class Storage:
@@ -58,7 +37,7 @@ class Storage:
         """The same in consecutive runs, if it is certain that the previous run has ended and
         writes nothing more; None if that is not certain, or on SQLite."""
         self._engine = engine
-        self._writer = writes.Writer(engine)
+        self._writer = Writer(engine)
         self._reading = anyio.CapacityLimiter(1)
 
     @classmethod
@@ -97,14 +76,14 @@ class Storage:
 
             return PostgreSQL.open(postgres, schema, place(), steady)
 
-        engine, place = await to_thread.run_sync(_open, directory, open_engine, closing)
+        engine, place = await system.in_thread(_open, directory, open_engine, closing)
         storage = cls(directory, engine, place)
         try:
             yield storage
         finally:
             with anyio.CancelScope(shield=True):
                 await storage._writer.idle()
-                await to_thread.run_sync(closing.close, limiter=storage._reading)
+                await system.in_thread(closing.close, limiter=storage._reading)
 
     async def read(self, op: Callable[[Database], T]) -> T:
         """Return `op(database)`, which sees one state of the database throughout.
@@ -114,7 +93,7 @@ class Storage:
 
         Raises StorageError if the database cannot be read.
         """
-        return await to_thread.run_sync(self._engine.read, op, limiter=self._reading)
+        return await system.in_thread(self._engine.read, op, limiter=self._reading)
 
     async def write(
         self,
@@ -143,6 +122,16 @@ class Storage:
         `keep_trying` too, if the database cannot store a value.
         """
         return await self._writer.write(op, keep_trying, tasks)
+
+    async def select(self, sql: str, parameters: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
+        """Return the rows of one statement that reads. Raises StorageError, like `read`."""
+        return await self.read(lambda database: database.execute(sql, parameters).fetchall())
+
+    async def change(self, sql: str, parameters: Sequence[Value] = ()) -> int:
+        """Run one statement that writes; return the number of changed rows. Raises StorageError
+        and UnstorableError, like `write`.
+        """
+        return await self.write(lambda database: database.execute(sql, parameters).rowcount)
 
     def listen(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[None]]:
         """Listen for the duration of the context, whose value yields after each notification.
@@ -180,3 +169,41 @@ def _place(directory: Path, lock: DirectoryLock) -> str | None:
     # The id of the directory as well, in case a sandbox hides the boot id.
     held, home = lock.place, home_of(directory)
     return None if held is None else sha256(f"{home}/{held}".encode()).hexdigest()[:32]
+
+
+def peek(directory: Path, postgres: str, op: Callable[[Database], T]) -> T | None:
+    """Return `op(database)`, which may only read; None if there is no database.
+
+    Blocks. Arguments are those of `Storage.open`. Raises StorageError.
+    """
+    if postgres:
+        from psycopg.errors import UndefinedTable  # noqa: PLC0415 - only if it is configured
+
+        from component.storage.postgres import PostgreSQL  # noqa: PLC0415
+        from component.storage.server import Server  # noqa: PLC0415
+
+        server = PostgreSQL(Server.of(postgres))
+        try:
+            return server.look(op)
+        except UndefinedTable:
+            return None
+        finally:
+            server.close()
+    import sqlite3  # noqa: PLC0415
+
+    path = directory / "agent.db"
+    if not path.exists():
+        return None
+    with explained(path):
+        reader = sqlite3.connect(
+            f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None
+        )
+        try:
+            stored = SQLite(path, reader, reader).read(skew_in)
+            return SQLite(path, reader, reader, steady=SteadyClock(stored=stored)).read(op)
+        except sqlite3.OperationalError as error:
+            if "no such table" in str(error):
+                return None
+            raise
+        finally:
+            reader.close()

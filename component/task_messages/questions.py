@@ -5,9 +5,10 @@ pose as part of the question.
 """
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timezone
+from datetime import datetime, timezone
 from typing import Final, TypedDict, Unpack
 
+from component import system
 from component.link.messages.inbound import Reference, ReplyAddress
 from component.link.messages.outbound import OutboundMessage, Text, conversation_with
 from component.skills.errors import printable
@@ -68,7 +69,7 @@ class Questions:
         self,
         skill: Callable[[str], Skill | None] = lambda _: None,
         zone: Callable[[JID], timezone | None] = lambda _: None,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], datetime] = system.now,
     ) -> None:
         self._skill = skill
         self._zone = zone

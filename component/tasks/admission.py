@@ -12,18 +12,19 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
-from time import perf_counter
+from datetime import datetime
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
 import msgspec
 
+from component import system
 from component.skills import CapabilityMissing, InvalidParam, Skill, SkillFailed
 from component.skills.calling import call_inline
 from component.skills.context import Context
 from component.skills.inputs import Arguments
+from component.system import perf_counter
 from component.tasks import changes, leases, queries, replay, rows
 from component.tasks.changes import Transaction
 from component.tasks.confirmation import UNKNOWN, action_of, check_size
@@ -81,7 +82,7 @@ class Admission:
         cache: ReplayCache,
         records: TaskRecords,
         accepted: Callable[[str], None],
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = system.now,
     ) -> None:
         engine = worker.engine
         self._worker = worker

@@ -10,14 +10,13 @@ Of the queued tasks that run next, those of the principal with the fewest runnin
 and of these the one with the highest priority.
 """
 
-import secrets
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from component import system
 from component.storage.database import Database, Value
 from component.storage.schema import Table
 from component.tasks import rows
@@ -61,7 +60,7 @@ GAP_S: Final = 6.0
 
 def new_instance() -> str:
     """Return a new name for this instance."""
-    return secrets.token_hex(16)
+    return system.token_hex(16)
 
 
 def join(database: Database, instance: str, place: str | None, channel: str) -> None:
@@ -144,7 +143,7 @@ def beat(database: Database, instance: str) -> Heartbeat | None:
 class Watch:
     """Finds instances whose heartbeat has stopped. `clock` returns monotonic seconds."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = system.monotonic) -> None:
         self._clock = clock
         self._read = clock()
         self._seen: dict[str, tuple[int, float]] = {}

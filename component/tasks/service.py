@@ -1,7 +1,7 @@
 """Durable work, for the handlers."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, TypeVar
 
 import anyio
@@ -10,6 +10,7 @@ import structlog
 from anyio.abc import TaskGroup, TaskStatus
 from msgspec.structs import replace
 
+from component import system
 from component.skills.skill import Skill
 from component.storage.clock import seconds_since_boot
 from component.storage.errors import StorageError
@@ -55,7 +56,7 @@ class Clocks(msgspec.Struct, frozen=True):
     that it does not delay the connection.
     """
 
-    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    now: Callable[[], datetime] = system.now
     boot_s: Callable[[], float] = seconds_since_boot
     patience_s: float = 0.0
 

@@ -22,7 +22,7 @@ from component.private import close_to_others, exposed, make_directory, open_pri
 from component.settings import Server
 from component.settings import Storage as Where
 from component.storage import Storage
-from component.storage.home import home_of
+from component.storage.directory import home_of
 from tests.component.audit.book import Book
 from xep.jid import JID
 

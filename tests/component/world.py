@@ -51,8 +51,8 @@ from component.skills.conformance_fixtures import conformance_skills
 from component.skills.threads import Threads
 from component.storage import Storage
 from component.storage.clock import seconds_since_boot
+from component.storage.contacts import SubscriptionStore
 from component.storage.database import Database
-from component.storage.subscriptions import SubscriptionStore
 from component.task_messages.events import TaskNews
 from component.task_messages.questions import Questions
 from component.tasks.confirmation import Approvers

@@ -7,13 +7,13 @@ expired session is distinguished from one that never existed without storing any
 
 import hashlib
 import hmac
-import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Collection
 from typing import Literal
 
 import anyio
 
+from component import system
 from xep.binding import Payload
 from xep.commands import BadSessionId, Command, SessionExpired
 from xep.data_forms import Form
@@ -133,7 +133,7 @@ class CommandSessions:
         self._total = total
         self._admins = frozenset(admins)
         self._reserved = reserved if admins else 0
-        self._secret = secrets.token_bytes(32)
+        self._secret = system.token_bytes(32)
         # Least recently used first.
         self._sessions: OrderedDict[str, CommandSession] = OrderedDict()
         self._own: dict[JID, list[CommandSession]] = {}  # by principal, oldest first
@@ -222,7 +222,7 @@ class CommandSessions:
                 self._remove(session)
 
     def _new_id(self, requester: JID, target: JID) -> str:
-        random = secrets.token_hex(_ID_BYTES)
+        random = system.token_hex(_ID_BYTES)
         return random + self._mark(random, requester, target)
 
     def _is_ours(self, id_: str, requester: JID, target: JID) -> bool:

@@ -5,13 +5,13 @@ the answer and any question for confirmation. The operator is named in the histo
 conversation and in the audit log.
 """
 
-import secrets
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Final, TypeAlias
 
 import anyio
 import msgspec
 
+from component import system
 from component.agent.conversations import Conversations, TooManyWaitingError
 from component.agent.registry import AgentError, Agents, AgentState
 from component.agent.requests import OperatorStarter, Outcome, OutcomeKind, TurnRequest
@@ -377,7 +377,7 @@ class TellCommands:
         if not text:
             raise CommandError("The text is empty: say what the agent should do.", "text")
         return TurnRequest(
-            id=secrets.token_hex(_ID_BYTES),
+            id=system.token_hex(_ID_BYTES),
             starter=OperatorStarter(
                 "operator" if asking.principal is None else str(asking.principal)
             ),

@@ -2,12 +2,12 @@
 by which admins publish there.
 """
 
-from datetime import UTC, datetime
 from typing import Final
 
 import anyio
 from anyio.abc import TaskStatus
 
+from component import system
 from component.features.announcements.commands import AnnouncementCommands
 from component.features.feature import Feature, Opened
 from component.kernel.kernel import Kernel
@@ -37,7 +37,7 @@ class AnnouncementFeature(Feature):
 
         async def announce(agent: str, text: str) -> str:
             address, id_ = address_of(agent), new_id()
-            now = datetime.now(UTC).replace(microsecond=0)
+            now = system.now().replace(microsecond=0)
             entry = atom.Entry(
                 title=text,
                 id=f"tag:{address.domain},{now:%Y-%m-%d}:{id_}",  # RFC 4151

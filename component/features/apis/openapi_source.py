@@ -11,9 +11,9 @@ from urllib.parse import urljoin
 import anyio
 import msgspec
 import structlog
-from anyio import to_thread
 from anyio.abc import TaskStatus
 
+from component import system
 from component.features.apis import openapi_operations as operations
 from component.features.apis.openapi_document import (
     OpenApiDocument,
@@ -83,14 +83,14 @@ class OpenApiSource:
                     f"The description has the SHA-256 {digest.hex()}, which is not the one that"
                     " sha256 approves: read it, and change sha256."
                 )
-            found = await to_thread.run_sync(self.skills, data)
+            found = await system.in_thread(self.skills, data)
             offer(found)
         return digest
 
     async def _read(self) -> bytes:
         most = self._settings.max_document_bytes
         if self._settings.document is not None:
-            data = await to_thread.run_sync(_content, self._settings.document, most + 1)
+            data = await system.in_thread(_content, self._settings.document, most + 1)
             if len(data) > most:
                 raise SkillLoadError(f"{self._settings.document} has more than {most:,} bytes.")
             return data

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Annotated, Final, Literal, TypeVar
 
 import msgspec
-from anyio import to_thread
 
+from component import system
 from component.audit.lines import Line
 from component.audit.protocol import EventKind
 from component.audit.query import AuditQuery, latest, parse_moment
@@ -186,6 +186,6 @@ def _last(directory: Path, query: AuditQuery, limit: int) -> list[Line]:
 async def _beside(work: Callable[[], T]) -> T:
     """Run work that reads files in a thread; the requester may be cancelled in the meantime."""
     try:
-        return await to_thread.run_sync(work, abandon_on_cancel=True)
+        return await system.in_thread(work, abandon_on_cancel=True)
     except OSError as error:
         raise CommandError(f"The audit log cannot be read: {error.strerror or error}.") from None

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import smtplib
 import ssl
-import time
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import formatdate, make_msgid
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
+from component import system
 from component.features.builtins.settings import MAILBOX
 from component.kernel.hourly_limit import HourlyLimit
 from component.policy.globs import pattern
@@ -69,7 +69,7 @@ def email_send_skill(settings: EmailSend, *, tls: ssl.SSLContext | None = None) 
             raise InvalidParam("text", f"has more than {settings.max_characters} characters")
         if not allowed.fullmatch(to.lower()):
             raise SkillError(f"I am not permitted to write to {to}.")
-        now = time.monotonic()
+        now = system.monotonic()
         if limit.full(context.principal, now):
             raise SkillError("I have sent as many mails as I may in an hour. Try again later.")
         limit.count(context.principal, now)

@@ -8,11 +8,12 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from component import system
 from component.http.gate import Headers, HttpGate, HttpLimits, HttpRequest, access_to
 from component.http.targets import network_capability
 from component.rest.requests import in_one_line, request
@@ -44,7 +45,7 @@ def http_webhook_skill(targets: Mapping[str, HttpWebhook]) -> Skill:
         assert context is not None, "it wants one"
         name = arguments["target"]
         target = targets[name]
-        now = datetime.now(UTC)
+        now = system.now()
         delivery = _Delivery(arguments["event"], now.isoformat(), arguments.get("data"))
         body = msgspec.json.encode(delivery)
         # The same in a repetition of the call, so the receiver can see that it is one.

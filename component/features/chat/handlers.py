@@ -8,15 +8,15 @@ one notice, before the first answer, that the agent is a machine (`notices.py`).
 
 import contextlib
 import re
-import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
 
 import anyio
 import msgspec
 
+from component import system
 from component.features.chat.message_ids import Duplicates
 from component.features.chat.notices import Notices
 from component.kernel.stream import FormHandler
@@ -65,7 +65,7 @@ class MessageHandler:
         notices: Notices | None = None,
         forms: Mapping[str, FormHandler] = MappingProxyType({}),
         is_own: Callable[[JID], bool] = lambda _: False,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = system.now,
     ) -> None:
         self._messages = messages
         self._stages = stages
@@ -197,7 +197,7 @@ class MessageHandler:
         """Send something to the reply address of the message."""
         return self._messages.send(
             OutboundMessage(
-                id=secrets.token_hex(_ID_BYTES),
+                id=system.token_hex(_ID_BYTES),
                 conversation=message.conversation,
                 to=message.reply_to,
                 **content,

@@ -5,13 +5,13 @@ the others, and one would pay for all. So an occupant gets one sentence and noth
 invitation is declined. Neither asks a model.
 """
 
-import secrets
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
 import anyio
 import structlog
 
+from component import system
 from component.features.chat.notices import Hints
 from component.link.messages.inbound import ReplyAddress
 from component.link.messages.messenger import Messenger
@@ -99,7 +99,7 @@ class OccupantHandler:
     ) -> None:
         self._messages.send(
             OutboundMessage(
-                id=secrets.token_hex(_ID_BYTES),
+                id=system.token_hex(_ID_BYTES),
                 conversation=conversation_with(request.to, request.principal),
                 to=ReplyAddress(to, from_ or request.to.bare, type_),
                 **content,

@@ -6,15 +6,15 @@ configured, the sender gets a hint now and then instead of an answer each time, 
 cannot answer each other forever.
 """
 
-import secrets
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 import anyio
 import msgspec
 import structlog
 
+from component import system
 from component.agent.requests import MessageStarter, TurnRequest
 from component.commands import CommandError, Commands, read_words
 from component.features.chat.message_ids import References, key_of
@@ -148,7 +148,7 @@ class AgentStages:
         agents: "Conversations | None",
         agent_at: Callable[[JID], str],
         let_in: Callable[[JID], None],
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = system.now,
         clock: Callable[[], float] = anyio.current_time,
     ) -> None:
         self._name = name
@@ -233,7 +233,7 @@ def _turn_id(message: InboundMessage) -> str:
     instance does not accept a copy while the first waits for its answer.
     """
     key = key_of(message)
-    return secrets.token_hex(_ID_BYTES) if key is None else key[:_ID_BYTES].hex()
+    return system.token_hex(_ID_BYTES) if key is None else key[:_ID_BYTES].hex()
 
 
 def said_to_agent(message: InboundMessage) -> str:

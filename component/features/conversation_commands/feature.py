@@ -1,7 +1,6 @@
 """The commands of people about their conversation with an agent."""
 
-from datetime import UTC, datetime
-
+from component import system
 from component.features.conversation_commands.commands import (
     ConversationCommands,
     ConversationStatus,
@@ -18,7 +17,7 @@ class ConversationCommandsFeature(Feature):
         """Make the commands."""
         agents, memories = kernel.agents, kernel.environment.memories
         assert agents is not None, "the feature is used only with a model"
-        started = datetime.now(UTC)
+        started = system.now()
 
         async def describe(agent: str, who: JID) -> ConversationStatus:
             model, sources = await agents.profiles.described(agent, who)
@@ -29,7 +28,7 @@ class ConversationCommandsFeature(Feature):
                 title=agents.profiles.titles.get(agent, agent),
                 state="unknown" if state is None else state.state,
                 model=model.name,
-                uptime_s=int((datetime.now(UTC) - started).total_seconds()),
+                uptime_s=int((system.now() - started).total_seconds()),
                 connection=connection if kernel.stream.is_connected() else "not connected",
                 sources=sources,
                 idle_timeout_mins=self.settings.session.idle_timeout_mins,

@@ -6,8 +6,8 @@ itself: the vCard by IQ (XEP-0054), and three PubSub nodes as on an account's se
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
+from component import system
 from component.kernel.profiles import NODES, ContactProfile, Profiles
 from component.link.router.table import IQRoute, Request
 from component.pubsub.config import NodeConfig
@@ -61,7 +61,7 @@ class ProfileNode:
         self.config = NodeConfig(access_model="open")
         self.is_compared = True
         self._profiles = profiles
-        self._since = datetime.now(UTC)
+        self._since = system.now()
 
     def is_at(self, service: JID) -> bool:
         """Return whether the address has this node."""

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from component import system
 from component.kernel.disco import Disco
 from component.kernel.errors import stored
 from component.kernel.paging import address_asked, check_page, page, sized
@@ -172,7 +173,7 @@ class CommonQueries:
         self,
         software: str,
         release: str,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC).astimezone(),
+        now: Callable[[], datetime] = lambda: system.now().astimezone(),
     ) -> None:
         # The operating system is not disclosed (XEP-0092 §5).
         self._version = version.Version(name=software, version=release)

@@ -15,9 +15,9 @@ from typing import Final
 
 import anyio
 import structlog
-from anyio import to_thread
 from anyio.abc import TaskStatus
 
+from component import system
 from component.audit.protocol import Recorder
 from component.features.installed_skills.commands import (
     Installed,
@@ -43,8 +43,7 @@ from component.skills.errors import DuplicateSkillError, SkillLoadError
 from component.skills.skill import Skill
 from component.skills.sources import Offer, SkillSource
 from component.storage.errors import StorageError, explained
-from component.storage.peek import peek
-from component.storage.storage import Storage
+from component.storage.storage import Storage, peek
 
 _log = structlog.get_logger("component.features.installed_skills")
 
@@ -161,14 +160,14 @@ class Descriptions(Installed):
     async def admit(self, source: str, skills: Sequence[Skill]) -> Sequence[Skill]:
         """Return what may be offered of the skills that a source has now. Raises StorageError."""
         # In a thread: a server may list hundreds of tools with large schemas.
-        contents = await to_thread.run_sync(_contents, source, skills)
-        hold_first = self._hold_first or await to_thread.run_sync(self._seen.has, source)
+        contents = await system.in_thread(_contents, source, skills)
+        hold_first = self._hold_first or await system.in_thread(self._seen.has, source)
         rows = await self._rows.offered(source, contents, hold_first=hold_first)
         if contents:
-            await to_thread.run_sync(self._seen.add, source)
+            await system.in_thread(self._seen.add, source)
         self._there[source] = frozenset(contents)
         self._say(source, rows)
-        return await to_thread.run_sync(_admitted, skills, contents, rows)
+        return await system.in_thread(_admitted, skills, contents, rows)
 
     def _say(self, source: str, rows: Mapping[str, DescriptionRow]) -> None:
         before = {row.skill for row in self._waiting.get(source, ())}
@@ -201,7 +200,7 @@ class Descriptions(Installed):
     async def show(self, name: str) -> SkillSheet:
         """Return the description of a skill, and how it differs from the approved one."""
         row = await self._row(name)
-        return await to_thread.run_sync(_sheet, row, self._state(row))
+        return await system.in_thread(_sheet, row, self._state(row))
 
     async def approve(
         self, name: str, by: str, *, digest: str = "", trusted: bool = False

@@ -16,11 +16,11 @@ from typing import Final, Literal, TypeAlias
 from weakref import WeakSet
 
 import anyio
-import anyio.to_thread
 import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
+from component import system
 from component.audit.protocol import Recorder
 from component.features.installed_skills.commands import (
     Installed,
@@ -167,7 +167,7 @@ class SkillDirectories(Installed):
         """Look at the directories, and offer what is approved. Raises StorageError."""
         async with self._changing:
             work = functools.partial(read_roots, self._roots, self._found)
-            self._found, problems = await anyio.to_thread.run_sync(work)
+            self._found, problems = await system.in_thread(work)
             for problem in problems:
                 self._warn("", problem)
             if self._auto != "never":
@@ -200,7 +200,7 @@ class SkillDirectories(Installed):
         found = self._by_name().get(name)
         if found is None or found.proposal is None:
             return self._sheet(name)
-        source = await anyio.to_thread.run_sync(source_of, found.directory)
+        source = await system.in_thread(source_of, found.directory)
         return msgspec.structs.replace(self._sheet(name), source=source)
 
     def _sheet(self, name: str) -> SkillSheet:
@@ -263,7 +263,7 @@ class SkillDirectories(Installed):
                 raise not_there(name, "proposed")
             if approval is not None and approval.counts:
                 raise InstalledError(f"{name} is approved: revoke it first.")
-            await anyio.to_thread.run_sync(shutil.rmtree, found.directory)
+            await system.in_thread(shutil.rmtree, found.directory)
             self._record(by, name, "rejected")
         await self.look()
 
@@ -274,7 +274,7 @@ class SkillDirectories(Installed):
 
     async def _offer_approved(self) -> None:
         """Offer what was approved and is installed still, without reading the directories."""
-        there, copies = await anyio.to_thread.run_sync(self._installed)
+        there, copies = await system.in_thread(self._installed)
         for name, approval in self._approvals.items():
             if approval.counts and approval.digest in copies and approval.directory in there:
                 with suppress(ValueError):  # it is described again when it is looked at
@@ -291,7 +291,7 @@ class SkillDirectories(Installed):
 
     async def _approve(self, found: SkillDirectory, by: str, *, trusted: bool) -> None:
         """Raises SkillLoadError, ManifestError, StorageError."""
-        content = await anyio.to_thread.run_sync(self._store.add, found.directory)
+        content = await system.in_thread(self._store.add, found.directory)
         assert found.content is not None, "the caller has checked it"
         if content.digest != found.content.digest:
             raise SkillLoadError("its files have changed meanwhile; look at it again.")
@@ -381,16 +381,16 @@ class SkillDirectories(Installed):
             + [version.approval.digest for version in self._retired]
         )
         dropped = before - self._needed
-        await anyio.to_thread.run_sync(self._store.clean, self._needed, dropped)
+        await system.in_thread(self._store.clean, self._needed, dropped)
 
     async def _ensure_copy(self, approval: Approval, found: SkillDirectory | None) -> None:
         """Raise SkillLoadError if the approved content is nowhere."""
-        if await anyio.to_thread.run_sync(self._store.has, approval.digest):
+        if await system.in_thread(self._store.has, approval.digest):
             return
         content = None if found is None else found.content
         if found is None or content is None or content.digest != approval.digest:
             raise SkillLoadError("its approved files are missing; approve the present ones.")
-        await anyio.to_thread.run_sync(self._store.add, found.directory)
+        await system.in_thread(self._store.add, found.directory)
 
     def _by_name(self) -> dict[str, SkillDirectory]:
         """Return the installed skills by name; of two with one name, the first counts."""

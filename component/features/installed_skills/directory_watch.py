@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Final
 
 import anyio
-import anyio.to_thread
 from watchfiles import awatch
+
+from component import system
 
 _QUIET_MS: Final = 50
 """A change is reported when nothing else has changed for this time."""
@@ -29,7 +30,7 @@ async def watch(
     A root need not exist yet, and may be replaced.
     """
     while True:
-        there = await anyio.to_thread.run_sync(_existing, roots)
+        there = await system.in_thread(_existing, roots)
         every = every_s if len(there) == len(roots) else _MISSING_S
         try:
             if there:
@@ -77,7 +78,7 @@ async def _watch_these(
         async with aclosing(seen):
             async for _ in seen:
                 await changed()
-                if await anyio.to_thread.run_sync(_existing, roots) != there:
+                if await system.in_thread(_existing, roots) != there:
                     break
         group.cancel_scope.cancel()
 

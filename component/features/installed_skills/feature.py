@@ -4,8 +4,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from anyio import to_thread
-
+from component import system
 from component.audit.protocol import Recorder
 from component.commands import AnyCommand
 from component.features.feature import Feature, Opened
@@ -56,9 +55,9 @@ class InstalledSkillsFeature(Feature):
         from component.features.installed_skills.descriptions import check_descriptions  # noqa: PLC0415
         from component.features.installed_skills.directories import check_directories  # noqa: PLC0415
 
-        for check in await to_thread.run_sync(check_directories, self.settings):
+        for check in await system.in_thread(check_directories, self.settings):
             yield check
-        waiting = await to_thread.run_sync(check_descriptions, self.settings)
+        waiting = await system.in_thread(check_descriptions, self.settings)
         if waiting is not None:
             yield waiting
 

@@ -3,9 +3,9 @@
 import importlib
 from collections.abc import AsyncIterator
 
-from anyio import to_thread
 from anyio.abc import TaskStatus
 
+from component import system
 from component.features.feature import Feature, Opened
 from component.features.mcp.settings import SERVERS, McpServer
 from component.kernel.check import Check
@@ -30,7 +30,7 @@ class McpSource:
         """
         try:
             # It takes a second, in which the event loop has other work.
-            serving = await to_thread.run_sync(
+            serving = await system.in_thread(
                 importlib.import_module, "component.features.mcp.serving"
             )
         except ImportError as error:

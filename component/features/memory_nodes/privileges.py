@@ -4,12 +4,12 @@ A server permits them for a namespace and all of its accounts. The agent makes f
 about the memory node of people who have consented.
 """
 
-import secrets
 from collections.abc import Callable, Collection
 from typing import Final, Literal, TypeVar
 
 import structlog
 
+from component import system
 from component.features.memory_nodes.rows import AccountConsentStore
 from component.link.router.table import Request, StanzaRoute
 from component.memory_directory.layout import SessionKey
@@ -143,7 +143,7 @@ class PrivilegedCall:
         account = to.bare
         iq = ForwardedIQ(
             type=type_,
-            id=secrets.token_urlsafe(_ID_BYTES),
+            id=system.token_urlsafe(_ID_BYTES),
             to=str(account),
             payloads=(keep(payload),),
         )

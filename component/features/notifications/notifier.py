@@ -6,7 +6,6 @@ person and the rate. So results are not lost while the process, the connection o
 away.
 """
 
-import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime, timezone, tzinfo
 from hashlib import sha256
@@ -18,6 +17,7 @@ import structlog
 from anyio.abc import TaskStatus
 from cachebox import LRUCache
 
+from component import system
 from component.features.notifications.plan import MESSAGE_PREFIX, plan, zone_of
 from component.kernel.kernel import Kernel
 from component.kernel.triggers import Trigger, Work, title_of
@@ -264,7 +264,7 @@ class Notifier:
                 return _POLL_S
 
     async def _send_to(self, agent: JID, person: JID) -> None:
-        token = secrets.token_hex(16)
+        token = system.token_hex(16)
         try:
             batch = await self.store.take(agent, person, token, self._plan)
             if batch is None:

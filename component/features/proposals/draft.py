@@ -21,6 +21,7 @@ import anyio.to_thread
 import msgspec
 from msgspec import Meta
 
+from component import system
 from component.private import make_directory, open_private
 from component.skill_directories import tables as directory_tables
 from component.skill_directories.cases import Case, ScriptedNetwork, parse_cases, run_case
@@ -181,7 +182,7 @@ async def try_out(checked: Checked) -> str:
     with tempfile.TemporaryDirectory(prefix="xmpp-agent-proposal-") as name:
         temporary = Path(name)
         directory = temporary / "skill"
-        await anyio.to_thread.run_sync(write_files, directory, checked.draft.files())
+        await system.in_thread(write_files, directory, checked.draft.files())
         with anyio.move_on_after(ALL_S):
             try:
                 async with AsyncExitStack() as stack:
@@ -194,7 +195,7 @@ async def try_out(checked: Checked) -> str:
                     await _run(checked, directory, storage)
             except (SkillLoadError, ManifestError, SkillUnavailable) as error:
                 raise DraftError(_shown(str(error))) from error
-            return (await anyio.to_thread.run_sync(read_content, directory)).digest
+            return (await system.in_thread(read_content, directory)).digest
     raise DraftError(f"Its tests take more than {ALL_S:g} seconds.")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ import msgspec
 from anyio.abc import TaskStatus
 from msgspec import Meta
 
+from component import system
 from component.audit.protocol import AuditEvent, Recorder
 from component.features.proposals.draft import (
     FORMAT,
@@ -153,7 +153,7 @@ class ServiceView:
             approvals = await self._approvals.all()
         except StorageError:
             raise SkillError("The database is temporarily unavailable.") from None
-        self._found, _ = await anyio.to_thread.run_sync(read_roots, self._roots, self._found)
+        self._found, _ = await system.in_thread(read_roots, self._roots, self._found)
         names = {one.name: one.directory for one in approvals}
         # Of two directories with one name, the first counts.
         names |= {one.name: str(one.directory) for one in reversed(list(self._found.values()))}
@@ -193,7 +193,7 @@ class ProposalSource:
     async def run(self, offer: Offer, *, task_status: TaskStatus[None]) -> None:
         """Offer the skill. Raises SkillLoadError if the directory cannot be used."""
         try:
-            await anyio.to_thread.run_sync(self._folder.recover)
+            await system.in_thread(self._folder.recover)
         except OSError as error:
             raise SkillLoadError(f"Proposals cannot be kept: {error}") from error
         offer([self.skill])
@@ -240,7 +240,7 @@ class ProposalSource:
         self, draft: SkillDraft, context: Context, description: str, *, written_by: WrittenBy
     ) -> str:
         """Raises DraftError: it may be written again; SkillError: that would not help."""
-        checked = await anyio.to_thread.run_sync(check_draft, draft, self._settings.max_bytes)
+        checked = await system.in_thread(check_draft, draft, self._settings.max_bytes)
         await self._check_quota(context.principal, checked.name)
         async with self._testing:
             digest = await try_out(checked)
@@ -250,7 +250,7 @@ class ProposalSource:
             description=printable(" ".join(description.split()), _LONGEST_SHOWN),
             written_by=written_by,
             taints=context.taints,
-            proposed_at=int(time.time() * 1000),
+            proposed_at=int(system.time() * 1000),
             digest=digest,
             tests=tuple(printable(case.name, 100) for case in checked.cases),
         )
@@ -258,7 +258,7 @@ class ProposalSource:
             known = await self._check_quota(context.principal, checked.name)
             put = partial(self._folder.put, checked.name, draft.files(), proposal)
             try:
-                await anyio.to_thread.run_sync(put)
+                await system.in_thread(put)
             except OSError as error:
                 raise SkillError("Proposals cannot be kept at the moment.") from error
         capabilities = checked.manifest.skill.capabilities
@@ -278,7 +278,7 @@ class ProposalSource:
         """
         taken = await self._service.taken()
         try:
-            proposals = await anyio.to_thread.run_sync(self._folder.all)
+            proposals = await system.in_thread(self._folder.all)
         except OSError as error:
             raise SkillError("Proposals cannot be kept at the moment.") from error
         mine = str(self._folder.path(name))

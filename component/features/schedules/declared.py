@@ -1,7 +1,6 @@
 """The schedules that the settings declare, and those of skills that they enable."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 import anyio
@@ -9,6 +8,7 @@ import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
+from component import system
 from component.features.schedules.rows import Wish
 from component.features.schedules.schedules import (
     ScheduleError,
@@ -35,7 +35,7 @@ def of_settings(settings: Settings) -> Sequence[Wish]:
     wishes = [_wish(entry) for entry in settings[ENTRIES]]
     for wish in wishes:
         try:
-            definition_of(wish, settings.agent.zone, datetime.now(UTC), declared=True)
+            definition_of(wish, settings.agent.zone, system.now(), declared=True)
         except ScheduleError as error:
             raise ScheduleError(f"[[schedule]] {wish.name}: {error}", error.param) from None
     return wishes
@@ -60,7 +60,7 @@ def of_skill(entry: SkillScheduleEntry, settings: Settings, registry: Registry) 
     """Return the schedule of a skill that the settings enable. Raises ScheduleError."""
     try:
         wish = _skill_wish(entry, registry)
-        definition_of(wish, settings.agent.zone, datetime.now(UTC), declared=True)
+        definition_of(wish, settings.agent.zone, system.now(), declared=True)
     except ScheduleError as error:
         raise ScheduleError(f"[[skills.schedule]] {entry.skill}: {error}", error.param) from None
     return wish

@@ -1,12 +1,13 @@
 """The PubSub node of schedules: each principal sees its own, and is notified when one fires."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from component import system
 from component.features.schedules import rows
 from component.features.schedules.rows import Schedule
 from component.features.schedules.timing import next_after
@@ -133,5 +134,5 @@ def _item(service: JID, schedule: Schedule, task: str = "", *, is_over: bool = F
         id=schedule.id,
         payload=encode(Json(value=msgspec.Raw(msgspec.json.encode(row)))),
         publisher=str(service),
-        published=schedule.fired or datetime.now(UTC),
+        published=schedule.fired or system.now(),
     )

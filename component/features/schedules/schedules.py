@@ -1,7 +1,6 @@
 """The schedules of people: add, list, pause, resume and remove them, within bounds."""
 
 import re
-import secrets
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import structlog
 
+from component import system
 from component.features.schedules import rows
 from component.features.schedules.rows import (
     DECLARED,
@@ -97,7 +97,7 @@ class Schedules:
         now = await self._now()
         zone = await self.zone(wish.work.principal, when=wish.when, given=wish.zone)
         definition = self._checked(msgspec.structs.replace(wish, zone=zone), now)
-        id_ = secrets.token_hex(_ID_BYTES)
+        id_ = system.token_hex(_ID_BYTES)
         schedule = Schedule(
             id=id_,
             owner=wish.work.principal.bare,

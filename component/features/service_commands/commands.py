@@ -3,11 +3,12 @@ resume for admins.
 """
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 
 import msgspec
 
+from component import system
 from component.commands import (
     AnyCommand,
     Asking,
@@ -21,8 +22,8 @@ from component.commands import (
 from component.kernel.pause_gate import PauseGate
 from component.skills.errors import SearchError
 from component.skills.registry import View
-from component.storage.stopped import StoppedContacts
-from component.storage.switches import PAUSED, Switches
+from component.storage.contacts import StoppedContacts
+from component.storage.shared import PAUSED, Switches
 from component.tasks.admin import Counts, TaskAdmin
 from xep.jid import JID
 
@@ -267,7 +268,7 @@ class AdminCommands:
         task_admin: TaskAdmin,
         switches: Switches,
         gate: PauseGate | None = None,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = system.now,
     ) -> None:
         self._vitals = vitals
         self._task_admin = task_admin

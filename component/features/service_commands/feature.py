@@ -2,11 +2,11 @@
 
 import platform
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from importlib.metadata import version
 
 import msgspec
 
+from component import system
 from component.features.feature import Feature, Opened
 from component.features.service_commands.commands import AdminCommands, Vitals, everybody
 from component.kernel.kernel import Kernel
@@ -20,7 +20,7 @@ class ServiceCommandsFeature(Feature):
 
     def open(self, kernel: Kernel) -> Opened:
         """Make the commands."""
-        environment, tasks, started = kernel.environment, kernel.tasks, datetime.now(UTC)
+        environment, tasks, started = kernel.environment, kernel.tasks, system.now()
 
         def vitals() -> Vitals:
             return msgspec.structs.replace(

@@ -4,11 +4,11 @@ Each principal sees its own items; nothing is copied into the tables of the PubS
 """
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
+from component import system
 from component.features.tasks_iq.handlers import describe
 from component.pubsub.config import NodeConfig
 from component.pubsub.rows import StoredItem
@@ -51,7 +51,7 @@ class SkillsNode:
 
     def __init__(self, view: Callable[[JID], View]) -> None:
         self._view = view
-        self._since = datetime.now(UTC)
+        self._since = system.now()
 
     def is_at(self, service: JID) -> bool:
         """Return whether the address has this node."""
@@ -128,5 +128,5 @@ def task_item(task: Task, service: JID) -> StoredItem:
         id=task.id,
         payload=encode(shown),
         publisher=str(service),
-        published=task.updated or task.created or datetime.now(UTC),
+        published=task.updated or task.created or system.now(),
     )

@@ -1,12 +1,12 @@
 """The skills by which a model proposes a watch, lists watches, and publishes an item."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
+from component import system
 from component.features.watches.filters import LONGEST_EXPRESSION, Condition
 from component.features.watches.service import WatchError, WatchService, Wish
 from component.skills.context import Context
@@ -193,7 +193,7 @@ def _payload(text: str, json: str) -> RawXML:
     if bool(text) == bool(json):
         raise InvalidParam("text", "give either text or json")
     if text:
-        now = datetime.now(UTC)
+        now = system.now()
         return keep(Entry(title=text, published=now, updated=now))
     try:
         value = msgspec.json.encode(msgspec.json.decode(json))

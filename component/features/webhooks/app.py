@@ -6,7 +6,6 @@ received, it has to be complete in some seconds, and only so many are received a
 """
 
 import contextlib
-import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -14,6 +13,7 @@ import anyio
 import msgspec
 import structlog
 
+from component import system
 from component.features.webhooks.delivery import Signed, WebhookError, is_readable, read_json
 from component.features.webhooks.rows import DeliveryStore
 from component.features.webhooks.settings import Listener
@@ -162,7 +162,7 @@ class WebhookApp:
         body.check_length(headers.get("content-length"))
         webhook.verifier.check(headers)
         content = await self._received(body)
-        signed = webhook.verifier.verify(headers, content, time.time())
+        signed = webhook.verifier.verify(headers, content, system.time())
         value = read_json(headers.get("content-type", ""), content, self._limits.max_depth)
         reason = webhook.reason_to_ignore(signed, value)
         if reason is not None:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import anyio
 import structlog
-from anyio import to_thread
 from anyio.abc import TaskStatus
 
+from component import system
 from component.features.feature import Feature, Opened
 from component.features.webhooks.app import ANSWER_S, WebhookApp
 from component.features.webhooks.listener import (
@@ -51,7 +51,7 @@ class WebhookFeature(Feature):
 
     async def checks(self, registry: Registry) -> Sequence[Check]:
         """Check whether webhooks can be received, and what each of them starts."""
-        return await to_thread.run_sync(lambda: list(check_webhooks(self.settings, registry)))
+        return await system.in_thread(lambda: list(check_webhooks(self.settings, registry)))
 
 
 async def _listen(app: WebhookApp, limits: Listener, task_status: TaskStatus[None]) -> None:

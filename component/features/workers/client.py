@@ -6,16 +6,15 @@ connection receives the notifications of workers.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
 import msgspec
 import structlog
-from anyio import to_thread
 from psycopg import Connection, Error, InterfaceError, OperationalError, sql
 
+from component import system
 from component.features.workers.messages import Offered, Outcome, Progress, Stopped, read_outcome
 from component.features.workers.queue import ENDED
 from component.features.workers.statements import NewCall, Statements, connect
@@ -70,7 +69,7 @@ class Client:
         self.offered: list[Offered] = []
         self.changed = anyio.Event()
         self._entry = entry
-        self._channel = f"xmpp_agent_{secrets.token_hex(16)}"
+        self._channel = f"xmpp_agent_{system.token_hex(16)}"
         self._pending: dict[str, _Pending] = {}
         self._unsent: dict[str, _Pending] = {}
         self._ended: set[str] = set()
@@ -141,7 +140,7 @@ class Client:
         while True:
             statements = None
             try:
-                statements = await to_thread.run_sync(self._open)
+                statements = await system.in_thread(self._open)
                 self._connected, wait = anyio.current_time(), _FIRST_WAIT_S
                 while True:
                     await self._work.wait()
@@ -187,12 +186,12 @@ class Client:
                 raise
         while self._stops:
             ids = list(self._stops)[:_MOST_AT_ONCE]
-            self._land(await to_thread.run_sync(statements.stop, ids))
+            self._land(await system.in_thread(statements.stop, ids))
             self._stops.difference_update(ids)
         while self._ended:
             ids = list(self._ended)[:_MOST_TAKEN]
             most = 2 * self._entry.max_result_bytes
-            self._land(await to_thread.run_sync(statements.take, ids, most))
+            self._land(await system.in_thread(statements.take, ids, most))
             self._ended.difference_update(ids)
 
     async def _send(self, statements: Statements, batch: Mapping[str, _Pending]) -> list[str]:
@@ -202,11 +201,11 @@ class Client:
         ended: list[str] = []
         try:
             if alone:
-                ended, unbegun = await to_thread.run_sync(statements.follow, alone)
+                ended, unbegun = await system.in_thread(statements.follow, alone)
                 self._land(unbegun)
                 calls = [each for each in calls if each.id not in alone]
             if calls:
-                ended += await to_thread.run_sync(statements.send, calls)
+                ended += await system.in_thread(statements.send, calls)
         except (OperationalError, InterfaceError):
             raise
         except Error as error:
@@ -231,15 +230,15 @@ class Client:
         """Look for lost workers, ended calls, and changes of what is offered."""
         self._ticks += 1
         connected_s = anyio.current_time() - self._connected
-        for name in await to_thread.run_sync(statements.settle_lost, connected_s):
+        for name in await system.in_thread(statements.settle_lost, connected_s):
             _log.warning("a worker is lost", queue=self._entry.queue, worker=name)
         if self._pending and self._ticks % _LOOK_TICKS == 0:
             self._look_at_all()
-        self._stranded = await to_thread.run_sync(statements.defer_stranded, self._stranded)
+        self._stranded = await system.in_thread(statements.defer_stranded, self._stranded)
         if self._ticks % _PURGE_TICKS == 1:
-            await to_thread.run_sync(statements.purge)
+            await system.in_thread(statements.purge)
         known = {one.lane: one for one in self.offered}
-        found = await to_thread.run_sync(statements.offered, known)
+        found = await system.in_thread(statements.offered, known)
         if self.reason or found != self.offered:
             self.reason, self.offered = "", found
             self.changed.set()
@@ -256,7 +255,7 @@ class Client:
         while True:
             connection = None
             try:
-                connection = await to_thread.run_sync(self._connect)
+                connection = await system.in_thread(self._connect)
                 wait = _FIRST_WAIT_S
                 self._look_at_all()
                 while True:

@@ -3,8 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final
 
-from anyio import to_thread
-
+from component import system
 from component.features.feature import Feature, Opened
 from component.features.workers.settings import QUEUES, WORKER
 from component.features.workers.source import WorkersSource
@@ -33,7 +32,7 @@ class WorkersFeature(Feature):
             queues.append(("worker", worker.database, worker.queue))
         for name, database, queue in queues:
             try:
-                found = await to_thread.run_sync(_offered, database.get_secret_value(), queue)
+                found = await system.in_thread(_offered, database.get_secret_value(), queue)
             except ImportError:
                 yield Check(name, "failed", _INSTALL)
             except SkillLoadError as error:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from anyio import to_thread
-
+from component import system
 from component.skills.errors import SkillLoadError
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ class WorkersSource:
         once. Raises SkillLoadError if the extra is not installed.
         """
         try:
-            serving = await to_thread.run_sync(
+            serving = await system.in_thread(
                 importlib.import_module, "component.features.workers.serving"
             )
         except ImportError as error:

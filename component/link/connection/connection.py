@@ -1,12 +1,12 @@
 """Keeps the connection to the server: connect, serve, back off, connect again."""
 
-import random
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
 
 import anyio
 import structlog
 
+from component import system
 from component.link.connection.failure import ConnectionFailed
 from component.link.connection.live import LiveStream, Receiver
 from component.link.connection.probe import Probes
@@ -30,7 +30,7 @@ class BackOff:
     """
 
     def __init__(
-        self, min_s: float, max_s: float, draw: Callable[[], float] = random.random
+        self, min_s: float, max_s: float, draw: Callable[[], float] = system.random
     ) -> None:
         self._min = min_s
         self._max = max(min_s, max_s)
@@ -48,6 +48,9 @@ class BackOff:
 
 
 _log = structlog.get_logger("component.connection")
+
+Connect: TypeAlias = Callable[[Server], Awaitable[Transport]]
+"""Opens a connection to the server; see `component.link.connection.transport.connect`."""
 
 _RESET: Final = ("silent", "not-reading")
 _STANDBY_S: Final = 5.0
@@ -68,6 +71,7 @@ class Connection:
         outage still reaches the requester.
         receiver: takes what arrives.
         draw: a number in [0, 1) for each pause before connecting again.
+        connect: opens the connection.
     """
 
     def __init__(
@@ -76,11 +80,13 @@ class Connection:
         outbox: Outbox,
         receiver: Receiver,
         *,
-        draw: Callable[[], float] = random.random,
+        draw: Callable[[], float] = system.random,
+        connect: Connect = connect,
     ) -> None:
         self._server = server
         self._outbox = outbox
         self._receiver = receiver
+        self._connect = connect
         shortest, longest = server.reconnect_min_s, server.reconnect_max_s
         self._back_off = BackOff(shortest, longest, draw)
         self._standby = BackOff(shortest, min(longest, _STANDBY_S), draw)
@@ -156,7 +162,7 @@ class Connection:
     async def _serve_once(self) -> ConnectionFailed:
         """Run one connection until it ends; return why it ended."""
         try:
-            transport = await connect(self._server)
+            transport = await self._connect(self._server)
         except ConnectionFailed as error:
             return error
         reason: ConnectionFailed | None = None

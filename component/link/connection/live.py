@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Sequence
-from time import perf_counter
 from typing import Final, TypeAlias, cast
 
 import anyio
@@ -15,6 +14,7 @@ from component.link.connection.stream import Opened, StreamEvent, ended_by
 from component.link.connection.transport import READ_BYTES, Transport
 from component.link.messages.outbox import Outbox, OutputStream
 from component.settings.server import Server
+from component.system import perf_counter
 from xep.stanza_stream import StanzaReceived, StreamFailed
 from xep.stream import StanzaSkipped
 

@@ -1,13 +1,13 @@
 """Probes: IQs to our own address, which servers loop back."""
 
 import contextlib
-import secrets
 from collections.abc import Iterable
 from typing import Final
 
 import anyio
 import msgspec
 
+from component import system
 from component.link.connection import failure
 from component.link.connection.failure import ConnectionFailed
 from component.link.connection.stream import Opened, Session, StreamEvent, ended_by, hear, link_for
@@ -45,7 +45,7 @@ class Probes:
         self.made = 0
         self.returned = 0
         # Nobody else can guess our ids, so no other stanza is mistaken for a probe.
-        self._prefix = f"probe-{secrets.token_hex(8)}-"
+        self._prefix = f"probe-{system.token_hex(8)}-"
 
     def make(self) -> str:
         """Return the next probe, as XML."""

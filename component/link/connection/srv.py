@@ -3,11 +3,12 @@
 dnspython is loaded when the first name is looked up.
 """
 
-import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+
+from component import system
 
 if TYPE_CHECKING:
     from dns.asyncresolver import Resolver
@@ -38,7 +39,7 @@ class NotOfferedError(LookupFailedError):
 async def look_up(
     domain: str,
     resolver: "Resolver | None" = None,
-    draw: Callable[[], float] = random.random,
+    draw: Callable[[], float] = system.random,
 ) -> Sequence[Target]:
     """Look up the servers of a domain, in the order in which to try them; empty if it has none.
 

@@ -1,10 +1,10 @@
 """Outgoing IQs, each of which waits for the answer of its peer."""
 
-import secrets
 from typing import Literal, TypeVar
 
 import anyio
 
+from component import system
 from component.link.messages.delivery import Delivery
 from component.link.messages.outbox import Outbox
 from xep.binding import ContentError, Payload
@@ -162,7 +162,7 @@ class Calls:
 
 
 def _new_id() -> str:
-    return secrets.token_urlsafe(9)
+    return system.token_urlsafe(9)
 
 
 def _expect(cls: type[P], answer: Incoming) -> P:

@@ -3,10 +3,11 @@ flood the log.
 """
 
 from collections.abc import Callable
-from time import perf_counter
 from typing import Any, Final
 
 import structlog
+
+from component.system import perf_counter
 
 _EVERY_S: Final = 10.0
 _LONGEST: Final = 200

@@ -6,7 +6,6 @@ however slow a handler is.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from time import perf_counter, thread_time
 from typing import NoReturn
 
 import anyio
@@ -29,6 +28,7 @@ from component.link.router.route_resolver import (
 )
 from component.link.router.table import Host, Request, Route, StanzaRoute, Table
 from component.link.router.work import AdmissionGate, RunningHandlers, Shares, discard
+from component.system import perf_counter, thread_time
 from xep.binding import ContentError, Payload
 from xep.jid import JID
 from xep.stanza import Incoming

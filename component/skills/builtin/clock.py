@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime, tzinfo
+from datetime import tzinfo
 from typing import Annotated
 
 import msgspec
 
+from component import system
 from component.skills.declare import skill
 from component.skills.errors import InvalidParam, SkillError
 from component.zones import zone_named
@@ -34,7 +35,7 @@ def current_time(
     ] = "UTC",
 ) -> str:
     """Return the date and time in a time zone, in ISO 8601 with its offset from UTC."""
-    return datetime.now(_zone(zone)).isoformat(timespec="seconds")
+    return system.now().astimezone(_zone(zone)).isoformat(timespec="seconds")
 
 
 def _zone(name: str) -> tzinfo:

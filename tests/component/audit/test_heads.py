@@ -15,7 +15,7 @@ from component.audit.protocol import AuditEvent
 from component.audit.record import Audit
 from component.settings.service import Audit as AuditSettings
 from component.storage import Storage, StorageError
-from component.storage.peek import peek
+from component.storage.storage import peek
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio

@@ -68,9 +68,11 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
             return f"{machine.wall}::bigint"
 
     monkeypatch.setattr(postgres_module, "_NOW", Wall())
-    monkeypatch.setattr(
-        storage_module, "SteadyClock", lambda elapsed: SteadyClock(elapsed, machine.boot)
-    )
+
+    def steady(*elapsed: Any, **more: Any) -> SteadyClock:
+        return SteadyClock(*elapsed, boot=machine.boot, **more)
+
+    monkeypatch.setattr(storage_module, "SteadyClock", steady)
     return machine
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from component.app.schema import SCHEMA
 from component.storage import Storage, StorageError
-from component.storage.home import home_of
+from component.storage.directory import home_of
 
 pytestmark = pytest.mark.anyio
 

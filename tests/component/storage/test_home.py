@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from component.storage import StorageError
-from component.storage.home import home_of
+from component.storage.directory import home_of
 
 
 def test_a_directory_keeps_its_name(tmp_path: Path) -> None:

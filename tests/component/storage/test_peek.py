@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from component.app.schema import SCHEMA
-from component.storage.peek import peek
 from component.storage.schema import make_postgres, make_sqlite
+from component.storage.storage import peek
 from tests.component.storage.clocks import DAY, Life, Machine, life, machine
 
 __all__ = ["life", "machine"]  # fixtures

@@ -13,10 +13,10 @@ from anyio import to_thread
 
 from component.app.schema import SCHEMA
 from component.storage import Storage
-from component.storage import lock as lock_module
+from component.storage import directory as lock_module
 from component.storage import server as server_module
 from component.storage.database import Database
-from component.storage.lock import DirectoryLock
+from component.storage.directory import DirectoryLock
 
 pytestmark = pytest.mark.anyio
 

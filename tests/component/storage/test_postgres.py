@@ -18,7 +18,7 @@ from component.storage import Storage, StorageError
 from component.storage import postgres as postgres_module
 from component.storage import schema as schema_module
 from component.storage.database import Database
-from component.storage.placeholders import Placeholders
+from component.storage.pipeline import Placeholders
 from tests.servers.postgres import PASSWORD, Postgres
 from tests.waiting import eventually
 

@@ -17,10 +17,9 @@ from component.app.schema import SCHEMA
 from component.settings.agents import AgentEntry
 from component.storage import Storage
 from component.storage import shared as shared_module
+from component.storage.contacts import StoppedContacts
 from component.storage.database import Database
-from component.storage.shared import SharedChanges
-from component.storage.stopped import StoppedContacts
-from component.storage.switches import PAUSED, Switches
+from component.storage.shared import PAUSED, SharedChanges, Switches
 from tests.component.audit.book import Book
 from tests.servers.postgres import Databases, Postgres
 from tests.waiting import eventually
@@ -222,7 +221,7 @@ async def test_what_was_written_down_is_forgotten_after_an_hour(
         await contacts.stop(AGENT, ALICE)
         await storage.write(lambda db: db.execute("UPDATE shared_changes SET at = at - 3700000"))
         await contacts.stop(AGENT, BOB)
-        await storage.write(shared_module._tidy)
+        await storage.write(shared_module._delete_old)
         assert await storage.read(lambda db: db.execute(count).fetchall()) == [(1,)]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from component.app.schema import SCHEMA
 from component.storage import Storage
-from component.storage.stopped import StoppedContacts
+from component.storage.contacts import StoppedContacts
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio

@@ -16,7 +16,7 @@ import pytest
 from component.app.schema import SCHEMA
 from component.skills import Context, Skill, skill
 from component.storage import Storage
-from component.storage import lock as lock_module
+from component.storage import directory as lock_module
 from component.tasks import expiry, leases
 from component.tasks.membership import Membership
 from tests.component.tasks.test_durable import text_of, three_steps

@@ -5,7 +5,6 @@ job of procrastinate.
 from __future__ import annotations
 
 import contextlib
-import secrets
 import socket
 from collections.abc import Callable
 from functools import partial
@@ -23,6 +22,7 @@ from procrastinate.worker import Worker
 from psycopg import Error
 from psycopg_pool import PoolTimeout
 
+from component import system
 from component.features.workers.messages import CallMessage, Outcome, Stopped, read_call
 from component.features.workers.program.execution import Runtime, execute
 from component.features.workers.program.rows import Begun, WorkerRows
@@ -97,9 +97,9 @@ class WorkerProcess:
 
         Raises SkillLoadError if the queue cannot be used at the start.
         """
-        settings, id = self._settings, secrets.token_hex(8)  # noqa: A001 - it is one
+        settings, id = self._settings, system.token_hex(8)  # noqa: A001 - it is one
         database = settings.database.get_secret_value()
-        await anyio.to_thread.run_sync(lambda: Statements.open(database, "", 0, "").close())
+        await system.in_thread(lambda: Statements.open(database, "", 0, "").close())
         connector = procrastinate.PsycopgConnector(
             conninfo=conninfo(database), min_size=1, max_size=min(settings.concurrency, 8) + 2
         )

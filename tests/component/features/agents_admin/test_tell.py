@@ -1,103 +1,101 @@
 """The command by which an operator has an agent do something in a person's conversation."""
 
-from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
 
 import anyio
 import pytest
 
-from component.agent.conversations import TooManyWaitingError
-from component.agent.registry import AgentState
-from component.agent.requests import OperatorStarter, Outcome, TurnRequest
+from component.agent import rows as turns
+from component.agent.requests import OperatorStarter, TurnRequest
 from component.budget.protocol import Payer
-from component.commands import OPERATOR, Asking, CommandError, CommandResult, Commands, read_words
-from component.features.agents_admin.commands import TellCommands, TurnSheet
-from component.link.router.addresses import ComponentAddresses
-from tests.component.audit.book import Book
+from component.commands import OPERATOR, Asking, CommandError, CommandResult, read_words
+from component.features.agents_admin.commands import TurnSheet
+from component.models.protocol import ModelRequest
+from component.skills import skill
+from tests.kit import Kit, Script, anyio_backend, call, service
+from tests.kit.model import Step
 from xep.jid import JID
-from xep.stanza_error import StanzaError
 
+__all__ = ["anyio_backend"]
 pytestmark = pytest.mark.anyio
 
 BOSS = JID.parse("boss@a.example")
-NOW = datetime(2026, 11, 22, tzinfo=UTC)
-STATES = {"assistant": "active", "reader": "idle", "tired": "paused", "gone": "killed"}
+JULIET = JID.parse("juliet@a.example")
+SETTINGS = {
+    "server": {"component_domain": "agent.example"},
+    "agent": {"allowed_domains": ["a.example"], "admins": ["boss@a.example"]},
+    "agents": [{"name": name} for name in ("assistant", "reader", "tired", "gone")],
+}
 
 
-class Agents:
-    def get(self, name: str) -> AgentState | None:
-        found: Any = STATES.get(name)
-        if found is None:
-            return None
-        return AgentState(id="1", name=name, state=found, created=NOW, changed=NOW)
-
-    def list(self) -> list[AgentState]:
-        return [found for name in STATES if (found := self.get(name)) is not None]
+@skill
+def erase() -> str:
+    """Erase everything."""
+    return "erased"
 
 
-class Desk:
-    """The command, with conversations that only note what they take in."""
-
-    def __init__(self) -> None:
-        self.taken: list[TurnRequest] = []
-        self.outcome: Outcome | None = None
-        self.full = False
-        self.paused = False
-        self.stopped = False
-        self.book = Book()
-        tell = TellCommands(
-            *(self, Agents(), self, self._let_in, self.book),
-            ComponentAddresses(JID.parse("agent.example")),
-        )
-        self.commands = Commands(tell.commands(), [BOSS])
-
-    def admits(self, who: JID) -> bool:
-        return who.domain == "a.example"
-
-    def may_write(self, _agent: JID, _who: JID) -> bool:
-        return not self.stopped
-
-    def _let_in(self, who: JID | None) -> None:
-        if self.paused and who is not None:
-            raise StanzaError("resource-constraint", "New requests are rejected at the moment.")
-
-    async def received(self, request: TurnRequest, ended: Callable[[Outcome], None], /) -> None:
-        await anyio.lowlevel.checkpoint()
-        if self.full:
-            raise TooManyWaitingError(100)
-        self.taken.append(request)
-        if self.outcome is not None:
-            ended(self.outcome)
-
-    async def run(self, asking: Asking = OPERATOR, **params: str) -> CommandResult:
-        command = self.commands.get("tell-agent", asking)
-        assert command is not None
-        given = {"name": "assistant", "text": "Do it.", "for": "juliet@a.example", **params}
-        return await command.run(asking, command.read(given.items()))
+async def for_ever(_request: ModelRequest) -> str:
+    """Never answer."""
+    await anyio.sleep_forever()
+    raise AssertionError("unreachable")
 
 
-async def test_the_turn_is_the_persons_and_the_operator_is_named() -> None:
-    desk = Desk()
-    answer = await desk.run()
-    await desk.run(desk.commands.asking(BOSS), name="reader", text=" Read it. ")
-    first, second = desk.taken
-    juliet = JID.parse("juliet@a.example")
-    assert first.principal == first.conversation.peer == juliet
-    assert str(first.conversation.agent) == "assistant@agent.example"
-    assert first.starter == OperatorStarter("operator")
-    assert second.starter == OperatorStarter("boss@a.example")
-    assert (second.agent, second.text) == ("reader", "Read it.")
-    assert first.reply_to is not None
-    assert (first.reply_to.to, first.reply_to.type) == ("juliet@a.example", "chat")
-    assert first.reply_to.from_ == first.conversation.agent
-    assert first.id in answer.text
-    assert isinstance(answer.value, TurnSheet)
-    assert (answer.value.turn, answer.value.outcome) == (first.id, "started")
-    assert [(one.outcome, one.principal, one.subject, one.trace) for one in desk.book.events] == [
-        ("told", "operator", "juliet@a.example", first.id),
-        ("told", "boss@a.example", "juliet@a.example", second.id),
+@asynccontextmanager
+async def desk(directory: Path, *steps: Step, otherwise: Step = for_ever) -> AsyncIterator[Kit]:
+    """Run a service whose agents answer with these steps: two at work, one paused, one killed."""
+    model = Script(*steps, otherwise=otherwise)
+    async with service(directory, SETTINGS, model=model, skills=(erase,)) as kit:
+        assert kit.kernel.agents is not None
+        await kit.kernel.agents.agents.pause("tired", "operator")
+        await kit.kernel.agents.agents.kill("gone", "operator")
+        yield kit
+
+
+async def run(kit: Kit, asking: Asking = OPERATOR, **params: str) -> CommandResult:
+    command = kit.kernel.commands.get("tell-agent", asking)
+    assert command is not None
+    given = {"name": "assistant", "text": "Do it.", "for": "juliet@a.example", **params}
+    return await command.run(asking, command.read(given.items()))
+
+
+async def taken(kit: Kit) -> list[TurnRequest]:
+    """Return the requests that agents have taken in and not answered."""
+    rows = await kit.kernel.storage.read(partial(turns.of_home, home=kit.kernel.environment.home))
+    return [row.request for row in rows]
+
+
+async def told(kit: Kit) -> list[tuple[str, str, str]]:
+    """Return the recorded instructions: by whom, to whom, and the turn."""
+    return [
+        (event.principal, event.subject, event.trace)
+        for event in await kit.audited()
+        if event.outcome == "told"
     ]
+
+
+async def test_the_turn_is_the_persons_and_the_operator_is_named(tmp_path: Path) -> None:
+    async with desk(tmp_path) as kit:
+        answer = await run(kit)
+        await run(kit, kit.kernel.commands.asking(BOSS), name="reader", text=" Read it. ")
+        first, second = await taken(kit)
+        assert first.principal == first.conversation.peer == JULIET
+        assert str(first.conversation.agent) == "assistant@agent.example"
+        assert first.starter == OperatorStarter("operator")
+        assert second.starter == OperatorStarter("boss@a.example")
+        assert (second.agent, second.text) == ("reader", "Read it.")
+        assert first.reply_to is not None
+        assert (first.reply_to.to, first.reply_to.type) == ("juliet@a.example", "chat")
+        assert first.reply_to.from_ == first.conversation.agent
+        assert first.id in answer.text
+        assert isinstance(answer.value, TurnSheet)
+        assert (answer.value.turn, answer.value.outcome) == (first.id, "started")
+        assert await told(kit) == [
+            ("operator", "juliet@a.example", first.id),
+            ("boss@a.example", "juliet@a.example", second.id),
+        ]
 
 
 @pytest.mark.parametrize(
@@ -110,27 +108,29 @@ async def test_the_turn_is_the_persons_and_the_operator_is_named() -> None:
     ],
 )
 async def test_tell_agent_passes_on_the_budget_that_is_named(
-    budget: str, payer: Payer | None
+    tmp_path: Path, budget: str, payer: Payer | None
 ) -> None:
-    desk = Desk()
-    await desk.run(budget=budget)
-    assert desk.taken[0].payer == payer
+    async with desk(tmp_path) as kit:
+        await run(kit, budget=budget)
+        (request,) = await taken(kit)
+        assert request.payer == payer
 
 
-@pytest.mark.parametrize(
-    "budget", ["agent:nobody", "agent:", "reader", "principal:bob@b.example", "principal:@", "day"]
-)
-async def test_tell_agent_lists_the_budgets_when_the_named_one_is_unknown(budget: str) -> None:
-    desk = Desk()
-    with pytest.raises(CommandError, match="there are: total, agent:assistant, agent:reader") as no:
-        await desk.run(budget=budget)
-    assert no.value.param == "budget"
-    assert desk.taken == []
+async def test_tell_agent_lists_the_budgets_when_the_named_one_is_unknown(tmp_path: Path) -> None:
+    async with desk(tmp_path) as kit:
+        for budget in (
+            *("agent:nobody", "agent:", "reader"),
+            *("principal:bob@b.example", "principal:@", "day"),
+        ):
+            there = "there are: total, agent:assistant, agent:reader"
+            with pytest.raises(CommandError, match=there) as no:
+                await run(kit, budget=budget)
+            assert no.value.param == "budget"
+        assert await taken(kit) == []
 
 
-@pytest.mark.parametrize(
-    ("params", "reason", "param"),
-    [
+async def test_tell_agent_refuses_with_the_reason_and_the_parameter(tmp_path: Path) -> None:
+    refused = [
         ({"name": "nobody"}, "no agent called 'nobody'; there are: assistant, reader", "name"),
         ({"name": "tired"}, "tired is paused: resume it first", "name"),
         ({"name": "gone"}, "was shut down", "name"),
@@ -140,64 +140,99 @@ async def test_tell_agent_lists_the_budgets_when_the_named_one_is_unknown(budget
         ({"for": "@"}, "is not an address", "for"),
         ({"text": "  "}, "The text is empty", "text"),
         ({"text": ""}, "text", "text"),
-    ],
-)
-async def test_tell_agent_refuses_with_the_reason_and_the_parameter(
-    params: dict[str, str], reason: str, param: str
+    ]
+    async with desk(tmp_path) as kit:
+        for params, reason, param in refused:
+            with pytest.raises(CommandError, match=reason) as caught:
+                await run(kit, **params)
+            assert caught.value.param == param
+        assert await taken(kit) == []
+
+
+async def test_tell_agent_refuses_a_recipient_who_stopped_messages(tmp_path: Path) -> None:
+    async with desk(tmp_path) as kit:
+        agent = JID.parse("assistant@agent.example")
+        await kit.kernel.environment.stopped.stop(agent, JULIET)
+        with pytest.raises(CommandError, match="has stopped messages from assistant"):
+            await run(kit)
+
+
+async def test_tell_agent_refuses_while_the_queue_is_full(tmp_path: Path) -> None:
+    async with desk(tmp_path) as kit:
+        for _ in range(21):  # the first is under way
+            await run(kit)
+        with pytest.raises(CommandError, match="has 20 requests waiting"):
+            await run(kit)
+        assert len(await told(kit)) == 21, "nothing more was told"
+
+
+async def test_tell_agent_refuses_while_no_request_is_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk = Desk()
-    with pytest.raises(CommandError, match=reason) as caught:
-        await desk.run(**params)
-    assert caught.value.param == param
-    assert desk.taken == []
-
-
-async def test_tell_agent_refuses_a_recipient_who_stopped_messages() -> None:
-    desk = Desk()
-    desk.stopped = True
-    with pytest.raises(CommandError, match="has stopped messages from assistant"):
-        await desk.run()
-
-
-async def test_tell_agent_refuses_while_the_queue_is_full_or_paused() -> None:
-    desk = Desk()
-    desk.full = True
-    with pytest.raises(CommandError, match="has 100 requests waiting"):
-        await desk.run()
-    assert desk.book.events == [], "nothing was told"
-    desk.full, desk.paused = False, True
-    await desk.run()
-    with pytest.raises(CommandError, match="rejected at the moment"):
-        await desk.run(desk.commands.asking(BOSS))
+    async with desk(tmp_path) as kit:
+        pause = kit.kernel.commands.get("pause", OPERATOR)
+        assert pause is not None
+        await pause.run(OPERATOR, pause.read([]))
+        boss = kit.kernel.commands.asking(BOSS)
+        for asking in (OPERATOR, boss):
+            await run(kit, asking)  # pausing the service does not stop admins
+        why = "Requests cannot be recorded in the audit log at the moment; try again later."
+        monkeypatch.setattr(kit.kernel.tasks.pause_gate, "_full", lambda: why)
+        for asking in (OPERATOR, boss):
+            with pytest.raises(CommandError, match="cannot be recorded"):
+                await run(kit, asking)
 
 
 @pytest.mark.parametrize(
-    ("outcome", "said"),
+    ("step", "outcome", "said"),
     [
-        (Outcome("answered", "Done."), "assistant has answered juliet@a.example: Done."),
-        (Outcome("asked"), "is waiting for juliet@a.example to answer a question"),
-        (Outcome("away", "I am paused."), "told juliet@a.example: I am paused."),
-        (None, "It has not ended after 0 s"),
+        ("Done.", "answered", "assistant has answered juliet@a.example: Done."),
+        (call("erase"), "asked", "is waiting for juliet@a.example to answer a question"),
+        (for_ever, "running", "It has not ended after 50 s"),
     ],
 )
 async def test_tell_agent_with_wait_reports_the_outcome(
-    outcome: Outcome | None, said: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, step: Step, outcome: str, said: str
 ) -> None:
-    monkeypatch.setattr("component.features.agents_admin.commands.WAIT_S", 0.01)
-    desk = Desk()
-    desk.outcome = outcome
-    answer = await desk.run(wait="true")
-    assert said in answer.text
-    assert isinstance(answer.value, TurnSheet)
-    assert answer.value.outcome == ("running" if outcome is None else outcome.kind)
+    async with desk(tmp_path, step) as kit:
+        answer = await run(kit, wait="true")
+        assert said in answer.text
+        assert isinstance(answer.value, TurnSheet)
+        assert answer.value.outcome == outcome
 
 
-def test_only_admins_have_the_command_tell_agent_by_slash() -> None:
-    desk = Desk()
-    somebody = desk.commands.asking(JID.parse("juliet@a.example"))
-    assert desk.commands.get("tell-agent", somebody) is None
-    command = desk.commands.get("tell-agent", desk.commands.asking(BOSS))
-    assert command is not None
-    params = read_words(command, 'reader "Read it." juliet@a.example budget=total')
-    assert (params.name, params.text, params.person) == ("reader", "Read it.", "juliet@a.example")
-    assert params.budget == "total"
+async def test_tell_agent_with_wait_reports_that_the_agent_was_paused_meanwhile(
+    tmp_path: Path,
+) -> None:
+    async def slow(_request: ModelRequest) -> str:
+        await anyio.sleep(30)
+        return "Done."
+
+    async with desk(tmp_path, slow) as kit, anyio.create_task_group() as group:
+        group.start_soon(run, kit)
+        await kit.advance(1)
+
+        async def pause() -> None:
+            await anyio.sleep(10)
+            assert kit.kernel.agents is not None
+            await kit.kernel.agents.agents.pause("assistant", "operator")
+
+        group.start_soon(pause)
+        answer = await run(kit, wait="true")
+        assert "told juliet@a.example: " in answer.text
+        assert "paused" in answer.text
+        assert isinstance(answer.value, TurnSheet)
+        assert answer.value.outcome == "away"
+
+
+async def test_only_admins_have_the_command_tell_agent_by_slash(tmp_path: Path) -> None:
+    async with desk(tmp_path) as kit:
+        commands = kit.kernel.commands
+        assert commands.get("tell-agent", commands.asking(JULIET)) is None
+        command = commands.get("tell-agent", commands.asking(BOSS))
+        assert command is not None
+        params = read_words(command, 'reader "Read it." juliet@a.example budget=total')
+        assert (params.name, params.text, params.person) == (
+            *("reader", "Read it.", "juliet@a.example"),
+        )
+        assert params.budget == "total"

@@ -14,8 +14,7 @@ from component.app.schema import SCHEMA
 from component.features.presence.roster import RosterPresence
 from component.link.router.addresses import AccountAddresses
 from component.storage import Storage
-from component.storage.stopped import StoppedContacts
-from component.storage.subscriptions import Subscription, SubscriptionStore
+from component.storage.contacts import StoppedContacts, Subscription, SubscriptionStore
 from tests.component.link.router.wire import Bench, condition, element, iq, parse
 from tests.profiles import examples
 from xep.binding import encode

@@ -1,11 +1,9 @@
-"""Presence subscriptions between the agents and their contacts.
+"""Contacts of the agents: presence subscriptions, and who wants no messages."""
 
-A component has no roster on a server, so it stores its own side of each subscription (RFC 6121 §3)
-and announces itself to its subscribers after each connect.
-"""
-
+from collections.abc import Callable, Collection
 from typing import Final, Literal
 
+import anyio
 import msgspec
 
 from component.storage.database import Database
@@ -52,48 +50,28 @@ class SubscriptionStore:
 
         `failures` is not stored: a contact that has just sent something has none.
         """
-        row = (
-            str(subscription.owner.bare),
-            str(subscription.contact.bare),
-            subscription.state,
-            int(subscription.ask),
+        key = _key(subscription.owner, subscription.contact)
+        await self._storage.change(
+            "INSERT INTO subscriptions (owner, contact, state, ask) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (owner, contact) DO UPDATE SET state = excluded.state,"
+            " ask = excluded.ask, failures = 0, silent_until = NULL",
+            (*key, subscription.state, int(subscription.ask)),
         )
-
-        def work(database: Database) -> None:
-            database.execute(
-                "INSERT INTO subscriptions (owner, contact, state, ask) VALUES (?, ?, ?, ?)"
-                " ON CONFLICT (owner, contact)"
-                " DO UPDATE SET state = excluded.state, ask = excluded.ask,"
-                " failures = 0, silent_until = NULL",
-                row,
-            )
-
-        await self._storage.write(work)
 
     async def remove(self, owner: JID, contact: JID) -> bool:
         """Delete a subscription; return whether it existed."""
-        key = (str(owner.bare), str(contact.bare))
-
-        def work(database: Database) -> bool:
-            done = database.execute(
-                "DELETE FROM subscriptions WHERE owner = ? AND contact = ?", key
-            )
-            return done.rowcount > 0
-
-        return await self._storage.write(work)
+        count = await self._storage.change(
+            "DELETE FROM subscriptions WHERE owner = ? AND contact = ?", _key(owner, contact)
+        )
+        return count > 0
 
     async def get(self, owner: JID, contact: JID) -> Subscription | None:
         """Return a subscription, or None."""
-        key = (str(owner.bare), str(contact.bare))
-
-        def work(database: Database) -> Subscription | None:
-            row = database.execute(
-                f"SELECT {_COLUMNS} FROM subscriptions WHERE owner = ? AND contact = ?",  # noqa: S608 - a constant
-                key,
-            ).fetchone()
-            return None if row is None else _subscription(*row)
-
-        return await self._storage.read(work)
+        found = await self._storage.select(
+            f"SELECT {_COLUMNS} FROM subscriptions WHERE owner = ? AND contact = ?",  # noqa: S608 - a constant
+            _key(owner, contact),
+        )
+        return _subscription(*found[0]) if found else None
 
     async def receivers(
         self, after: Subscription | None = None, limit: int = 1_000
@@ -127,7 +105,7 @@ class SubscriptionStore:
         something (`heard`, `put`). Returns whether the latter applies now; False if there is no
         subscription.
         """
-        key = (str(owner.bare), str(contact.bare))
+        key = _key(owner, contact)
 
         def work(database: Database) -> bool:
             found = database.execute(
@@ -149,16 +127,15 @@ class SubscriptionStore:
 
     async def reachable(self, owner: JID, contact: JID) -> None:
         """Note that the contact can be reached, so presence is sent to it again."""
-        key = (str(owner.bare), str(contact.bare))
+        await self._storage.change(
+            "UPDATE subscriptions SET failures = 0, silent_until = NULL"
+            " WHERE owner = ? AND contact = ?",
+            _key(owner, contact),
+        )
 
-        def work(database: Database) -> None:
-            database.execute(
-                "UPDATE subscriptions SET failures = 0, silent_until = NULL"
-                " WHERE owner = ? AND contact = ?",
-                key,
-            )
 
-        await self._storage.write(work)
+def _key(owner: JID, contact: JID) -> tuple[str, str]:
+    return str(owner.bare), str(contact.bare)
 
 
 def _subscription(
@@ -171,3 +148,85 @@ def _subscription(
             f"The table subscriptions of the database contains {owner!r} and {contact!r}, which are"
             f" not both valid addresses: {error} Delete that row, which no release has written."
         ) from error
+
+
+class StoppedContacts:
+    """The contacts that have stopped messages, in the database and cached in memory.
+
+    Until `load` has returned, all contacts count as stopped. `reload` is called when another
+    instance has changed them.
+
+    Args:
+        storage: the storage; open while this is used.
+        agent: maps an address of the component to its agent, if several addresses belong to one.
+    """
+
+    def __init__(
+        self, storage: Storage, agent: Callable[[JID], JID] = lambda address: address
+    ) -> None:
+        self._storage = storage
+        self._agent = agent
+        self._stopped: set[tuple[str, str]] | None = None
+        self._one_at_a_time = anyio.Lock()
+
+    async def load(self) -> None:
+        """Load the stopped contacts. Raises StorageError."""
+        async with self._one_at_a_time:  # concurrent changes must not be lost
+            found = await self._storage.select("SELECT owner, contact FROM stopped")
+            self._stopped = {(owner, contact) for owner, contact in found}
+
+    async def reload(self, subjects: Collection[str] | None = None) -> None:
+        """Reload these subjects, or all with None. Raises StorageError.
+
+        A subject is the address of the agent and that of the contact, separated by a space.
+        """
+        if subjects is None or self._stopped is None:
+            await self.load()
+            return
+        keys = [(owner, contact) for owner, _, contact in (s.partition(" ") for s in subjects)]
+
+        def work(database: Database) -> list[bool]:
+            return [
+                database.execute(
+                    "SELECT 1 FROM stopped WHERE owner = ? AND contact = ?", key
+                ).fetchone()
+                is not None
+                for key in keys
+            ]
+
+        async with self._one_at_a_time:
+            for key, is_stopped in zip(keys, await self._storage.read(work), strict=True):
+                if is_stopped:
+                    self._stopped.add(key)
+                else:
+                    self._stopped.discard(key)
+
+    def may_write(self, agent: JID, contact: JID) -> bool:
+        """Whether this address may send unsolicited messages to the contact."""
+        return self._stopped is not None and self._key(agent, contact) not in self._stopped
+
+    async def stop(self, agent: JID, contact: JID) -> None:
+        """Stop messages from the agent to the contact. Raises StorageError.
+
+        This takes effect immediately, even if it cannot be stored.
+        """
+        key = self._key(agent, contact)
+        if self._stopped is not None:
+            self._stopped.add(key)
+        async with self._one_at_a_time:
+            if self._stopped is not None:
+                self._stopped.add(key)  # again, in case of a concurrent load
+            await self._storage.change(
+                "INSERT INTO stopped (owner, contact) VALUES (?, ?) ON CONFLICT DO NOTHING", key
+            )
+
+    async def start(self, agent: JID, contact: JID) -> None:
+        """Allow messages from the agent to the contact again. Raises StorageError."""
+        key = self._key(agent, contact)
+        async with self._one_at_a_time:
+            await self._storage.change("DELETE FROM stopped WHERE owner = ? AND contact = ?", key)
+            if self._stopped is not None:
+                self._stopped.discard(key)
+
+    def _key(self, agent: JID, contact: JID) -> tuple[str, str]:
+        return _key(self._agent(agent.bare), contact)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component import logs
-from component.log_lines import MAX_EXCEPTION, MAX_LINE, MAX_VALUE, shortened, told, visible
+from component.logs import MAX_EXCEPTION, MAX_LINE, MAX_VALUE, exception_text, shortened, visible
 from tests.logs import plain_logs
 
 FORGED = "2026-11-22 12:00:00 [info     ] approved by admin"
@@ -133,7 +133,7 @@ class UnspeakableError(Exception):
 
 
 def test_an_exception_that_cannot_be_shown_is_named() -> None:
-    assert "UnspeakableError" in told(UnspeakableError())
+    assert "UnspeakableError" in exception_text(UnspeakableError())
 
 
 @given(st.text(max_size=300), st.integers(0, 200))

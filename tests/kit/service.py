@@ -1,0 +1,214 @@
+"""A service that a test runs, stops, kills and runs again."""
+
+import shutil
+import tomllib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import msgspec
+import trio
+from anyio.abc import TaskGroup, TaskStatus
+from trio._core import _run as scheduler
+from trio.testing import wait_all_tasks_blocked
+
+from component import system
+from component.app.features import make_settings
+from component.app.service import Service
+from component.audit.files import files_in
+from component.audit.lines import Line
+from component.kernel.kernel import Kernel
+from component.models.protocol import Model
+from component.settings import Settings
+from component.settings.llm import ModelChoice
+from component.skills import Skill
+from tests.kit.model import Script
+from tests.kit.system import SimulatedSystem
+from tests.kit.xmpp import Peer, Xmpp
+from xep.jid import JID
+
+AGENT: Final = "agent.capulet.example"
+"""The address of the service, unless the settings give another one."""
+_SECRET: Final = "secret"
+
+
+class Kit:
+    """A running service, its server, its model and its clock.
+
+    Attributes:
+        settings: the settings of the service.
+        service: the running service; another one after `restart`.
+        xmpp: the server.
+        model: the model of all agents; None if they have none.
+        system: clocks and random numbers of the service.
+    """
+
+    service: Service
+
+    def __init__(
+        self,
+        settings: Settings,
+        group: TaskGroup,
+        xmpp: Xmpp,
+        system_: SimulatedSystem,
+        model: Script | None,
+        skills: Sequence[Skill],
+    ) -> None:
+        self.settings = settings
+        self.xmpp = xmpp
+        self.model = model
+        self.system = system_
+        self._skills = skills
+        self.agent = settings.server.component_domain
+        self._group = group
+        self._scope = anyio.CancelScope()
+        self._ended = anyio.Event()
+
+    @property
+    def stanzas(self) -> Sequence[tuple[str, str]]:
+        """All stanzas between server and service; see `Xmpp.stanzas`."""
+        return self.xmpp.stanzas
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel of the running service."""
+        assert self.service._subsystems is not None, "the service runs"
+        return self.service._subsystems.kernel
+
+    def peer(
+        self, jid: str, *, presence: str | None = "<presence/>", features: Sequence[str] = ()
+    ) -> Peer:
+        """Return a new client that is logged in as this full JID, and has sent this presence."""
+        return Peer(self.xmpp, JID.parse(jid), self.agent, presence=presence, features=features)
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass; everything that is due meanwhile happens at its time.
+
+        The loops of the service look for work every few seconds, so a simulated hour takes more
+        than a second. `jump` is for longer times.
+        """
+        await anyio.sleep(seconds)
+
+    async def jump(self, seconds: float, *, stride_s: float = 3600.0) -> None:
+        """Let time pass in strides, as on a machine that is suspended for each of them.
+
+        What is due in a stride happens at its end, and everybody waits before the next one.
+        """
+        clock = trio.lowlevel.current_clock()
+        over = clock.current_time() + seconds
+        while (left := over - clock.current_time()) > 0:
+            clock.jump(min(stride_s, left))
+            await self.settled()
+
+    async def settled(self) -> None:
+        """Wait until everybody waits; no time passes."""
+        await wait_all_tasks_blocked()
+
+    async def audited(self) -> list[Line]:
+        """Return the events of the audit log, in order."""
+        audit = self.kernel.environment.monitoring.audit
+        assert audit is not None, "the settings turn it on"
+        await audit.settled()
+        return [
+            msgspec.json.decode(line, type=Line)
+            for file in files_in(audit.directory)
+            for line in file.read_bytes().splitlines()
+        ]
+
+    async def restart(self, *, kill: bool = False) -> None:
+        """End the service, and run it again with the same files.
+
+        With `kill` it has no chance to finish anything: its files are those of this moment, and
+        nothing more is sent.
+        """
+        if kill:
+            await self.kill()
+        else:
+            await self.stop()
+        await self.start()
+
+    async def stop(self) -> None:
+        """Stop the service as an operator does."""
+        self.service.stop()
+        await self._ended.wait()
+
+    async def kill(self) -> None:
+        """End the service as `kill -9` does."""
+        path = self.settings.storage.path
+        left = path.with_name(path.name + ".killed")
+        shutil.copytree(path, left, ignore=shutil.ignore_patterns("*.sock"))
+        self.xmpp.disconnect()
+        self._scope.cancel()
+        await self._ended.wait()
+        shutil.rmtree(path)
+        left.rename(path)
+
+    async def start(self) -> None:
+        """Run the service, and wait until it is connected."""
+        await self._group.start(self._run)
+        await self.service.established.wait()
+        await self.settled()
+
+    async def _run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        system.use(self.system)
+        self._ended = anyio.Event()
+        make = None if self.model is None else self._make_model
+        try:
+            self.service = Service(self.settings, connect=self.xmpp.connect, make_model=make)
+            for skill in self._skills:
+                self.service.catalog.registry.add(skill)
+            with anyio.CancelScope() as self._scope:
+                await self.service.run(task_status=task_status)
+        finally:
+            self._ended.set()
+
+    def _make_model(self, choice: ModelChoice) -> Model:
+        assert self.model is not None
+        return self.model.named(choice.model)
+
+
+@asynccontextmanager
+async def service(
+    directory: Path,
+    settings: str | Mapping[str, Any] = "",
+    *,
+    model: Script | None = None,
+    skills: Sequence[Skill] = (),
+    seed: int = 0,
+) -> AsyncIterator[Kit]:
+    """Run a service for the duration of the context.
+
+    Args:
+        directory: where it has its files.
+        settings: sections of `agent.toml`, as a text or as values; server and storage are set.
+        model: the model of its agents.
+        skills: besides those of the settings.
+        seed: decides all random numbers, and the order in which tasks run.
+    """
+    sections = tomllib.loads(settings) if isinstance(settings, str) else dict(settings)
+    given = sections.get("server", {})
+    server = {"component_domain": AGENT, "component_secret": _SECRET} | given
+    sections |= {"server": server, "storage": {"path": directory / "data"}}
+    if model is not None:
+        sections.setdefault(
+            "llm", {"provider": "vllm", "model": "scripted", "base_url": "http://m"}
+        )
+    made = make_settings(**sections)
+    # As hypothesis does: tasks that are ready at the same time run in an order of the seed.
+    scheduler._ALLOW_DETERMINISTIC_SCHEDULING = True
+    scheduler._r.seed(seed)
+    outside, simulated = system.current(), SimulatedSystem(seed)
+    secrets = {made.server.component_domain: made.server.component_secret.get_secret_value()}
+    async with anyio.create_task_group() as group:
+        xmpp = Xmpp(made.server.component_domain, secrets, group)
+        kit = Kit(made, group, xmpp, simulated, model, skills)
+        await kit.start()
+        system.use(simulated)  # what the test calls itself has the same clocks
+        try:
+            yield kit
+        finally:
+            system.use(outside)
+        await kit.stop()
+        group.cancel_scope.cancel()

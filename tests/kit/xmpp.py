@@ -1,0 +1,281 @@
+"""An XMPP server in memory, with the people who are connected to it.
+
+It routes as `demo_server` does: presence and subscriptions, disco and ping of the server, errors
+for what is not there. Every domain at which a peer has its account is a server of its own.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import TaskGroup
+
+from component.link.connection import failure
+from component.settings.server import Server
+from demo_server.component_link import ComponentLink
+from demo_server.router import Router
+from demo_server.table import Account, Session, Table
+from demo_server.wire import Wire
+from tests.kit.stream import ServerEnd, connection
+from xep.binding.escaping import escape_attribute, escape_text
+from xep.disco import Feature, Identity, InfoQuery
+from xep.jid import JID
+from xep.stanza import IQ, NAMESPACE, Incoming
+from xep.stanza_error import StanzaError
+from xep.stream import ElementReceived, StreamError, StreamParser, encode_header
+
+_MAX_OUTPUT = 16 * 1024 * 1024
+
+
+def parse(xml: str) -> Incoming:
+    """Return a stanza. Raises AssertionError if the text is not one."""
+    parser = StreamParser((NAMESPACE,))
+    events = parser.receive(encode_header(NAMESPACE, to="x", version="1.0") + xml.encode())
+    elements = [event.element for event in events if isinstance(event, ElementReceived)]
+    assert len(elements) == 1, f"this is not one stanza: {xml}"
+    return Incoming(elements[0], len(xml.encode()))
+
+
+class Xmpp:
+    """The servers, one for each domain, and the connection of the service.
+
+    Args:
+        domain: the domain of the service.
+        secrets: the secret of the service, by its domain.
+        group: runs the connections.
+
+    Attributes:
+        stanzas: every stanza between server and service, in order: "received" by the server or
+            "sent" by it, and the XML.
+        is_up: whether the server accepts connections of the service.
+    """
+
+    def __init__(self, domain: str, secrets: Mapping[str, str], group: TaskGroup) -> None:
+        self.domain = domain
+        self.stanzas: list[tuple[str, str]] = []
+        self.is_up = True
+        self._secrets = secrets
+        self._group = group
+        self._hosts: dict[str, Router] = {}
+        self._home = self._host(domain.partition(".")[2] or "localhost")
+        self._home.table.components[domain] = None
+        self._connections: list[ServerEnd] = []
+
+    async def connect(self, options: Server) -> Any:
+        """Open the connection of the service; see `component.link.connection.transport.connect`."""
+        await anyio.lowlevel.checkpoint()
+        if not self.is_up:
+            raise failure.connect_failed(options, ConnectionRefusedError(111, "refused"))
+        ours, theirs = connection(options)
+        self._connections.append(theirs)
+        wire = Wire(theirs, _MAX_OUTPUT, self._tap)
+        link = ComponentLink(wire, self._secrets, self._home)
+        self._group.start_soon(wire.run, link.talk)
+        return ours
+
+    def disconnect(self) -> None:
+        """Break all connections of the service."""
+        while self._connections:
+            self._connections.pop().reset()
+        self._home.table.components[self.domain] = None
+
+    def enter(self, jid: JID, link: "_Link") -> tuple[Router, Session]:
+        """Log a client in; return its session, and the server that it is connected to."""
+        router = self._host(jid.domain)
+        assert jid.local is not None, "an account has a localpart"
+        if jid.local not in router.table.accounts:
+            router.table.accounts[jid.local] = Account(jid.bare)
+        return router, router.enter(jid.local, jid.resource, link)
+
+    def _host(self, domain: str) -> Router:
+        found = self._hosts.get(domain)
+        if found is None:
+            found = Router(Table(domain, (), ()))
+            for other, router in self._hosts.items():
+                router.table.components[domain] = _Remote(self, domain)
+                found.table.components[other] = _Remote(self, other)
+            if self._hosts:
+                found.table.components[self.domain] = _Remote(self, self.domain)
+            self._hosts[domain] = found
+        return found
+
+    def deliver(self, domain: str, xml: str) -> None:
+        """Deliver a stanza that another server sends to a domain."""
+        stanza = parse(xml)
+        sender = JID.parse(stanza.sender or "")
+        router = self._hosts.get(domain, self._home)
+        router.from_component(sender, stanza, _Remote(self, sender.domain))
+
+    def _tap(self, direction: str, _name: str, xml: str) -> None:
+        self.stanzas.append((direction, xml))
+
+
+class _Remote:
+    """Another server, as a link."""
+
+    def __init__(self, xmpp: Xmpp, domain: str) -> None:
+        self._xmpp = xmpp
+        self._domain = domain
+
+    def send(self, xml: str) -> None:
+        self._xmpp.deliver(self._domain, xml)
+
+    def close(self, error: StreamError) -> None:
+        raise AssertionError(f"the link to {self._domain} has ended: {error}")
+
+
+class Peer:
+    """A person's client, connected to its server.
+
+    It answers requests with `answer`: to disco#info with its `features`, to all others
+    with an error.
+
+    Args:
+        xmpp: the servers.
+        jid: its full address.
+        agent: the address that `say` and `iq` write to.
+        presence: the presence that it sends at once; None for none.
+        features: what it announces by service discovery; a request is refused without any.
+
+    Attributes:
+        jid: its full address.
+        stanzas: all that reached it, in order, without requests.
+        requests: the requests that reached it.
+        answer: gives the payload of the result for a request, or raises StanzaError.
+    """
+
+    def __init__(
+        self,
+        xmpp: Xmpp,
+        jid: JID,
+        agent: str,
+        *,
+        presence: str | None = "<presence/>",
+        features: Sequence[str] = (),
+    ) -> None:
+        self.jid = jid
+        self.stanzas: list[Incoming] = []
+        self.requests: list[Incoming] = []
+        self.answer: Callable[[Incoming], Any] = self._info
+        self._agent = agent
+        self._features = features
+        self._waiting: list[Incoming] = []
+        self._arrived = anyio.Event()
+        self._ids = count(1)
+        self._router, self._session = xmpp.enter(jid, _Link(self))
+        if presence is not None:
+            self._router.from_client(self._session, parse(presence))
+
+    # What a test does.
+
+    async def send(self, xml: str) -> None:
+        """Send a stanza."""
+        self._router.from_client(self._session, parse(xml))
+        await anyio.lowlevel.checkpoint()
+
+    async def say(self, text: str, to: str = "") -> None:
+        """Send a chat message, to the agent unless `to` is given."""
+        await self.send(
+            f"<message to='{escape_attribute(to or self._agent)}' type='chat'"
+            f" id='{self.jid.local}-{next(self._ids)}'><body>{escape_text(text)}</body></message>"
+        )
+
+    async def iq(self, type_: str, payload: str, to: str = "") -> Incoming:
+        """Send an IQ, to the agent unless `to` is given; return its answer."""
+        to, id_ = escape_attribute(to or self._agent), f"{self.jid.local}-{next(self._ids)}"
+        await self.send(f"<iq to='{to}' type='{type_}' id='{id_}'>{payload}</iq>")
+        return await self.receive(lambda stanza: stanza.kind == "iq" and stanza.id == id_)
+
+    async def receive(
+        self, wanted: Callable[[Incoming], bool] = lambda _: True, *, within_s: float = 60.0
+    ) -> Incoming:
+        """Return the next stanza that is wanted; others wait for a later call.
+
+        Raises TimeoutError: none arrives in this time, in seconds of the simulated clock.
+        """
+        with anyio.fail_after(within_s):
+            while True:
+                for number, stanza in enumerate(self._waiting):
+                    if wanted(stanza):
+                        return self._waiting.pop(number)
+                self._arrived = anyio.Event()
+                await self._arrived.wait()
+
+    async def hear(self, words: str = "", *, within_s: float = 60.0) -> str:
+        """Return the body of the next message that contains these words; others wait.
+
+        Raises TimeoutError, like `receive`.
+        """
+        message = await self.receive(
+            lambda stanza: bool(body(stanza)) and words in body(stanza), within_s=within_s
+        )
+        return body(message)
+
+    async def ask(self, text: str, words: str = "") -> str:
+        """Send a chat message to the agent; return the next body that contains these words."""
+        await self.say(text)
+        return await self.hear(words)
+
+    def take(self) -> list[Incoming]:
+        """Return the stanzas that have arrived since the last call, without waiting."""
+        taken, self._waiting = self._waiting, []
+        return taken
+
+    async def leave(self) -> None:
+        """Disconnect."""
+        self._router.leave(self._session)
+        await anyio.lowlevel.checkpoint()
+
+    def deliver(self, xml: str) -> None:
+        """Take a stanza from the server."""
+        stanza = parse(xml)
+        if stanza.kind == "iq" and stanza.type in ("get", "set"):
+            self.requests.append(stanza)
+            self._router.from_client(self._session, parse(self._reply(stanza)))
+            return
+        if stanza.kind == "presence" and stanza.sender == str(self.jid):
+            return  # a server sends a client its own presence, too
+        self.stanzas.append(stanza)
+        self._waiting.append(stanza)
+        self._arrived.set()
+
+    def _reply(self, request: Incoming) -> str:
+        to = JID.parse(request.sender or "")
+        try:
+            payload = self.answer(request)
+        except StanzaError as error:
+            return IQ(
+                type="error", id=request.id or "", to=to, from_=self.jid, error=error
+            ).encode()
+        return IQ(
+            type="result", id=request.id or "", to=to, from_=self.jid, payload=payload
+        ).encode()
+
+    def _info(self, request: Incoming) -> InfoQuery:
+        if request.sole_child != InfoQuery.xml.tag or not self._features:
+            raise StanzaError("service-unavailable")
+        return InfoQuery(
+            node=request.require(InfoQuery).node,
+            identities=(Identity(category="client", type="pc"),),
+            features=tuple(Feature(var=feature) for feature in self._features),
+        )
+
+
+class _Link:
+    """The stream from the server to a peer."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+
+    def send(self, xml: str) -> None:
+        self._peer.deliver(xml)
+
+    def close(self, error: StreamError) -> None:
+        raise AssertionError(f"the stream of {self._peer.jid} has ended: {error}")
+
+
+def body(stanza: Incoming) -> str:
+    """Return the body of a message; empty without one."""
+    return (stanza.text_of("body") or "") if stanza.kind == "message" else ""
