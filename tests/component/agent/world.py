@@ -371,12 +371,13 @@ class World:
         )
         async with Storage.open(SCHEMA, self.path / "data", postgres=self.url) as storage:
             self.storage = storage
+            purse: Any = self.purse
             self.engine = Engine(
                 models=self.model_of,
-                model_calls=ModelCalls(self.purse, self.book, Monitoring()),
+                model_calls=ModelCalls(purse, self.book, Monitoring()),
                 tools=self.shop,
                 sessions=Mortal(self, self.sessions),  # type: ignore[arg-type]
-                recall=self.memories,
+                recall=self.memories,  # type: ignore[arg-type]  # a double
                 scanner=Suspicious(),
                 limits=EngineLimits(
                     loop=self.loop, history_tokens=self.history_tokens, max_tokens=500
@@ -387,7 +388,7 @@ class World:
                 ports=ConversationPorts(
                     profiles=self.profiles,
                     voice=self.ear,
-                    persons=self.crowd,
+                    persons=self.crowd,  # type: ignore[arg-type]  # a double
                     stream=self.stream,
                     concluded=self._concluded,
                 ),

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import msgspec
@@ -14,9 +14,10 @@ from msgspec.structs import replace
 
 from component.link.messages.delivery import Delivery, nothing_to_send
 from component.policy.flows import Flows
-from component.skills import Skill
+from component.skills import Skill, View
 from component.skills.threads import Threads
 from component.storage import Storage
+from component.tasks.confirmation import Approvers
 from component.tasks.gate import Gate
 from component.tasks.protocol import (
     AskModel,
@@ -230,11 +231,14 @@ async def living(
         def may_use(principal: JID, skill: Skill) -> bool:
             return world.allowed(principal, skill)
 
+        def view(who: JID) -> View:
+            return cast("View", Offered(by_name, lambda skill: may_use(who, skill)))
+
         access = SkillAccess(
             find=by_name.get,
-            gate=Gate(lambda who: Offered(by_name, lambda skill: may_use(who, skill)), Flows()),
+            gate=Gate(view, Flows()),
             may_use=may_use,
-            approvers=approvers or Nobody(),
+            approvers=cast("Approvers", approvers or Nobody()),
             threads=Threads(8, 4),
             names=lambda: tuple(by_name),
             late=late,
