@@ -13,6 +13,7 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import anyio
@@ -54,7 +55,10 @@ from xep.stanza_error import StanzaError
 T = TypeVar("T")
 
 Answer: TypeAlias = Result | Accepted
-Waits: TypeAlias = Generator[Awaitable[Any], Any, T]
+Waits: TypeAlias = Generator[Callable[[], Awaitable[Any]], Any, T]
+"""Steps that yield functions, which return what to wait for. So steps that end early leave no
+coroutine that was never awaited.
+"""
 """Yields what it waits for, and gets the result; it returns a T."""
 
 ANSWERS: Final = (Result, Accepted)
@@ -152,7 +156,7 @@ class Admission:
             admitted = Admitted(request, skill, arguments, key, flight, on_result)
             if skill.at_once and not asks and request.mode != "async":
                 return self._run_at_once(admitted)
-            answered = yield self._serve(admitted)
+            answered = yield partial(self._serve, admitted)
             return cast("Answer", answered)
         except BaseException:
             # Repetitions try again themselves; a run that has started lands the flight later.
@@ -177,7 +181,8 @@ class Admission:
         # Row 6, else `unknown-task`.
         if request.earlier:
             who, at, tasks = request.principal, request.target, request.earlier
-            if not (yield self._store.read(lambda db: queries.earlier(db, who, at, tasks))):
+            read = partial(self._store.read, lambda db: queries.earlier(db, who, at, tasks))
+            if not (yield read):
                 raise errors.unknown_task()
 
         # Row 7, else `mode-unavailable`: a skill with a queue has to wait for its turn.
@@ -192,7 +197,7 @@ class Admission:
         try:
             arguments = yield from self._paced(request, lambda one: arguments_of(one, skill))
             if skill.complete is not None:
-                arguments = yield completed(request, skill, arguments)
+                arguments = yield partial(completed, request, skill, arguments)
         except InvalidParam as error:
             raise error_of(skill, error) from error
 
@@ -211,7 +216,7 @@ class Admission:
             try:
                 found = self._approvers.at_once(request, skill)
                 if found is UNKNOWN and (request.origin != "iq" or request.mode == "inline"):
-                    found = yield self._approvers.find(request, skill)
+                    found = yield partial(self._approvers.find, request, skill)
                 if isinstance(found, Confirmation) and request.mode == "inline":
                     raise errors.confirmation_unavailable()
             except StanzaError:
@@ -231,7 +236,7 @@ class Admission:
         """Do work on the parameters of a request; large ones wait for a turn."""
         if request.size < SMALL:
             return work(request)
-        yield self._pacer.enter(str(request.principal))
+        yield partial(self._pacer.enter, str(request.principal))
         try:
             return work(request)
         finally:
@@ -265,17 +270,17 @@ class Admission:
             flight = self._cache.flight(key)
             if flight is None:
                 break
-            answer = yield flight.wait()
+            answer = yield flight.wait
             if answer is not None:
                 return replay.return_or_raise(answer), None
         flight = self._cache.begin(key)
         if not (on_disk and self.any_records):
             return None, flight
         try:
-            found = yield self._store.read(lambda db: replay.find(db, key.text))
+            found = yield partial(self._store.read, lambda db: replay.find(db, key.text))
             if found is None:
                 return None, flight
-            answered = yield self._recorded(found, key)
+            answered = yield partial(self._recorded, found, key)
         except BaseException:
             flight.land(None)
             raise
@@ -529,12 +534,12 @@ class Admission:
         return None
 
 
-async def _wait(steps: Waits[T], waiting: Awaitable[Any]) -> T:
+async def _wait(steps: Waits[T], waiting: Callable[[], Awaitable[Any]]) -> T:
     """Wait for what the steps yield until they return."""
     while True:
         try:
             try:
-                value = await waiting
+                value = await waiting()
             except BaseException as error:  # noqa: BLE001 - raised again by the steps
                 waiting = steps.throw(error)
             else:

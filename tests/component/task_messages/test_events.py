@@ -170,7 +170,7 @@ async def test_an_event_tells_what_was_committed() -> None:
     ledger.add("t-2", request=asked_for(thread="rivers"))
     asked = question("q-1", 1)
     made = change(ledger, ledger.row("t-2"), "input-required", asked)
-    put = question_of(made.row, asked, 1, [ALICE], made.row.updated)
+    put = question_of(made.row, asked, [ALICE])
     told = notice_of(msgspec.structs.replace(made, question=put))
     assert (told.question, told.thread, told.conversational) == (put, "rivers", True)
     assert (put.agent, put.requester, put.principal, put.task) == (AGENT, PHONE, ALICE, "t-2")

@@ -19,6 +19,7 @@ from component.task_messages.value_rendering import shown_parameters, visible
 from component.tasks.confirmation import confirm_for, digest_of
 from component.tasks.protocol import Question
 from component.tasks.questions import input_for
+from component.tasks.request import Confirmation, Request
 from tests import schemas
 from tests.component.link.router.wire import parse
 from xep.fluux_agent.confirm import Confirm
@@ -51,9 +52,14 @@ def confirmation(
     declared: Any = erase, asked: tuple[JID, ...] = (ALICE,), **values: Any
 ) -> Question:
     arguments = prepare(declared, json=json.dumps(values))
-    confirm = confirm_for(
-        AGENT, "t-1", ALICE, declared, arguments, id="c-1", expires=EXPIRES, risk="high"
+    request = Request(
+        skill=declared.name,
+        principal=ALICE,
+        requester=ALICE,
+        target=AGENT,
+        confirmation=Confirmation((ALICE,), "high"),
     )
+    confirm = confirm_for(request, declared, arguments, task="t-1", question="c-1", expires=EXPIRES)
     return question(confirm, asked)
 
 

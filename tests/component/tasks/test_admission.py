@@ -1,9 +1,11 @@
 """The executor: order of admission, repetitions by every name, and what leaves nothing behind."""
 
+import gc
 import inspect
 import itertools
 import sys
-from collections.abc import Awaitable, Callable
+import warnings
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -479,6 +481,35 @@ async def test_after_a_minute_the_same_iq_is_new_work(kind: str, repeatable: boo
         assert said(await run(world, Execute(skill="it"))) == "3"
         assert said(await run(world, Execute(skill="it"))) == "3"
         assert said(await run(world, named)) == "2"
+
+
+@pytest.mark.parametrize("asked", [{}, {"request": "mine"}, {"earlier": (Earlier(task="none"),)}])
+async def test_a_request_that_ends_before_it_waits_leaves_nothing_behind(
+    asked: dict[str, Any],
+) -> None:
+    counted = Counted("async")
+    world = World([counted.skill])
+    requester = JID.parse(ALICE)
+    request = request_from(
+        Execute(skill="it", mode="async", **asked),
+        requester=requester,
+        principal=requester.bare,
+        target=AT,
+        stanza_id="1",
+    )
+    async with world.running():
+        await run(world, Execute(skill="it", mode="async"), "before")  # there may be records
+        await _until_idle(world)
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            for _ in range(2):
+                waiting = world.service.execute(request)
+                assert isinstance(waiting, Coroutine)
+                waiting.close()
+                gc.collect()
+        assert [str(warning.message) for warning in seen] == []
+        if "earlier" not in asked:
+            assert isinstance(await done(world.service.execute(request)), Accepted)
 
 
 def said(answer: Answer) -> str:
