@@ -12,7 +12,8 @@ What is counted for each path, from its first byte until the service waits for i
   function whose code is in another one of these files. The caller is the next frame on the stack,
   so a call by a library (the event loop starts a task, msgspec calls a hook) is not a hop. A
   coroutine or generator counts once, when it begins, and not each time that it continues. Generated
-  code, which has no file, is neither caller nor callee.
+  code, which has no file, is neither caller nor callee; nor is `component/system.py`, which is the
+  clocks and random numbers of the standard library, whose functions are no hops either.
 - A *thread hop* is work that is handed to a worker thread (`anyio.to_thread.run_sync`).
 - A *commit* is a transaction that can write (`BEGIN IMMEDIATE` … `COMMIT`) of any SQLite database.
 - A *sync* is a file that is forced to the disk (`os.fsync`, `os.fdatasync`); SQLite's are commits.
@@ -51,6 +52,7 @@ from trio.testing import wait_all_tasks_blocked
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PACKAGES: Final = (f"{ROOT}/component/", f"{ROOT}/xep/")
+_SYSTEM: Final = f"{ROOT}/component/system.py"
 _OWN: Final = ("component", "protocol_schemas", "xep")
 PATHS: Final = ("inline", "durable", "chat", "firing")
 _BEGAN: Final = 1_767_614_400  # 2026-01-05 12:00:00 UTC
@@ -179,6 +181,7 @@ class Counts:
             code.co_filename != other.co_filename
             and code.co_filename.startswith(PACKAGES)
             and other.co_filename.startswith(PACKAGES)
+            and _SYSTEM not in (code.co_filename, other.co_filename)
             and frame.f_lasti <= self._start_of(code)
         ):
             self.hops[_named(other), _named(code)] += 1
