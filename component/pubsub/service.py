@@ -320,13 +320,14 @@ class PubSubService:
         gone: Sequence[str] = (),
     ) -> None:
         """Notify a principal of new, changed and removed items of its view of a computed node."""
+        service = str(address.bare)
         change = NodeChange(
-            service=str(address.bare),
+            service=service,
             node=node,
             kind="published",
             items=tuple(items),
             config=self._computed[node].config,
-            publisher=str(address.bare),
+            publisher=service,
             principal=str(principal.bare),
         )
         if items:

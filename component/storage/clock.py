@@ -167,6 +167,10 @@ class SteadyClock:
             (changes, skew, wall - skew, self._boot, now, downtime, back_at),
         )
 
+    def times(self, wall: Callable[[], int]) -> Times:
+        """Read a wall clock of this machine."""
+        return self.read(self.elapsed(), wall(), self.elapsed(), self._stored)
+
     def read(self, before: int, wall: int, after: int, stored: Skew) -> Times:
         """Take a reading: `wall` was read between `before` and `after` of the elapsed time.
 

@@ -100,7 +100,7 @@ class SQLite:
         try:
             with explained(self.path), transaction(self._writer, "IMMEDIATE"):
                 begun = True
-                made = _Transaction(self._writer, self.path, self._times())
+                made = _Transaction(self._writer, self.path, self._steady.times(self._wall))
                 saved = self._steady.save(made, made.times)
                 yield made
             if saved is not None:
@@ -113,11 +113,7 @@ class SQLite:
     def read(self, op: Callable[[Database], T]) -> T:
         """Run an operation that reads. Raises StorageError."""
         with explained(self.path), transaction(self._reader, "DEFERRED"):
-            return op(_Transaction(self._reader, self.path, self._times()))
-
-    def _times(self) -> Times:
-        clock = self._steady
-        return clock.read(clock.elapsed(), self._wall(), clock.elapsed(), clock.stored)
+            return op(_Transaction(self._reader, self.path, self._steady.times(self._wall)))
 
     @asynccontextmanager
     async def listen(self, channel: str) -> AsyncIterator[AsyncIterator[None]]:
