@@ -34,7 +34,7 @@ from component.skills import (
     UsageError,
     skill,
 )
-from component.skills.durable import ChildResult
+from component.skills.operations import ChildResult
 from component.skills.host import HostError, HttpResponse
 
 __all__ = [

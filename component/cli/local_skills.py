@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -15,7 +15,6 @@ import msgspec
 
 from component import system
 from component.cli.frame import Fault, interactive, load_settings
-from component.skills.durable import ChildResult, Work
 from component.skills.errors import (
     Denied,
     DuplicateSkillError,
@@ -26,10 +25,19 @@ from component.skills.errors import (
 from component.skills.inputs import Param
 from component.skills.loading import load_module, skills_of
 from component.skills.manifest import FILE, ManifestError
-from component.skills.model_answers import ModelFailed, ModelQuestion
+from component.skills.model_answers import ModelFailed
+from component.skills.operations import (
+    AskModel,
+    AskPrincipal,
+    PartialHost,
+    PublishPart,
+    ReportProgress,
+    RunStep,
+    Sleep,
+    Work,
+)
 from component.skills.readers import Reader
-from component.skills.schema import object_schema
-from component.skills.schema_inputs import checked_schema, schema_inputs
+from component.skills.schema_inputs import schema_inputs
 
 if TYPE_CHECKING:
     from component.settings import Settings
@@ -117,97 +125,71 @@ def _one(found: Sequence[Skill], wanted: str, where: str) -> Skill:
 T = TypeVar("T")
 
 
-class TerminalHost:
-    """Implements `component.skills.durable.DurableHost` without a service: steps run and are not
-    recorded, and nothing survives the command.
+class TerminalHost(PartialHost):
+    """Performs operations without a service: steps run and are not recorded, and nothing survives
+    the command.
     """
 
     def __init__(self) -> None:
         self.key = system.token_hex(16)
-        self.resumes = False
 
-    async def progress(self, fraction: float, text: str) -> None:
-        """See `Context.progress`."""
-        click.echo(f"{fraction:4.0%} {text}".rstrip(), err=True)
+    def unsupported(self, method: str) -> UsageError:
+        """Return the error for what only a service can do."""
+        return UsageError(
+            f"A skill that uses context.{method} needs a running service: `xmpp-agent demo`."
+        )
 
-    async def output(self, name: str, text: str, media_type: str, *, last: bool) -> None:
-        """See `Context.output`."""
-        click.echo(text, nl=last and not text.endswith("\n"))
+    async def _progress(self, report: ReportProgress) -> None:
+        click.echo(f"{report.fraction:4.0%} {report.text}".rstrip(), err=True)
 
-    async def step(
-        self,
-        name: str,
-        work: Work[T],
-        type: type[T],  # noqa: A002 - as in Host
-        *,
-        repeatable: bool,
-        key: str | int | None,
-        input: object,  # noqa: A002 - as in Host
-    ) -> T:
-        """See `Context.step`."""
-        made = await work(f"{self.key} {name}")
-        return msgspec.json.decode(msgspec.json.encode(made), type=type)
+    async def _output(self, part: PublishPart) -> None:
+        click.echo(part.text, nl=part.last and not part.text.endswith("\n"))
 
-    async def ask(
-        self,
-        question: str,
-        schema: type[Any] | Mapping[str, Any],
-        expires_s: float | None,
-        *,
-        key: str | int | None,
-    ) -> Any:
-        """See `Context.ask`."""
+    async def _step(self, step: RunStep, work: Work[bytes]) -> bytes:
+        return await work(f"{self.key} {step.name}")
+
+    async def _ask(self, asked: AskPrincipal) -> bytes:
         if not interactive():
-            raise UsageError(f"The skill asks {question!r}, and there is no terminal to answer on.")
-        return await system.in_thread(_ask, question, schema, abandon_on_cancel=True)
+            raise UsageError(
+                f"The skill asks {asked.question!r}, and there is no terminal to answer on."
+            )
+        return await system.in_thread(_ask, asked, abandon_on_cancel=True)
 
-    async def sleep(self, seconds: float, *, key: str | int | None) -> None:
-        """See `Context.sleep`."""
-        await anyio.sleep(seconds)
+    async def _sleep(self, sleep: Sleep) -> None:
+        await anyio.sleep(sleep.seconds)
 
-    async def start(
-        self, skill: str, params: Mapping[str, Any], *, delay_s: float, key: str | int | None
-    ) -> str:
-        """See `Context.start`."""
-        raise UsageError("A skill that starts others needs a running service: `xmpp-agent demo`.")
-
-    async def wait(
-        self, tasks: Sequence[str], *, eager: bool, key: str | int | None
-    ) -> list[ChildResult]:
-        """See `Context.wait`."""
-        return []
-
-    async def wait_for_turn(self, turn: str) -> NoReturn:
-        """See `Context.wait_for_turn`."""
-        raise UsageError("A skill that waits for a turn needs a running service.")
-
-    async def llm(self, question: ModelQuestion, *, key: str | int | None) -> str:
-        """See `Context.llm`."""
+    async def _llm(self, _asked: AskModel, _check: object) -> str:
         raise ModelFailed("unavailable", "No language model is available on the command line.")
 
+    handlers = {  # noqa: RUF012 - the base says that it is of the class
+        ReportProgress: _progress,
+        PublishPart: _output,
+        RunStep: _step,
+        AskPrincipal: _ask,
+        Sleep: _sleep,
+        AskModel: _llm,
+    }
 
-def _ask(question: str, schema: type[Any] | Mapping[str, Any]) -> Any:
-    """Ask for each field on the terminal. Raises Denied."""
-    click.echo(question, err=True)
-    if isinstance(schema, Mapping):
-        inputs, wanted = schema_inputs(checked_schema(schema)), dict[str, Any]
-    else:
-        inputs, wanted = schema_inputs(object_schema(schema)), schema
+
+def _ask(asked: AskPrincipal) -> bytes:
+    """Ask for each field on the terminal, and return the answer as JSON. Raises Denied."""
+    click.echo(asked.question, err=True)
+    inputs = schema_inputs(msgspec.json.decode(asked.schema, type=dict[str, Any]))
     while True:
         try:
             texts = [(one, _prompt(one, inputs.readers.get(one.name))) for one in inputs.params]
         except click.Abort:
             raise Denied("declined on the terminal") from None
         try:
-            values = {
+            values: Any = {
                 one.name: inputs.readers[one.name].one(text) if one.name in inputs.readers else text
                 for one, text in texts
                 if text
             }
-            if inputs.complete is not None:
-                return msgspec.convert(inputs.complete(values), wanted)
-            return msgspec.convert(values, wanted)
-        except (ValueError, InvalidParam) as error:  # of a reader, or a ValidationError
+            return msgspec.json.encode(
+                values if inputs.complete is None else inputs.complete(values)
+            )
+        except (ValueError, InvalidParam) as error:  # of a reader
             click.echo(str(error), err=True)
 
 

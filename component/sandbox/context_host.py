@@ -10,23 +10,25 @@ from typing import Any, Final
 import msgspec
 
 from component.sandbox.messages import (
-    Ask,
     AskCredential,
     AskHttp,
-    AskLlm,
     AskMemory,
-    AskOutput,
-    AskPerson,
-    AskProgress,
-    AskSleep,
-    AskStep,
     AskXmpp,
-    DurableAsk,
+    HostFunction,
+    RecordedFunction,
 )
 from component.skills.context import Context
-from component.skills.durable import Work
 from component.skills.errors import CapabilityMissing
 from component.skills.host import HostFunctions, LogLevel
+from component.skills.operations import (
+    AskModel,
+    AskPrincipal,
+    PublishPart,
+    ReportProgress,
+    RunStep,
+    Sleep,
+    Work,
+)
 from xep.binding.json_bounds import decoded_json
 
 _LONGEST_QUESTION: Final = 2_000
@@ -52,55 +54,57 @@ class ContextHost:
         """Write a line to the log."""
         self._functions.log(level, text)
 
-    async def answer(self, ask: Ask) -> Any:
+    async def answer(self, what: HostFunction) -> Any:
         """Run a host function, and return its value."""
         functions = self._functions
-        match ask:
-            case AskProgress():
-                return await functions.progress(ask.fraction, ask.text)
-            case AskOutput():
-                return await self._context.output(ask.name, ask.text, ask.media_type, last=ask.last)
+        match what:
+            case ReportProgress():
+                return await functions.progress(what.fraction, what.text)
+            case PublishPart():
+                context = self._context
+                return await context.output(what.name, what.text, what.media_type, last=what.last)
             case AskHttp():
                 if functions.http is not None:
-                    return await functions.http(ask.request)
+                    return await functions.http(what.request)
                 raise CapabilityMissing(self._skill, "network")
             case AskMemory():
-                return await self._memory(ask)
+                return await self._memory(what)
             case AskCredential():
                 if functions.credentials is not None:
-                    return await functions.credentials.available(ask.name)
+                    return await functions.credentials.available(what.name)
                 raise CapabilityMissing(self._skill, "credential")
             case AskXmpp():
                 if functions.xmpp is not None:
-                    return await functions.xmpp.send(ask.to, ask.text, ask.key)
+                    return await functions.xmpp.send(what.to, what.text, what.key)
                 raise CapabilityMissing(self._skill, "xmpp")
-        raise AssertionError(f"{type(ask).__name__} is recorded")
+        raise AssertionError(f"{type(what).__name__} is recorded")
 
-    async def durable(self, ask: DurableAsk, work: Work[Any]) -> Any:
+    async def durable(self, what: RecordedFunction, work: Work[Any]) -> Any:
         """Run a function that is recorded."""
-        context = self._context
-        _check_key(ask.key)
-        match ask:
-            case AskLlm():
+        context, key = self._context, what.key
+        _check_key(key)
+        match what:
+            case AskModel():
                 if self._functions.llm is None:
                     raise CapabilityMissing(self._skill, "llm")
-                return await self._functions.llm(ask.prompt, ask.schema, ask.max_tokens, ask.key)
-            case AskStep():
-                _check_key(ask.name)
-                value: object = None if not ask.input else decoded_json(ask.input)
+                schema = what.schema.decode(errors="replace")
+                return await self._functions.llm(what.prompt, schema, what.max_tokens, key)
+            case RunStep():
+                _check_key(what.name)
+                value: object = None if not what.input else decoded_json(what.input)
                 return await context.step(
-                    ask.name, work, Any, repeatable=ask.repeatable, key=ask.key, input=value
+                    what.name, work, Any, repeatable=what.repeatable, key=key, input=value
                 )
-            case AskSleep():
-                _check_time(ask.seconds)
-                return await context.sleep(ask.seconds, key=ask.key)
-            case AskPerson():
-                if ask.expires_s is not None:
-                    _check_time(ask.expires_s)
+            case Sleep():
+                _check_time(what.seconds)
+                return await context.sleep(what.seconds, key=key)
+            case AskPrincipal():
+                if what.expires_s is not None:
+                    _check_time(what.expires_s)
                 # The person sees whose question it is: nobody trusts this skill.
-                question = f"{self._skill}: {ask.question[:_LONGEST_QUESTION]}"
-                schema = msgspec.convert(decoded_json(ask.schema), dict[str, Any])
-                return await context.ask(question, schema, expires_s=ask.expires_s, key=ask.key)
+                question = f"{self._skill}: {what.question[:_LONGEST_QUESTION]}"
+                wanted = msgspec.convert(decoded_json(what.schema), dict[str, Any])
+                return await context.ask(question, wanted, expires_s=what.expires_s, key=key)
 
     async def _memory(self, ask: AskMemory) -> Any:
         memory = self._functions.memory

@@ -1,23 +1,15 @@
-"""The durable parts of a call in a confined child: the service records them."""
+"""Performs the operations of a skill in a confined child: the service records them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import msgspec
 
-from component.sandbox.messages import (
-    AskLlm,
-    AskOutput,
-    AskPerson,
-    AskSleep,
-    AskStep,
-    StepEnded,
-)
-from component.skills.durable import ChildResult, Work
+from component.sandbox.messages import StepEnded
 from component.skills.errors import (
     CapabilityMissing,
     Denied,
@@ -27,20 +19,27 @@ from component.skills.errors import (
     UsageError,
 )
 from component.skills.host import HostError, HostFunctions
-from component.skills.model_answers import CAPABILITY, ModelQuestion
-from component.skills.schema import object_schema
+from component.skills.model_answers import CAPABILITY
+from component.skills.operations import (
+    AskModel,
+    AskPrincipal,
+    PartialHost,
+    PublishPart,
+    ReportProgress,
+    RunStep,
+    Sleep,
+    Work,
+)
 
 if TYPE_CHECKING:
     from component.sandbox.guest import Guest
-
-T = TypeVar("T")
 
 _in_step: Final[ContextVar[bool]] = ContextVar("in_step", default=False)
 """Whether the work of a step runs."""
 
 
-class DurableParts:
-    """Implements `component.skills.durable.DurableHost` in a child.
+class DurableParts(PartialHost):
+    """Sends the operations of a skill in a child to the service.
 
     Args:
         guest: asks the service.
@@ -59,114 +58,71 @@ class DurableParts:
         self._functions = functions
         self._task = task
         self.key = key
-        self.resumes = False
 
-    async def progress(self, fraction: float, text: str) -> None:
-        """See `Context.progress`."""
-        await self._functions.progress(fraction, text)
+    def unsupported(self, method: str) -> UsageError:
+        """Return the error for what a confined skill cannot do."""
+        return UsageError(
+            f"A confined skill cannot use context.{method}: it would run other skills with the"
+            " rights of its caller. An admin can approve the skill as trusted."
+        )
 
-    async def output(self, name: str, text: str, media_type: str, *, last: bool) -> None:
-        """See `Context.output`."""
+    async def _progress(self, report: ReportProgress) -> None:
+        await self._functions.progress(report.fraction, report.text)
+
+    async def _output(self, part: PublishPart) -> None:
         try:
-            await self._guest.ask(AskOutput, name, text, media_type, last, type=type(None))
+            await self._guest.ask(part, type=type(None))
         except HostError as error:
             raise ValueError(str(error)) from error
 
-    async def llm(self, question: ModelQuestion, *, key: str | int | None) -> str:
-        """See `Context.llm`."""
+    async def _llm(self, asked: AskModel, _check: Callable[[str], object]) -> str:
         if self._functions.llm is None:
             raise CapabilityMissing(self._skill, CAPABILITY)
-        schema = bytes(question.schema).decode()
-        branch = self._in_branch()
-        values = (question.prompt, schema, question.max_tokens, branch, key)
-        return await self._guest.ask(AskLlm, *values, type=str)
+        return await self._guest.ask(asked, branch=self._in_branch(), type=str)
 
-    async def step(
-        self,
-        name: str,
-        work: Work[T],
-        type: type[T],  # noqa: A002 - as in the Protocol
-        *,
-        repeatable: bool,
-        key: str | int | None,
-        input: object,  # noqa: A002 - as in the Protocol
-    ) -> T:
-        """See `Context.step`."""
+    async def _step(self, step: RunStep, work: Work[bytes]) -> bytes:
         raised: list[Exception] = []
 
         async def run(idempotency_key: str) -> StepEnded:
             outer = _in_step.set(True)
             try:
-                return StepEnded(0, msgspec.json.encode(await work(idempotency_key)))
+                return StepEnded(0, await work(idempotency_key))
             except Exception as error:  # noqa: BLE001 - the service records it
                 raised.append(error)
                 return _ended(error)
             finally:
                 _in_step.reset(outer)
 
-        encoded = b"" if input is None else msgspec.json.encode(input, order="deterministic")
         try:
-            value = await self._guest.ask(
-                *(AskStep, name, repeatable, encoded, self._in_branch(), key),
-                type=object,
-                work=run,
-            )
+            value = await self._guest.ask(step, branch=self._in_branch(), type=object, work=run)
         except (SkillError, StepFailed, UsageError) as error:
             if not raised:
                 raise
             if isinstance(error, StepFailed):
                 raise error from raised[0]
             raise raised[0] from None
-        return msgspec.convert(value, type)
+        return msgspec.json.encode(value)
 
-    async def ask(
-        self,
-        question: str,
-        schema: type[Any] | Mapping[str, Any],
-        expires_s: float | None,
-        *,
-        key: str | int | None,
-    ) -> Any:
-        """See `Context.ask`."""
+    async def _ask(self, asked: AskPrincipal) -> bytes:
         if _in_step.get():
             raise UsageError("A skill asks a question before a step, and passes it the answer.")
-        fields = schema if isinstance(schema, Mapping) else object_schema(schema)
-        answer = await self._guest.ask(
-            *(AskPerson, question, msgspec.json.encode(fields).decode(), expires_s),
-            *(self._in_branch(), key),
-            type=dict[str, Any],
-        )
-        return answer if isinstance(schema, Mapping) else msgspec.convert(answer, schema)
+        answer = await self._guest.ask(asked, branch=self._in_branch(), type=object)
+        return msgspec.json.encode(answer)
 
-    async def sleep(self, seconds: float, *, key: str | int | None) -> None:
-        """See `Context.sleep`."""
-        await self._guest.ask(AskSleep, seconds, self._in_branch(), key, type=type(None))
+    async def _sleep(self, sleep: Sleep) -> None:
+        await self._guest.ask(sleep, branch=self._in_branch(), type=type(None))
 
-    async def start(
-        self, skill: str, params: Mapping[str, Any], *, delay_s: float, key: str | int | None
-    ) -> str:
-        """Refuse."""
-        _refuse("start")
-
-    async def wait(
-        self, tasks: Sequence[str], *, eager: bool, key: str | int | None
-    ) -> list[ChildResult]:
-        """Refuse."""
-        _refuse("wait")
-
-    async def wait_for_turn(self, turn: str) -> NoReturn:
-        """Refuse."""
-        _refuse("wait_for_turn")
+    handlers = {  # noqa: RUF012 - the base says that it is of the class
+        ReportProgress: _progress,
+        PublishPart: _output,
+        RunStep: _step,
+        AskPrincipal: _ask,
+        Sleep: _sleep,
+        AskModel: _llm,
+    }
 
     def _in_branch(self) -> bool:
         return self._task is not None and anyio.get_current_task().id != self._task
-
-
-def _refuse(what: str) -> NoReturn:
-    raise UsageError(
-        f"A confined skill cannot use context.{what}: it would run other skills with the rights of"
-        " its caller. An admin can approve the skill as trusted."
-    )
 
 
 def _ended(error: Exception) -> StepEnded:

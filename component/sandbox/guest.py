@@ -8,7 +8,7 @@ import shutil
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 import anyio
 import msgspec
@@ -19,9 +19,7 @@ from component.sandbox.messages import (
     Ask,
     AskCredential,
     AskHttp,
-    AskLlm,
     AskMemory,
-    AskProgress,
     AskXmpp,
     Begin,
     Call,
@@ -33,6 +31,7 @@ from component.sandbox.messages import (
     FailureKind,
     Frames,
     FromChild,
+    HostFunction,
     LogLine,
     Reply,
     Result,
@@ -67,6 +66,7 @@ from component.skills.host import (
 from component.skills.inputs import Arguments
 from component.skills.loading import load_module, skills_of
 from component.skills.model_answers import ModelFailed
+from component.skills.operations import AskModel, ReportProgress
 from component.skills.params import prepare
 from component.skills.skill import Skill
 from component.skills.threads import Threads
@@ -218,19 +218,21 @@ class Guest:
 
     async def ask(
         self,
-        make: type[Ask],
-        *values: Any,
+        what: HostFunction,
+        *,
         type: type[T],  # noqa: A002 - it is one
+        branch: bool = True,
         work: Callable[[str], Awaitable[StepEnded]] | None = None,
     ) -> T:
         """Ask the service, and return its reply as a value of a type.
 
-        `work` does the work of a step, if the service says so. Raises what the service says.
+        `branch` says that the skill asks in a branch beside others. `work` does the work of a step,
+        if the service says so. Raises what the service says.
         """
         self._asked += 1
         number = self._asked
         waiting = self._replies[number] = _Waiting()
-        self.send(make(number, *values))
+        self.send(Ask(number, what, branch))
         try:
             while True:
                 await waiting.event.wait()
@@ -301,31 +303,31 @@ class _Log(_Asking):
 
 class _Progress(_Asking):
     async def __call__(self, fraction: float, text: str) -> None:
-        await self._guest.ask(AskProgress, fraction, text, type=type(None))
+        await self._guest.ask(ReportProgress(fraction, text), type=type(None))
 
 
 class _Http(_Asking):
     async def __call__(self, request: HttpRequest) -> HttpResponse:
-        return await self._guest.ask(AskHttp, request, type=HttpResponse)
+        return await self._guest.ask(AskHttp(request), type=HttpResponse)
 
 
 class _Memory(_Asking):
     async def get(self, key: str) -> str | None:
-        return await self._guest.ask(AskMemory, "get", key, type=str | None)  # type: ignore[arg-type]
+        return await self._guest.ask(AskMemory("get", key), type=str | None)  # type: ignore[arg-type]
 
     async def put(self, key: str, value: str) -> None:
-        await self._guest.ask(AskMemory, "put", key, value, type=type(None))
+        await self._guest.ask(AskMemory("put", key, value), type=type(None))
 
     async def delete(self, key: str) -> None:
-        await self._guest.ask(AskMemory, "delete", key, type=type(None))
+        await self._guest.ask(AskMemory("delete", key), type=type(None))
 
     async def keys(self, prefix: str) -> list[str]:
-        return await self._guest.ask(AskMemory, "keys", prefix, type=list[str])
+        return await self._guest.ask(AskMemory("keys", prefix), type=list[str])
 
 
 class _Credentials(_Asking):
     async def available(self, name: str) -> bool:
-        return await self._guest.ask(AskCredential, name, type=bool)
+        return await self._guest.ask(AskCredential(name), type=bool)
 
 
 class _Llm(_Asking):
@@ -333,12 +335,14 @@ class _Llm(_Asking):
         self, prompt: str, schema: str, max_tokens: int, key: str | int | None = None
     ) -> str:
         # Skills ask through their Context, which says whether they are in a branch.
-        return await self._guest.ask(AskLlm, prompt, schema, max_tokens, True, key, type=str)
+        return await self._guest.ask(
+            AskModel(prompt, schema.encode(), max_tokens, "", key), type=str
+        )
 
 
 class _Xmpp(_Asking):
     async def send(self, to: str, text: str, key: str | None = None) -> None:
-        await self._guest.ask(AskXmpp, to, text, key, type=type(None))
+        await self._guest.ask(AskXmpp(to, text, key), type=type(None))
 
 
 def _failure(error: Exception) -> Failure:

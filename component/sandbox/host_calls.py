@@ -19,28 +19,25 @@ import msgspec
 
 from component.sandbox.messages import (
     Ask,
-    AskLlm,
-    AskPerson,
-    AskSleep,
-    AskStep,
     Begin,
     Described,
-    DurableAsk,
     ErrorKind,
     Failure,
     FrameError,
     FromChild,
+    HostFunction,
     LogLine,
+    RecordedFunction,
     Reply,
     Result,
     StepEnded,
     ToChild,
     Withdraw,
 )
-from component.skills.durable import Work
 from component.skills.errors import Denied, SkillError, StepFailed, UsageError, printable
 from component.skills.host import HostError, LogLevel
 from component.skills.model_answers import ModelFailed
+from component.skills.operations import Work
 from xep.binding.json_bounds import decoded_json
 
 Outcome: TypeAlias = Described | Result | Failure
@@ -62,14 +59,14 @@ class CallHost(Protocol):
     def log(self, level: LogLevel, text: str) -> None:
         """Write a line to the log."""
 
-    async def answer(self, ask: Ask) -> Any:
+    async def answer(self, what: HostFunction) -> Any:
         """Run a host function, and return its value.
 
         Raises HostError, SkillError, UsageError or ValueError with a reason for the child. Any
         other exception ends the call.
         """
 
-    async def durable(self, ask: DurableAsk, work: Work[Any]) -> Any:
+    async def durable(self, what: RecordedFunction, work: Work[Any]) -> Any:
         """Run a function that is recorded; `work` is that of a step. Raises as `answer`, and Denied
         and StepFailed.
         """
@@ -81,11 +78,11 @@ class NoHost:
     def log(self, level: LogLevel, text: str) -> None:
         """Write nothing."""
 
-    async def answer(self, ask: Ask) -> Any:
+    async def answer(self, what: HostFunction) -> Any:
         """Raise HostError."""
         raise HostError("there is no call")
 
-    async def durable(self, ask: DurableAsk, work: Work[Any]) -> Any:
+    async def durable(self, what: RecordedFunction, work: Work[Any]) -> Any:
         """Raise HostError."""
         raise HostError("there is no call")
 
@@ -110,7 +107,7 @@ class HostCalls:
         self._write = write
         self._writing = anyio.Lock()
         self._scope = anyio.CancelScope()
-        self._waiting, self._queue = anyio.create_memory_object_stream[DurableAsk | StepEnded](
+        self._waiting, self._queue = anyio.create_memory_object_stream[Ask | StepEnded](
             math.inf  # what is in it is bounded by the functions that run at once
         )
         self._running: dict[int, anyio.CancelScope] = {}
@@ -163,7 +160,7 @@ class HostCalls:
                     scope = self._running.get(message.id)
                     if scope is not None:
                         scope.cancel()
-                case AskLlm() | AskPerson() | AskSleep() | AskStep() if not message.branch:
+                case Ask(what=what) if isinstance(what, RecordedFunction) and not message.branch:
                     self._add(message)
                     self._waiting.send_nowait(message)
                 case LogLine():
@@ -176,7 +173,7 @@ class HostCalls:
                 raise FrameError(f"it asks the service more than {MOST_ASKS:,} times")
             message = await self._read()
 
-    def _add(self, ask: Any) -> None:
+    def _add(self, ask: Ask) -> None:
         if ask.id in self._running or len(self._running) >= MOST_AT_ONCE:
             raise FrameError(f"it asks the service for more than {MOST_AT_ONCE} things at once")
         self._running[ask.id] = anyio.CancelScope()
@@ -202,15 +199,15 @@ class HostCalls:
         """Run a host function, and write the reply."""
         try:
             with self._running[ask.id]:
-                if isinstance(ask, DurableAsk):
-                    running = self._host.durable(ask, partial(self._work, ask))
+                if isinstance(ask.what, RecordedFunction):
+                    running = self._host.durable(ask.what, partial(self._work, ask))
                 else:
-                    running = self._host.answer(ask)
+                    running = self._host.answer(ask.what)
                 await self._send(await _reply(ask.id, running))
         finally:
             del self._running[ask.id]
 
-    async def _work(self, ask: DurableAsk, key: str) -> Any:
+    async def _work(self, ask: Ask, key: str) -> Any:
         """Have the child do the work of a step, and return its value."""
         try:
             if ask.branch:

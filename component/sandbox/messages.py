@@ -18,6 +18,14 @@ from msgspec.structs import astuple
 
 from component.policy.taint import Taint
 from component.skills.host import HttpRequest, HttpResponse, LogLevel
+from component.skills.operations import (
+    AskModel,
+    AskPrincipal,
+    PublishPart,
+    ReportProgress,
+    RunStep,
+    Sleep,
+)
 from component.skills.outputs import File, Link, Output, SkillResult
 
 MOST_SKILLS: Final = 1_000
@@ -158,35 +166,15 @@ class Failure(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="fail
     trace: str = ""
 
 
-class AskProgress(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="progress"):
-    """Reports progress."""
-
-    id: int
-    fraction: float
-    text: str
-
-
-class AskOutput(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="output"):
-    """Publishes the next part of an artifact."""
-
-    id: int
-    name: str
-    text: str
-    media_type: str
-    last: bool
-
-
 class AskHttp(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="http"):
     """Makes an HTTP request."""
 
-    id: int
     request: HttpRequest
 
 
 class AskMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="memory"):
     """Reads or changes memories."""
 
-    id: int
     what: Literal["get", "put", "delete", "keys"]
     key: str
     value: str = ""
@@ -195,59 +183,33 @@ class AskMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="me
 class AskCredential(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="credential"):
     """Asks whether a credential is set."""
 
-    id: int
     name: str
-
-
-class AskLlm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="llm"):
-    """Asks the agent's model."""
-
-    id: int
-    prompt: str
-    schema: str
-    max_tokens: int
-    branch: bool = False
-    key: str | int | None = None
 
 
 class AskXmpp(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="xmpp"):
     """Sends a message."""
 
-    id: int
     to: str
     text: str
     key: str | None
 
 
-class AskPerson(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ask"):
-    """Asks the principal a question, whose answer fits a JSON Schema."""
+RecordedFunction: TypeAlias = AskModel | AskPrincipal | Sleep | RunStep
+"""What is recorded, so that the order of those that are not in a branch identifies them."""
+HostFunction: TypeAlias = (
+    ReportProgress | PublishPart | AskHttp | AskMemory | AskCredential | AskXmpp | RecordedFunction
+)
+
+
+class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ask"):
+    """Asks the service for something. `branch` says that the skill asks in a branch beside others.
+
+    A Reply answers it; a Begin comes first if the work of a step is to be done.
+    """
 
     id: int
-    question: str
-    schema: str
-    expires_s: float | None
-    branch: bool
-    key: str | int | None
-
-
-class AskSleep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="sleep"):
-    """Waits."""
-
-    id: int
-    seconds: float
-    branch: bool
-    key: str | int | None
-
-
-class AskStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="step"):
-    """Begins a step, unless its result is recorded. `input` is JSON; empty for none."""
-
-    id: int
-    name: str
-    repeatable: bool
-    input: bytes
-    branch: bool
-    key: str | int | None
+    what: HostFunction
+    branch: bool = True
 
 
 class StepEnded(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="step-ended"):
@@ -275,11 +237,6 @@ class LogLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="log"
     text: str
 
 
-DurableAsk: TypeAlias = AskLlm | AskPerson | AskSleep | AskStep
-"""What is recorded, so that the order of those that are not in a branch identifies them."""
-Ask: TypeAlias = (
-    AskProgress | AskOutput | AskHttp | AskMemory | AskCredential | AskXmpp | DurableAsk
-)
 ToChild: TypeAlias = Describe | Call | Cancel | Reply | Begin
 FromChild: TypeAlias = Described | Result | Failure | LogLine | StepEnded | Withdraw | Ask
 Value: TypeAlias = HttpResponse | str | bool | list[str] | None

@@ -23,7 +23,6 @@ from component.sandbox.profile import MIB, Profile
 from component.sandbox.report import log_confinement
 from component.skills.context import Context
 from component.skills.description import read
-from component.skills.durable import Parked
 from component.skills.errors import (
     CapabilityMissing,
     DeclarationError,
@@ -37,6 +36,7 @@ from component.skills.errors import (
 )
 from component.skills.host import FUNCTION_KINDS, HostFunctions
 from component.skills.inputs import Arguments
+from component.skills.operations import Parked
 from component.skills.outputs import SkillResult
 from component.skills.schema_inputs import schema_inputs
 from component.skills.skill import Skill

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, NoReturn, TypeVar, overload
 
-import anyio
+import msgspec
 
 from component import system
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
-from component.skills.durable import ChildResult, DurableHost, Work
 from component.skills.errors import CapabilityMissing, SkillError, UsageError
 from component.skills.host import HostFunctions, LogLevel
 from component.skills.model_answers import question
+from component.skills.operations import (
+    AskModel,
+    AskPrincipal,
+    ChildResult,
+    Host,
+    PlainHost,
+    PublishPart,
+    ReportProgress,
+    RunStep,
+    Sleep,
+    StartTask,
+    WaitForTasks,
+    WaitForTurn,
+    Work,
+)
 from component.skills.outputs import TEXT
 from component.skills.ports import ContextHttp, ContextMemory, ContextXmpp
 
@@ -49,7 +63,6 @@ class Context:
         "_functions",
         "_host",
         "_model",
-        "_report",
         "agent",
         "key",
         "limits",
@@ -70,14 +83,9 @@ class Context:
         taints: tuple[Taint, ...] = (),
         limits: AgentLimits = AgentLimits(),  # noqa: B008 - immutable
         trace: str = "",
-        report: Callable[[float, str], Awaitable[None]] | None = None,
-        host: DurableHost | None = None,
+        host: Host | None = None,
     ) -> None:
-        """Create a context; `report` receives progress, and None discards it.
-
-        `host` runs the call durably; without one steps are simply executed, and nobody can be
-        asked.
-        """
+        """Create a context; `host` performs what the skill asks for, by default a `PlainHost`."""
         self.principal = principal
         self.sender = sender
         self.skill = skill
@@ -85,9 +93,8 @@ class Context:
         self.taints = taints
         self.limits = limits
         self.trace = trace
-        self.key = system.token_hex(16) if host is None else host.key
-        self._report = report if host is None else host.progress
-        self._host = host
+        self._host = host or PlainHost()
+        self.key = self._host.key
         self._functions: HostFunctions | None = None
         self._model = ""
         """The only model that may be asked; empty for that of the agent."""
@@ -172,7 +179,7 @@ class Context:
         For a skill whose work goes on elsewhere meanwhile, such as on a worker. The time-out of the
         call does not count; see `remaining`.
         """
-        return self._host is not None and self._host.resumes
+        return self._host.resumes
 
     async def progress(self, fraction: float, text: str = "") -> None:
         """Report progress as a fraction from 0 to 1, with a short text for people.
@@ -182,8 +189,7 @@ class Context:
         """
         if not 0 <= fraction <= 1:
             raise ValueError(f"progress goes from 0 to 1, not {fraction}")
-        if self._report is not None:
-            await self._report(fraction, text)
+        await self._host.perform(ReportProgress(float(fraction), text))
 
     async def output(
         self, name: str, text: str, media_type: str = TEXT, *, last: bool = False
@@ -196,8 +202,7 @@ class Context:
         Raises ValueError for a part after the last one, another media type, or more text than one
         answer can contain.
         """
-        if self._host is not None:
-            await self._host.output(name, text, media_type, last=last)
+        await self._host.perform(PublishPart(name, text, media_type, last))
 
     async def step(
         self,
@@ -230,11 +235,13 @@ class Context:
         `durable=True` nor read-only or idempotent, for a step in a branch that nothing identifies,
         for a key that is used twice, and for a recorded step that is used with another input.
         """
-        if self._host is not None:
-            return await self._host.step(
-                name, work, type, repeatable=repeatable, key=key, input=input
-            )
-        return await work(self.key)
+        encoded = b"" if input is None else _input_json(input, f"step {name!r}")
+
+        async def encoded_work(idempotency_key: str) -> bytes:
+            return msgspec.json.encode(await work(idempotency_key))
+
+        made = await self._host.perform(RunStep(name, repeatable, encoded, key), encoded_work)
+        return msgspec.json.decode(made, type=type)
 
     @overload
     async def ask(
@@ -280,10 +287,17 @@ class Context:
         `durable=True` nor read-only or idempotent, inside a step, after too many questions, or
         where nobody can be asked.
         """
-        if self._host is not None:
-            answer: Any = await self._host.ask(question, schema, expires_s, key=key)
-            return answer  # type: ignore[no-any-return]  # it fits the schema
-        raise UsageError(f"The skill {self.skill} asked a question where nobody can be asked.")
+        # Imported here, because these modules import this one.
+        from component.skills.schema import object_schema  # noqa: PLC0415
+        from component.skills.schema_inputs import checked_schema  # noqa: PLC0415
+
+        is_schema = isinstance(schema, Mapping)
+        fields = checked_schema(schema) if isinstance(schema, Mapping) else object_schema(schema)
+        asked = AskPrincipal(question, msgspec.json.encode(fields), expires_s, key)
+        answer: Any = msgspec.json.decode(
+            await self._host.perform(asked), type=dict[str, Any] if is_schema else schema
+        )
+        return answer  # type: ignore[no-any-return]  # it fits the schema
 
     async def sleep(self, seconds: float, *, key: str | int | None = None) -> None:
         """Wait for a time, up to days, without using an execution, a thread or a timer.
@@ -291,10 +305,7 @@ class Context:
         The function is interrupted here and runs again from its beginning afterwards, as for a
         question; a restart in the meantime changes nothing. Raises UsageError as `ask` does.
         """
-        if self._host is not None:
-            await self._host.sleep(seconds, key=key)
-        else:
-            await anyio.sleep(seconds)
+        await self._host.perform(Sleep(float(seconds), key))
 
     async def start(
         self,
@@ -312,7 +323,9 @@ class Context:
         Raises SkillError if the principal has no such skill, if the parameters are invalid, or if
         the principal has too many tasks, and UsageError as `step` does.
         """
-        return await self._durable("start").start(skill, params or {}, delay_s=delay_s, key=key)
+        encoded = _input_json(params or {}, f"start {skill}")
+        started: str = await self._host.perform(StartTask(skill, encoded, float(delay_s), key))
+        return started
 
     async def wait(
         self,
@@ -330,7 +343,8 @@ class Context:
         UsageError as `step`.
         """
         eager = on_failure == "raise"
-        results = await self._durable("wait").wait(tasks, eager=eager, key=key)
+        found = await self._host.perform(WaitForTasks(tuple(tasks), eager, key))
+        results = msgspec.json.decode(found, type=list[ChildResult])
         if eager:
             for result in results:
                 if result.is_error:
@@ -347,7 +361,8 @@ class Context:
         For the skill that runs goals (`component.kernel.goals`). It does not return: if the turn
         has ended already, the function runs again at once.
         """
-        await self._durable("wait_for_turn").wait_for_turn(turn)
+        await self._host.perform(WaitForTurn(turn))
+        raise AssertionError("The function is left before.")
 
     @overload
     async def llm(
@@ -389,17 +404,9 @@ class Context:
         `step` does.
         """
         asked = question(prompt, schema, max_tokens, self._model)
-        if self._host is None:
-            raise UsageError(f"The skill {self.skill} asks a model where there is none.")
-        answer: Any = asked.check(await self._host.llm(asked, key=key))
+        message = AskModel(asked.prompt, bytes(asked.schema), max_tokens, self._model, key)
+        answer: Any = asked.check(await self._host.perform(message, asked.check))
         return answer  # type: ignore[no-any-return]  # it has been checked against the schema
-
-    def _durable(self, what: str) -> DurableHost:
-        if self._host is None:
-            raise UsageError(
-                f"The skill {self.skill} uses context.{what} where nothing is durable."
-            )
-        return self._host
 
     def remaining(self) -> float | None:
         """Return the seconds until the call times out (0 when over), None for no limit."""
@@ -413,3 +420,14 @@ class Context:
         deadline = system.monotonic() + seconds
         if self._deadline is None or deadline < self._deadline:
             self._deadline = deadline
+
+
+def _input_json(value: object, what: str) -> bytes:
+    """Return the JSON of the input of an operation, the same for equal ones. Raises UsageError."""
+    try:
+        return msgspec.json.encode(value, order="deterministic")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(
+            f"The input of the {what} cannot be written as JSON, so it cannot be compared when the"
+            f" skill runs again: {error}."
+        ) from error

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
 from random import Random
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import anyio
@@ -17,7 +17,6 @@ from component.policy.flows import covers
 from component.skills import calling
 from component.skills.capabilities import DEFAULT_PORTS
 from component.skills.context import Context
-from component.skills.durable import ChildResult, Work
 from component.skills.errors import (
     CapabilityMissing,
     Denied,
@@ -36,7 +35,22 @@ from component.skills.host import (
     LogLevel,
 )
 from component.skills.manifest import read_manifest
-from component.skills.model_answers import CAPABILITY, ModelFailed, ModelQuestion
+from component.skills.model_answers import CAPABILITY, ModelFailed
+from component.skills.operations import (
+    METHODS,
+    AskModel,
+    AskPrincipal,
+    ChildResult,
+    Operation,
+    PartialHost,
+    PublishPart,
+    ReportProgress,
+    RunStep,
+    Sleep,
+    StartTask,
+    WaitForTasks,
+    Work,
+)
 from component.skills.outputs import SkillResult
 from component.skills.params import prepare
 from component.skills.skill import Skill
@@ -164,11 +178,10 @@ async def called(skill: Skill, arguments: Mapping[str, Any], context: FakeContex
     return await calling.call(skill, values, context, Threads(1, 1).share(context.principal))
 
 
-class _Host:
-    """Implements `component.skills.durable.DurableHost`."""
+class _Host(PartialHost):
+    """Performs the operations of a test."""
 
     key = "test"
-    resumes = False
 
     def __init__(
         self, answers: list[object], model: list[object], children: dict[str, str | Exception]
@@ -187,84 +200,86 @@ class _Host:
         self.slept: list[float] = []
         self._over: set[str] = set()
 
+    async def perform(self, operation: Operation, *local: Callable[[str], Any]) -> Any:
+        """Perform an operation, if the skill is declared so that it may ask for it."""
+        skill = self.skill
+        if (
+            isinstance(operation, RunStep | AskPrincipal | Sleep | StartTask | WaitForTasks)
+            and skill is not None
+            and not (skill.durable or skill.annotations.repeatable)
+        ):
+            raise UsageError(
+                f"The skill {skill.name} uses context.{METHODS[type(operation)]}: declare it"
+                " durable=True, read_only=True or idempotent=True."
+            )
+        return await super().perform(operation, *local)
+
+    def unsupported(self, method: str) -> UsageError:
+        return UsageError(f"A test cannot use context.{method}: only goals wait for turns.")
+
     async def progress(self, fraction: float, text: str) -> None:
         self.progress_reports.append((fraction, text))
 
-    async def output(self, name: str, text: str, media_type: str, *, last: bool) -> None:
-        if name in self._over:
-            raise ValueError(f"the artifact {name!r} has had its last part")
-        self.artifacts[name] = self.artifacts.get(name, "") + text
-        if last:
-            self._over.add(name)
+    async def _progress(self, operation: ReportProgress) -> None:
+        await self.progress(operation.fraction, operation.text)
 
-    async def step(
-        self,
-        name: str,
-        work: Work[T],
-        type: type[T],  # noqa: A002 - as in Host
-        *,
-        repeatable: bool,
-        key: str | int | None,
-        input: object,  # noqa: A002 - as in Host
-    ) -> T:
-        self._require_steps("step")
-        self.steps.append(name)
+    async def _output(self, part: PublishPart) -> None:
+        if part.name in self._over:
+            raise ValueError(f"the artifact {part.name!r} has had its last part")
+        self.artifacts[part.name] = self.artifacts.get(part.name, "") + part.text
+        if part.last:
+            self._over.add(part.name)
+
+    async def _step(self, step: RunStep, work: Work[bytes]) -> bytes:
+        self.steps.append(step.name)
         try:
-            made = await work(f"{self.key} {name} {'' if key is None else key}".strip())
+            return await work(
+                f"{self.key} {step.name} {'' if step.key is None else step.key}".strip()
+            )
         except (SkillError, Denied, InvalidParam, UsageError):
             raise
         except Exception as error:
-            raise StepFailed(f"The step {name} failed: {error}") from error
-        # What a step returns is stored as JSON, and read as its type.
-        return msgspec.json.decode(msgspec.json.encode(made), type=type)
+            raise StepFailed(f"The step {step.name} failed: {error}") from error
 
-    async def ask(
-        self,
-        question: str,
-        schema: type[Any] | Mapping[str, Any],
-        expires_s: float | None,
-        *,
-        key: str | int | None,
-    ) -> Any:
-        self._require_steps("ask")
-        self.questions.append(question)
-        answer = _next(self.answers, f"The skill asks {question!r}", "answers")
-        wanted = dict[str, Any] if isinstance(schema, Mapping) else schema
-        return msgspec.convert(msgspec.to_builtins(answer), wanted)
+    async def _ask(self, asked: AskPrincipal) -> bytes:
+        self.questions.append(asked.question)
+        answer = _next(self.answers, f"The skill asks {asked.question!r}", "answers")
+        return msgspec.json.encode(answer)
 
-    async def sleep(self, seconds: float, *, key: str | int | None) -> None:
-        self._require_steps("sleep")
-        self.slept.append(seconds)
+    async def _sleep(self, operation: Sleep) -> None:
+        self.slept.append(operation.seconds)
 
-    async def start(
-        self, skill: str, params: Mapping[str, Any], *, delay_s: float, key: str | int | None
-    ) -> str:
-        self._require_steps("start")
-        if skill not in self._children:
-            raise AssertionError(f"The skill starts {skill!r}: add it to `children`.")
-        self.started.append((skill, dict(params)))
+    async def _start(self, start: StartTask) -> str:
+        if start.skill not in self._children:
+            raise AssertionError(f"The skill starts {start.skill!r}: add it to `children`.")
+        self.started.append((start.skill, msgspec.json.decode(start.params)))
         return f"{len(self.started)}"
 
-    async def wait(
-        self, tasks: Sequence[str], *, eager: bool, key: str | int | None
-    ) -> list[ChildResult]:
-        self._require_steps("wait")
-        return [self._child(task) for task in tasks]
+    async def _wait(self, operation: WaitForTasks) -> bytes:
+        return msgspec.json.encode([self._child(task) for task in operation.tasks])
 
-    async def wait_for_turn(self, turn: str) -> NoReturn:
-        raise AssertionError("Only goals wait for turns.")
-
-    async def llm(self, question: ModelQuestion, *, key: str | int | None) -> str:
+    async def _llm(self, asked: AskModel, check: Callable[[str], object]) -> str:
         if self.skill is not None and CAPABILITY not in self.declared:
             raise CapabilityMissing(self.skill.name, CAPABILITY)
-        self.prompts.append(question.prompt)
-        answer = _next(self.model, f"The skill asks the model {question.prompt!r}", "model")
+        self.prompts.append(asked.prompt)
+        answer = _next(self.model, f"The skill asks the model {asked.prompt!r}", "model")
         text = msgspec.json.encode(answer).decode()
         try:
-            question.check(text)
+            check(text)
         except ValueError as error:
             raise ModelFailed("invalid", f"The answer does not fit the schema: {error}") from None
         return text
+
+    handlers = {  # noqa: RUF012 - the base says that it is of the class
+        ReportProgress: _progress,
+        PublishPart: _output,
+        RunStep: _step,
+        AskPrincipal: _ask,
+        Sleep: _sleep,
+        StartTask: _start,
+        WaitForTasks: _wait,
+        AskModel: _llm,
+    }
 
     def _child(self, task: str) -> ChildResult:
         skill, _ = self.started[int(task) - 1]
@@ -274,14 +289,6 @@ class _Host:
         if isinstance(outcome, Exception):
             return ChildResult(task, "failed", reason=str(outcome))
         return ChildResult(task, "completed", outcome)
-
-    def _require_steps(self, what: str) -> None:
-        skill = self.skill
-        if skill is not None and not (skill.durable or skill.annotations.repeatable):
-            raise UsageError(
-                f"The skill {skill.name} uses context.{what}: declare it durable=True,"
-                " read_only=True or idempotent=True."
-            )
 
 
 class _Ports:

@@ -17,8 +17,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from component.skills.durable import ChildResult
 from component.skills.errors import Denied, SkillError, StepFailed, UsageError
+from component.skills.operations import ChildResult
 from component.storage.database import Database
 from component.storage.schema import Table
 from component.tasks.outputs import text_of
@@ -102,9 +102,9 @@ class Steps:
         self.under_way: set[str] = set()
         self.unbegun: list[str] = []
 
-    def step(self, name: str, key: str | int | None, value: object, *, branch: bool) -> StepId:
-        """Identify a step of the skill; `value` is its input, `branch` says that it runs in a
-        parallel branch.
+    def step(self, name: str, key: str | int | None, value: bytes, *, branch: bool) -> StepId:
+        """Identify a step of the skill; `value` is the JSON of its input, empty for none, `branch`
+        says that it runs in a parallel branch.
 
         Raises UsageError: the identity is ambiguous, or the input differs from the recorded one.
         """
@@ -113,7 +113,7 @@ class Steps:
     def question(self, text: str, key: str | int | None, *, branch: bool) -> StepId:
         """Identify a question of the skill. Raises UsageError: the identity is ambiguous."""
         name = f"{_QUESTION}{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-        return self._identify(name, f"question {text[:80]!r}", key, None, branch=branch)
+        return self._identify(name, f"question {text[:80]!r}", key, b"", branch=branch)
 
     def check_questions(self) -> None:
         """Raise UsageError if the task has asked as many questions as a task may."""
@@ -122,20 +122,21 @@ class Steps:
 
     def sleep(self, key: str | int | None, *, branch: bool) -> StepId:
         """Identify a sleep. Raises UsageError: the identity is ambiguous."""
-        return self._identify("~sleep", "sleep", key, None, branch=branch)
+        return self._identify("~sleep", "sleep", key, b"", branch=branch)
 
-    def start(self, skill: str, key: str | int | None, params: object, *, branch: bool) -> StepId:
+    def start(self, skill: str, key: str | int | None, params: bytes, *, branch: bool) -> StepId:
         """Identify the start of a child task. Raises UsageError as `step`."""
         return self._identify(f"{_START}{skill}", f"start {skill}", key, params, branch=branch)
 
     def wait(self, tasks: Sequence[str], key: str | int | None, *, branch: bool) -> StepId:
         """Identify a wait for child tasks. Raises UsageError as `step`."""
-        return self._identify(_WAIT, "wait", key, list(tasks), branch=branch)
+        value = msgspec.json.encode(tasks)
+        return self._identify(_WAIT, "wait", key, value, branch=branch)
 
     def _identify(
-        self, name: str, what: str, key: str | int | None, value: object, *, branch: bool
+        self, name: str, what: str, key: str | int | None, value: bytes, *, branch: bool
     ) -> StepId:
-        digest = None if value is None else _digest(value, what)
+        digest = hashlib.sha256(value).hexdigest() if value else None
         if key is not None:
             identity = self._claim(name, f"={key!r}", what)
         elif not branch:
@@ -174,17 +175,6 @@ class Steps:
         return hashlib.sha256(f"{self._origin}/{identity}".encode()).hexdigest()[:32]
 
 
-def _digest(value: object, what: str) -> str:
-    try:
-        encoded = msgspec.json.encode(value, order="deterministic")
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(
-            f"The input of the {what} cannot be written as JSON, so it cannot be compared when the"
-            f" skill runs again: {error}."
-        ) from error
-    return hashlib.sha256(encoded).hexdigest()
-
-
 # How a step ended, as JSON. A question's answer is a `Reply` of `component.tasks.answers`.
 
 
@@ -219,19 +209,31 @@ def described(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def result_of(recorded: Recorded, wanted: type[T]) -> T:
-    """Return the value that a step returned, as `wanted`.
+class _Record(msgspec.Struct, frozen=True):
+    value: msgspec.Raw = msgspec.Raw()
+    declined: str | None = None
+    refused: str | None = None
+    failed: str = "for an unknown reason"
+
+
+def json_of(recorded: Recorded) -> bytes:
+    """Return the JSON of the value that a step returned.
 
     Raises the error that the step raised: Denied, SkillError or StepFailed.
     """
-    record: dict[str, Any] = msgspec.json.decode(recorded.result)
-    if "value" in record:
-        return msgspec.convert(record["value"], wanted)
-    if "declined" in record:
-        raise Denied(record["declined"])
-    if "refused" in record:
-        raise SkillError(record["refused"])
-    raise StepFailed(f"The step failed: {record.get('failed', 'for an unknown reason')}")
+    record = msgspec.json.decode(recorded.result, type=_Record)
+    if record.value:
+        return bytes(record.value)
+    if record.declined is not None:
+        raise Denied(record.declined)
+    if record.refused is not None:
+        raise SkillError(record.refused)
+    raise StepFailed(f"The step failed: {record.failed}")
+
+
+def result_of(recorded: Recorded, wanted: type[T]) -> T:
+    """Return the value that a step returned, as `wanted`. Raises as `json_of`."""
+    return msgspec.json.decode(json_of(recorded), type=wanted)
 
 
 # Rows.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from decimal import Decimal
 from functools import partial
-from typing import Any, Final, Literal, NoReturn, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Literal, NoReturn, TypeAlias, TypeVar
 
 import anyio
 import msgspec
@@ -23,7 +23,6 @@ from anyio.abc import TaskGroup
 
 from component.skills.calling import call as call_skill
 from component.skills.context import Context
-from component.skills.durable import ChildResult, Parked, Work
 from component.skills.errors import (
     CALL_ERRORS,
     CapabilityMissing,
@@ -36,9 +35,22 @@ from component.skills.errors import (
 )
 from component.skills.inputs import Arguments
 from component.skills.model_answers import CAPABILITY, ModelFailed, ModelOutcome, ModelQuestion
+from component.skills.operations import (
+    METHODS,
+    AskModel,
+    AskPrincipal,
+    Operation,
+    Parked,
+    PublishPart,
+    ReportProgress,
+    RunStep,
+    Sleep,
+    StartTask,
+    WaitForTasks,
+    WaitForTurn,
+    Work,
+)
 from component.skills.outputs import SkillResult
-from component.skills.schema import object_schema
-from component.skills.schema_inputs import checked_schema
 from component.skills.skill import Skill
 from component.storage import waiters
 from component.tasks import changes, gate, journal, leases, outputs, replay, rows
@@ -496,11 +508,15 @@ class Run:
         """
         return self._stopped in (None, "drain", "lost")
 
-    async def progress(self, fraction: float, text: str) -> None:
+    async def perform(self, operation: Operation, *local: Callable[[str], Any]) -> Any:
+        """Perform an operation of the skill; see `component.skills.operations.Host`."""
+        return await self._handlers[type(operation)](self, operation, *local)
+
+    async def _report(self, report: ReportProgress) -> None:
         """Report progress, at most once a second."""
         self._check()
         self._progress = Progress(
-            fraction=round(Decimal(repr(float(fraction))), 4), text=without_forbidden(text)
+            fraction=round(Decimal(repr(report.fraction)), 4), text=without_forbidden(report.text)
         )
         wait = max(0.0, self._progress_due - anyio.current_time())
         if not wait:
@@ -508,10 +524,11 @@ class Run:
         elif not self._flushing:
             self._flush_later(wait)
 
-    async def output(self, name: str, text: str, media_type: str, *, last: bool) -> None:
+    async def _publish(self, given: PublishPart) -> None:
         """Publish a part of an artifact; without a row it is stored until there is one."""
         self._check()
-        part = self._parts.next(name, without_forbidden(text), media_type, last=last)
+        text = without_forbidden(given.text)
+        part = self._parts.next(given.name, text, given.media_type, last=given.last)
         if part is None:
             return
         async with self._lock:
@@ -520,22 +537,14 @@ class Run:
                 await self._guard(lambda tx, row: tx.publish(changes.add_part(tx, row, part)))
             self._parts.shown(part)
 
-    async def step(
-        self,
-        name: str,
-        work: Work[T],
-        type: type[T],  # noqa: A002 - it is one
-        *,
-        repeatable: bool,
-        key: str | int | None,
-        input: object,  # noqa: A002 - the name that the author of a skill writes
-    ) -> T:
+    async def _step(self, operation: RunStep, work: Work[bytes]) -> bytes:
         """Run a step once; return its recorded result if it has already run."""
-        await self._enter("step")
-        step = self._steps.step(name, key, input, branch=self._in_branch())
+        await self._enter(operation)
+        name, repeatable = operation.name, operation.repeatable
+        step = self._steps.step(name, operation.key, operation.input, branch=self._in_branch())
         recorded = self._steps.done.get(step.name)
         if recorded is not None:
-            return journal.result_of(recorded, type)
+            return journal.json_of(recorded)
         self._inside += 1
         self._quiet = anyio.Event()
         try:
@@ -548,7 +557,7 @@ class Run:
             if not self._inside:
                 self._quiet.set()
             self._leave_between_steps()
-        return journal.result_of(recorded, type)
+        return journal.json_of(recorded)
 
     async def _begin(self, step: StepId) -> None:
         """Commit that a step with effects begins."""
@@ -570,11 +579,11 @@ class Run:
                 raise Parked
             self._steps.under_way.add(step.name)
 
-    async def _do(self, name: str, step: StepId, work: Work[T], *, effects: bool) -> Recorded:
+    async def _do(self, name: str, step: StepId, work: Work[bytes], *, effects: bool) -> Recorded:
         """Run a step, and return its record."""
         outer = _in_step.set(self)
         try:
-            result = journal.succeeded(await work(self._steps.key_of(step.name)))
+            result = journal.succeeded(msgspec.Raw(await work(self._steps.key_of(step.name))))
         except (Denied, InvalidParam, UsageError):
             raise
         except SkillError as error:
@@ -609,34 +618,25 @@ class Run:
                 self._recording.discard(recording)
         return recorded
 
-    async def ask(
-        self,
-        question: str,
-        schema: type[Any] | Mapping[str, Any],
-        expires_s: float | None,
-        *,
-        key: str | int | None,
-    ) -> Any:
+    async def _ask(self, asked: AskPrincipal) -> bytes:
         """Ask the principal a question: this run ends here, and the answer starts another one."""
-        await self._enter("ask")
+        await self._enter(asked)
         if _in_step.get() is self:
             raise UsageError(
                 f"The skill {self.skill.name} asks a question inside a step, which would have"
                 " to wait for the answer: ask before the step, and pass it the answer."
             )
-        step = self._steps.question(question, key, branch=self._in_branch())
+        step = self._steps.question(asked.question, asked.key, branch=self._in_branch())
         recorded = self._steps.done.get(step.name)
         if recorded is not None:
-            wanted = dict[str, Any] if isinstance(schema, Mapping) else schema
-            return journal.result_of(recorded, wanted)
+            return journal.json_of(recorded)
         self._steps.check_questions()
         if self.request.mode == "inline":
             self._refused = errors.confirmation_unavailable()
             raise Parked
-        fields = checked_schema(schema) if isinstance(schema, Mapping) else object_schema(schema)
-        shown = msgspec.Raw(msgspec.json.encode(fields))
-        seconds = self._limits.ask_expires_s if expires_s is None else expires_s
-        text, id_ = without_forbidden(question), leases.new_instance()
+        shown = msgspec.Raw(asked.schema)
+        seconds = self._limits.ask_expires_s if asked.expires_s is None else asked.expires_s
+        text, id_ = without_forbidden(asked.question), leases.new_instance()
 
         def op(tx: Transaction, row: Row) -> None:
             if row.state == "cancelling":
@@ -646,10 +646,11 @@ class Run:
 
         return await self._park(op)
 
-    async def sleep(self, seconds: float, *, key: str | int | None) -> None:
+    async def _sleep(self, sleep: Sleep) -> None:
         """Wait for a time; a long wait ends the run."""
-        await self._enter("sleep")
-        step = self._steps.sleep(key, branch=self._in_branch())
+        await self._enter(sleep)
+        seconds = sleep.seconds
+        step = self._steps.sleep(sleep.key, branch=self._in_branch())
         if step.name in self._steps.done:
             return
         if seconds < _SHORTEST_PARK_S or self.request.mode == "inline":
@@ -665,28 +666,26 @@ class Run:
 
         await self._park(op)
 
-    async def start(
-        self, skill: str, params: Mapping[str, Any], *, delay_s: float, key: str | int | None
-    ) -> str:
+    async def _start(self, start: StartTask) -> str:
         """Start a child task once, and return its id."""
-        await self._enter("start")
-        step = self._steps.start(skill, key, params, branch=self._in_branch())
+        await self._enter(start)
+        step = self._steps.start(start.skill, start.key, start.params, branch=self._in_branch())
         recorded = self._steps.done.get(step.name)
         if recorded is None:
-            child = await self._child(skill, params)
+            child = await self._child(start)
             async with self._lock:
                 self._check()
                 if self.row is None:
                     await self._need_row(announced=False)
-                recorded = await self._start(step, child, delay_s)
+                recorded = await self._create(step, child, start.delay_s)
                 self._steps.done[step.name] = recorded
         return journal.result_of(recorded, str)
 
-    async def _child(self, name: str, params: Mapping[str, Any]) -> Admitted:
+    async def _child(self, start: StartTask) -> Admitted:
         """Admit the request for a child task: it has no more rights than this one. Raises
         SkillError.
         """
-        mine, access = self.request, self._engine.skills
+        name, mine, access = start.skill, self.request, self._engine.skills
         caller = msgspec.structs.replace(
             mine.caller_context,
             asker="model",
@@ -697,7 +696,7 @@ class Run:
             mine,
             skill=name,
             params=(),
-            json=msgspec.Raw(msgspec.json.encode(params)),
+            json=msgspec.Raw(start.params),
             mode="async",
             name=None,
             deadline=None,
@@ -724,7 +723,7 @@ class Run:
             raise SkillError(f"The skill {name} cannot be started: {error}") from error
         return Admitted(request, skill, arguments)
 
-    async def _start(self, step: StepId, admitted: Admitted, delay_s: float) -> Recorded:
+    async def _create(self, step: StepId, admitted: Admitted, delay_s: float) -> Recorded:
         task = leases.new_instance()
         request = changes.stored_request(admitted.request, admitted.arguments, self._limits)
         recorded = Recorded(journal.succeeded(task), step.input)
@@ -751,12 +750,11 @@ class Run:
             raise SkillError(error.text or f"No child task can be started: {error}") from None
         return recorded
 
-    async def wait(
-        self, tasks: Sequence[str], *, eager: bool, key: str | int | None
-    ) -> list[ChildResult]:
+    async def _wait(self, wait: WaitForTasks) -> bytes:
         """Wait for child tasks; the run ends while they run."""
-        await self._enter("wait")
-        step = self._steps.wait(tasks, key, branch=self._in_branch())
+        await self._enter(wait)
+        tasks, eager = wait.tasks, wait.eager
+        step = self._steps.wait(tasks, wait.key, branch=self._in_branch())
         recorded = self._steps.done.get(step.name)
         if recorded is None:
             mine = "" if self.row is None else self.row.id
@@ -778,41 +776,55 @@ class Run:
             else:
                 recorded = await self._finish(step, journal.waited(found, eager=eager))
         assert recorded is not None, "`_park` raises"
-        return journal.result_of(recorded, list[ChildResult])
+        return journal.json_of(recorded)
 
-    async def wait_for_turn(self, turn: str) -> NoReturn:
+    async def _wait_for_turn(self, wait: WaitForTurn) -> NoReturn:
         """Leave the skill, and run it again when a turn has ended or is not stored any more."""
-        await self._enter("wait_for_turn")
+        await self._enter(wait)
 
         def op(tx: Transaction, row: Row) -> None:
             _leave(row)
-            row.waits = waiters.wait_for_turn(tx, row.id, turn)
+            row.waits = waiters.wait_for_turn(tx, row.id, wait.turn)
             _waits(tx, row)
 
         await self._park(op)
 
-    async def llm(self, question: ModelQuestion, *, key: str | int | None) -> str:
+    async def _ask_model(self, asked: AskModel, check: Callable[[str], object]) -> str:
         """Ask a model once."""
         await self._enter()
         skill = self.skill
         if CAPABILITY not in skill.capabilities:
             raise CapabilityMissing(skill.name, CAPABILITY)
 
-        async def ask(_key: str) -> ModelOutcome:
+        schema = msgspec.Raw(asked.schema)
+        question = ModelQuestion(asked.prompt, schema, asked.max_tokens, check, asked.model)
+
+        async def ask(_key: str) -> bytes:
             asking = self._engine.skills.ask_model(self.request, self.task, question)
             try:
-                return ModelOutcome(await asking)
+                outcome = ModelOutcome(await asking)
             except ModelFailed as failed:
-                return ModelOutcome(str(failed), failed.problem)
+                outcome = ModelOutcome(str(failed), failed.problem)
+            return msgspec.json.encode(outcome)
 
         if self.admitted.atomic:  # it never runs again
-            outcome = await ask(self.key)
+            made = await ask(self.key)
         else:
-            asked = [question.prompt, question.schema]
-            outcome = await self.step(
-                "llm", ask, ModelOutcome, repeatable=True, key=key, input=asked
-            )
-        return outcome.answer()
+            value = msgspec.json.encode([asked.prompt, schema])
+            made = await self._step(RunStep("llm", True, value, asked.key), ask)
+        return msgspec.json.decode(made, type=ModelOutcome).answer()
+
+    _handlers: ClassVar[Mapping[type[Operation], Callable[..., Coroutine[Any, Any, Any]]]] = {
+        ReportProgress: _report,
+        PublishPart: _publish,
+        RunStep: _step,
+        AskPrincipal: _ask,
+        Sleep: _sleep,
+        StartTask: _start,
+        WaitForTasks: _wait,
+        WaitForTurn: _wait_for_turn,
+        AskModel: _ask_model,
+    }
 
     # How operations begin, and how the run parks.
 
@@ -826,17 +838,18 @@ class Run:
         ):
             raise Parked
 
-    async def _enter(self, what: str = "") -> None:
+    async def _enter(self, operation: Operation | None = None) -> None:
         """Wait while another branch is about to park; raise Parked if it did.
 
-        Raises UsageError if the operation `what` needs a skill that can run again.
+        Raises UsageError if the operation needs a skill that can run again, and this one cannot.
         """
         while self._parking is not None:
             await self._parking.wait()
         self._check()
-        if what and self.admitted.atomic:
+        if operation is not None and self.admitted.atomic:
+            method = METHODS[type(operation)]
             raise UsageError(
-                f"The skill {self.skill.name} uses context.{what}, for which it must be able"
+                f"The skill {self.skill.name} uses context.{method}, for which it must be able"
                 " to run again from its beginning: declare it with durable=True and put all its"
                 " effects into steps, or read_only=True or idempotent=True if that is what it is."
             )

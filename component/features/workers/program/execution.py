@@ -13,7 +13,6 @@ from component.features.workers.program.host import Report, WorkerHost
 from component.sandbox.messages import Failure, FailureKind, Result
 from component.skills.calling import call
 from component.skills.context import Context
-from component.skills.durable import Parked
 from component.skills.errors import (
     CALL_ERRORS,
     CapabilityMissing,
@@ -23,6 +22,7 @@ from component.skills.errors import (
     SkillTimeout,
     UsageError,
 )
+from component.skills.operations import Parked
 from component.skills.outputs import SkillResult
 from component.skills.params import prepare
 from component.skills.skill import Skill

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 import msgspec
 
 from component.features.workers.messages import Asked, CallMessage, Records
-from component.skills.durable import ChildResult, Parked, Work
 from component.skills.errors import Denied, InvalidParam, SkillError, StepFailed, UsageError
-from component.skills.model_answers import CAPABILITY, ModelOutcome, ModelQuestion
+from component.skills.model_answers import CAPABILITY, ModelOutcome
+from component.skills.operations import (
+    METHODS,
+    AskModel,
+    AskPrincipal,
+    Operation,
+    Parked,
+    PartialHost,
+    PublishPart,
+    ReportProgress,
+    RunStep,
+    Sleep,
+    Work,
+)
 from component.skills.outputs import Output
-from component.skills.schema import object_schema
 from component.skills.skill import Skill
 from component.tasks.journal import (
     Recorded,
@@ -22,6 +33,7 @@ from component.tasks.journal import (
     Steps,
     described,
     failed,
+    json_of,
     refused,
     result_of,
     succeeded,
@@ -37,8 +49,8 @@ _in_step: ContextVar[bool] = ContextVar("in_step", default=False)
 Report = Callable[[float, str], Awaitable[None]]
 
 
-class WorkerHost:
-    """Serves the Context of one call.
+class WorkerHost(PartialHost):
+    """Performs the operations of one call.
 
     Args:
         skill: the skill.
@@ -47,14 +59,12 @@ class WorkerHost:
 
     Attributes:
         asked: what the skill asks the service for; it is interrupted for that.
-        resumes: always false: a call that is stopped is not resumed.
     """
 
     def __init__(self, skill: Skill, message: CallMessage, report: Report) -> None:
         self.asked: Asked | None = None
-        self.resumes = False
+        self.key = message.key
         self._skill = skill
-        self._key = message.key
         self._report = report
         done = {name: Recorded(*each) for name, each in message.records.items()}
         self._steps = Steps(message.key)
@@ -64,51 +74,57 @@ class WorkerHost:
         self._reported = -_PROGRESS_S
 
     @property
-    def key(self) -> str:
-        """The idempotency key of the whole call."""
-        return self._key
-
-    @property
     def outputs(self) -> tuple[Output, ...]:
         """The artifacts that were published."""
         return tuple(
             Output("".join(one.texts), one.media_type, name) for name, one in self._outputs.items()
         )
 
-    async def progress(self, fraction: float, text: str) -> None:
+    async def perform(self, operation: Operation, *local: Callable[[str], Any]) -> Any:
+        """Perform an operation, if the skill can run again where that is necessary."""
+        if isinstance(operation, RunStep | AskPrincipal | AskModel) and not (
+            self._skill.durable or self._skill.annotations.repeatable
+        ):
+            method = METHODS[type(operation)]
+            raise UsageError(
+                f"The skill {self._skill.name} uses context.{method}, for which it must be able to"
+                " run again from its beginning: declare it with durable=True and put all its"
+                " effects into steps, or read_only=True or idempotent=True if that is what it is."
+            )
+        return await super().perform(operation, *local)
+
+    def unsupported(self, method: str) -> UsageError:
+        """Return the error for what only the service does."""
+        return UsageError(
+            f"The skill {self._skill.name} uses context.{method}, which is not possible on a"
+            " worker: only the service starts tasks (docs/workers.md)."
+        )
+
+    async def _progress(self, report: ReportProgress) -> None:
         """Report progress; reports in quick succession are dropped."""
         now = anyio.current_time()
         if now - self._reported >= _PROGRESS_S:
             self._reported = now
-            await self._report(fraction, text)
+            await self._report(report.fraction, report.text)
 
-    async def output(self, name: str, text: str, media_type: str, *, last: bool) -> None:
+    async def _output(self, part: PublishPart) -> None:
         """Keep a part of an artifact; the service gets it with the result."""
-        artifact = self._outputs.setdefault(name, _Artifact(media_type))
-        if artifact.ended or artifact.media_type != media_type:
+        artifact = self._outputs.setdefault(part.name, _Artifact(part.media_type))
+        if artifact.ended or artifact.media_type != part.media_type:
             what = "has had its last part" if artifact.ended else "has another media type"
-            raise ValueError(f"the artifact {name!r} {what}")
-        artifact.texts.append(text)
-        artifact.ended = last
+            raise ValueError(f"the artifact {part.name!r} {what}")
+        artifact.texts.append(part.text)
+        artifact.ended = part.last
 
-    async def step(
-        self,
-        name: str,
-        work: Work[T],
-        type: type[T],  # noqa: A002 - as in the Protocol
-        *,
-        repeatable: bool,
-        key: str | int | None,
-        input: object,  # noqa: A002 - as in the Protocol
-    ) -> T:
+    async def _step(self, operation: RunStep, work: Work[bytes]) -> bytes:
         """Run a step, or return its result if it ran in an earlier call of the same execution."""
-        self._require_steps("step")
-        step = self._steps.step(name, key, input, branch=self._in_branch())
+        name = operation.name
+        step = self._steps.step(name, operation.key, operation.input, branch=self._in_branch())
         if step.name in self._steps.done:
-            return result_of(self._steps.done[step.name], type)
+            return json_of(self._steps.done[step.name])
         outer = _in_step.set(True)
         try:
-            made = succeeded(await work(self._steps.key_of(step.name)))
+            made = succeeded(msgspec.Raw(await work(self._steps.key_of(step.name))))
         except (Denied, InvalidParam, UsageError):
             raise
         except SkillError as error:
@@ -119,52 +135,42 @@ class WorkerHost:
             raise StepFailed(f"The step {name!r} failed: {described(error)}") from error
         finally:
             _in_step.reset(outer)
-        return result_of(self._record(step, made), type)
+        return json_of(self._record(step, made))
 
     def _record(self, step: StepId, result: str) -> Recorded:
         recorded = self._steps.done[step.name] = Recorded(result, step.input)
         return recorded
 
-    async def ask(
-        self,
-        question: str,
-        schema: type[Any] | Mapping[str, Any],
-        expires_s: float | None,
-        *,
-        key: str | int | None,
-    ) -> Any:
+    async def _ask(self, asked: AskPrincipal) -> bytes:
         """Ask the principal, through the service."""
-        self._require_steps("ask")
         if _in_step.get():
             raise UsageError(
                 f"The skill {self._skill.name} asks a question inside a step: ask before the step,"
                 " and pass it the answer."
             )
-        step = self._steps.question(question, key, branch=self._in_branch())
+        step = self._steps.question(asked.question, asked.key, branch=self._in_branch())
         if step.name in self._steps.done:
-            wanted = dict[str, Any] if isinstance(schema, Mapping) else schema
-            return result_of(self._steps.done[step.name], wanted)
-        fields = schema if isinstance(schema, Mapping) else object_schema(schema)
-        shown = msgspec.json.encode(fields)
-        raise self._park(Asked(step.name, question, shown, expires_s, records=self._records()))
+            return json_of(self._steps.done[step.name])
+        raise self._park(
+            Asked(step.name, asked.question, asked.schema, asked.expires_s, records=self._records())
+        )
 
-    async def llm(self, question: ModelQuestion, *, key: str | int | None) -> str:
+    async def _llm(self, asked: AskModel, _check: object) -> str:
         """Ask a model, through the service."""
         if CAPABILITY not in self._skill.capabilities:
             raise UsageError(
                 f"The skill {self._skill.name} uses context.llm, for which it must declare"
                 f' capabilities=["{CAPABILITY}"].'
             )
-        self._require_steps("llm")
-        asked = [question.prompt, question.schema]
-        step = self._steps.step("llm", key, asked, branch=self._in_branch())
+        value = msgspec.json.encode([asked.prompt, msgspec.Raw(asked.schema)])
+        step = self._steps.step("llm", asked.key, value, branch=self._in_branch())
         if step.name not in self._steps.done:
             raise self._park(
                 Asked(
                     step.name,
-                    question.prompt,
-                    bytes(question.schema),
-                    max_tokens=question.max_tokens,
+                    asked.prompt,
+                    asked.schema,
+                    max_tokens=asked.max_tokens,
                     records=self._records(),
                 )
             )
@@ -178,39 +184,18 @@ class WorkerHost:
     def _records(self) -> Records:
         return {name: (one.result, one.input) for name, one in self._steps.done.items()}
 
-    async def sleep(self, seconds: float, *, key: str | int | None) -> None:
+    async def _sleep(self, sleep: Sleep) -> None:
         """Wait. Unlike in the service, the call goes on meanwhile."""
-        await anyio.sleep(seconds)
+        await anyio.sleep(sleep.seconds)
 
-    async def start(
-        self, skill: str, params: Mapping[str, Any], *, delay_s: float, key: str | int | None
-    ) -> str:
-        """Refuse: workers start no tasks."""
-        self._refuse("start")
-
-    async def wait(
-        self, tasks: Sequence[str], *, eager: bool, key: str | int | None
-    ) -> list[ChildResult]:
-        """Refuse: workers start no tasks."""
-        self._refuse("wait")
-
-    async def wait_for_turn(self, turn: str) -> NoReturn:
-        """Refuse: only goals wait for turns."""
-        self._refuse("wait_for_turn")
-
-    def _refuse(self, what: str) -> NoReturn:
-        raise UsageError(
-            f"The skill {self._skill.name} uses context.{what}, which is not possible on a worker:"
-            " only the service starts tasks (docs/workers.md)."
-        )
-
-    def _require_steps(self, what: str) -> None:
-        if not (self._skill.durable or self._skill.annotations.repeatable):
-            raise UsageError(
-                f"The skill {self._skill.name} uses context.{what}, for which it must be able to"
-                " run again from its beginning: declare it with durable=True and put all its"
-                " effects into steps, or read_only=True or idempotent=True if that is what it is."
-            )
+    handlers = {  # noqa: RUF012 - the base says that it is of the class
+        ReportProgress: _progress,
+        PublishPart: _output,
+        RunStep: _step,
+        AskPrincipal: _ask,
+        Sleep: _sleep,
+        AskModel: _llm,
+    }
 
     def _in_branch(self) -> bool:
         return self._skill.kind == "async" and anyio.get_current_task().id != self._task

@@ -1,0 +1,246 @@
+"""What a skill asks for through its `Context`: each operation is declared once, as a message.
+
+`Context` makes the message and reads its result; a `Host` performs it. So a new operation is one
+Struct here, one method of `Context`, and one handler in each host that supports it:
+`component.tasks.run` in the service, `component.features.workers` on a worker,
+`component.sandbox.guest` in a confined process, which sends the message to the service as it is,
+and others for tests and terminals.
+
+JSON inside a message is bytes. What cannot be sent to another process is passed beside the message:
+the work of a step, and the check of a model's answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
+
+import anyio
+import msgspec
+
+from component import system
+from component.skills.errors import UsageError
+
+T = TypeVar("T")
+
+Work: TypeAlias = Callable[[str], Awaitable[T]]
+"""The work of a step, called with its idempotency key."""
+
+
+class Parked(BaseException):
+    """The call waits for a person: its function is interrupted, and runs again with the answer.
+
+    It is not an `Exception`, so that `except Exception` in a skill does not catch it. Never catch
+    it.
+    """
+
+
+class ChildResult(msgspec.Struct, frozen=True):
+    """The outcome of a child task.
+
+    `state` is `completed`, `failed`, `rejected`, `cancelled`, `unknown`, or that of a task that
+    need not be waited for any more. `text` is what a completed one returned, `is_error` whether it
+    raised SkillError, `reason` why another one failed.
+    """
+
+    task: str
+    state: str
+    text: str = ""
+    is_error: bool = False
+    reason: str = ""
+
+    @property
+    def success(self) -> bool:
+        """Whether it completed and raised no SkillError."""
+        return self.state == "completed" and not self.is_error
+
+
+Key: TypeAlias = str | int | None
+"""Identifies an operation in a branch beside others; None where its order does."""
+
+
+class ReportProgress(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="progress"):
+    """Report progress. There is no result."""
+
+    fraction: float
+    text: str
+
+
+class PublishPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="output"):
+    """Publish the next part of an artifact. There is no result. Raises ValueError."""
+
+    name: str
+    text: str
+    media_type: str
+    last: bool
+
+
+class RunStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="step"):
+    """Run a step once; its work is passed beside it. The result is that of the work, as JSON.
+
+    `input` is JSON, with its members in order; empty for none. Raises what the work raises that is
+    for the caller, StepFailed and UsageError.
+    """
+
+    name: str
+    repeatable: bool
+    input: bytes
+    key: Key
+
+
+class AskPrincipal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ask"):
+    """Ask the principal. `schema` is a JSON Schema of an object; the result is the answer, as JSON.
+
+    Raises Denied and UsageError.
+    """
+
+    question: str
+    schema: bytes
+    expires_s: float | None
+    key: Key
+
+
+class Sleep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="sleep"):
+    """Wait for a time. There is no result. Raises UsageError."""
+
+    seconds: float
+    key: Key
+
+
+class StartTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="start"):
+    """Start a child task; `params` is a JSON object. The result is its id.
+
+    Raises SkillError and UsageError.
+    """
+
+    skill: str
+    params: bytes
+    delay_s: float
+    key: Key
+
+
+class WaitForTasks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="wait"):
+    """Wait for child tasks; `eager` until one has failed. The result are ChildResults, as JSON.
+
+    Raises UsageError.
+    """
+
+    tasks: tuple[str, ...]
+    eager: bool
+    key: Key
+
+
+class WaitForTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="turn"):
+    """Leave the skill until a turn has ended: it raises Parked."""
+
+    turn: str
+
+
+class AskModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="llm"):
+    """Ask a model for an object that fits a JSON Schema. The result is the answer, as JSON text.
+
+    A function that reads an answer, and raises ValueError if it does not fit, is passed beside it.
+    Raises ModelFailed, CapabilityMissing and UsageError.
+    """
+
+    prompt: str
+    schema: bytes
+    max_tokens: int
+    model: str
+    key: Key
+
+
+Operation: TypeAlias = (
+    ReportProgress
+    | PublishPart
+    | RunStep
+    | AskPrincipal
+    | Sleep
+    | StartTask
+    | WaitForTasks
+    | WaitForTurn
+    | AskModel
+)
+
+METHODS: Final[Mapping[type[Operation], str]] = {
+    ReportProgress: "progress",
+    PublishPart: "output",
+    RunStep: "step",
+    AskPrincipal: "ask",
+    Sleep: "sleep",
+    StartTask: "start",
+    WaitForTasks: "wait",
+    WaitForTurn: "wait_for_turn",
+    AskModel: "llm",
+}
+"""The method of `Context` that makes each message."""
+
+
+class Host(Protocol):
+    """Performs the operations of one call."""
+
+    @property
+    def key(self) -> str:
+        """The idempotency key of the whole call."""
+
+    @property
+    def resumes(self) -> bool:
+        """Whether another execution continues the call if this one is cancelled now."""
+        ...
+
+    async def perform(self, operation: Operation, *local: Callable[[str], Any]) -> Any:
+        """Perform an operation, and return its result.
+
+        `local` is what is passed beside the message. Raises what the operation says.
+        """
+
+
+class PartialHost:
+    """A host that supports some operations: those of `handlers`, with a method for each."""
+
+    key: str
+    resumes: bool = False
+    handlers: ClassVar[Mapping[type[Operation], Callable[..., Awaitable[Any]]]] = {}
+
+    async def perform(self, operation: Operation, *local: Callable[[str], Any]) -> Any:
+        """Perform an operation. Raises UsageError if it is not supported."""
+        handler = self.handlers.get(type(operation))
+        if handler is None:
+            raise self.unsupported(METHODS[type(operation)])
+        return await handler(self, operation, *local)
+
+    def unsupported(self, method: str) -> UsageError:
+        """Return the error for a method of `Context` that cannot be used here."""
+        return UsageError(f"A skill uses context.{method} where nothing is durable.")
+
+
+class PlainHost(PartialHost):
+    """Performs what needs no service: nothing is recorded, and nobody can be asked.
+
+    Args:
+        report: receives progress; None discards it.
+    """
+
+    def __init__(self, report: Callable[[float, str], Awaitable[None]] | None = None) -> None:
+        self.key = system.token_hex(16)
+        self._report = report
+
+    async def _progress(self, operation: ReportProgress) -> None:
+        if self._report is not None:
+            await self._report(operation.fraction, operation.text)
+
+    async def _output(self, operation: PublishPart) -> None:
+        pass
+
+    async def _step(self, _operation: RunStep, work: Work[bytes]) -> bytes:
+        return await work(self.key)
+
+    async def _sleep(self, operation: Sleep) -> None:
+        await anyio.sleep(operation.seconds)
+
+    handlers = {  # noqa: RUF012 - the base says that it is of the class
+        ReportProgress: _progress,
+        PublishPart: _output,
+        RunStep: _step,
+        Sleep: _sleep,
+    }
