@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.sandbox.messages import (
+    Ask,
     AskHttp,
     AskMemory,
     Call,
@@ -26,6 +27,7 @@ from component.sandbox.messages import (
     read_to_child,
 )
 from component.skills.host import LOG_LEVELS, HttpRequest
+from component.skills.operations import RunStep
 from component.skills.outputs import File, Link, Output, SkillResult
 
 TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -58,8 +60,16 @@ FROM_CHILD = st.one_of(
     st.builds(Result.of, RESULTS),
     st.builds(Failure, st.sampled_from(["load", "memory", "failed"]), TEXT, st.none() | TEXT),
     st.builds(LogLine, st.sampled_from(LOG_LEVELS), TEXT),
-    st.builds(AskHttp, st.integers(0, 1 << 40), REQUESTS),
-    st.builds(AskMemory, st.integers(0, 9), st.just("get"), TEXT),
+    st.builds(
+        Ask,
+        st.integers(0, 1 << 40),
+        st.builds(AskHttp, REQUESTS)
+        | st.builds(AskMemory, st.just("get"), TEXT)
+        | st.builds(
+            RunStep, TEXT, st.booleans(), st.binary(), st.none() | st.integers(0, 9) | TEXT
+        ),
+        st.booleans(),
+    ),
 )
 CALLS = st.builds(
     Call,

@@ -25,6 +25,7 @@ from component.skills import (
     call,
 )
 from component.skills.host import HostError, HostFunctions, HttpRequest, HttpResponse
+from component.skills.operations import PlainHost
 from component.skills.threads import Threads
 from tests.component.sandbox import module_of_skills
 from tests.component.sandbox.plain_functions import plain_functions
@@ -60,7 +61,7 @@ class Service:
             sender=f"{principal}/phone",
             skill=name,
             agent="helper",
-            report=self.report,
+            host=PlainHost(self.report),
         )
 
     async def call(

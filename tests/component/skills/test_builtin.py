@@ -23,6 +23,7 @@ from component.skills import (
 )
 from component.skills.builtin import builtin_skills
 from component.skills.conformance_fixtures import conformance_skills
+from component.skills.operations import PlainHost
 
 pytestmark = pytest.mark.anyio
 
@@ -122,7 +123,7 @@ async def test_progress_reports_every_step(registry: Registry) -> None:
 
     made = registry.get("conformance.progress")
     assert made is not None
-    context = Context(principal="a@b", sender="a@b/c", skill=made.name, report=report)
+    context = Context(principal="a@b", sender="a@b/c", skill=made.name, host=PlainHost(report))
     await call(made, prepare(made, [("steps", "4")]), context, anyio.CapacityLimiter(1))
     assert reports == [0.25, 0.5, 0.75, 1]
 

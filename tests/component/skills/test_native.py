@@ -26,6 +26,7 @@ from component.skills import (
     skill,
 )
 from component.skills.calling import _Job
+from component.skills.operations import PlainHost
 
 pytestmark = pytest.mark.anyio
 
@@ -35,7 +36,9 @@ def context_of(name: str, reports: list[tuple[float, str]] | None = None) -> Con
         assert reports is not None
         reports.append((fraction, text))
 
-    return Context(principal="ann@a.example", sender="ann@a.example/x", skill=name, report=report)
+    return Context(
+        principal="ann@a.example", sender="ann@a.example/x", skill=name, host=PlainHost(report)
+    )
 
 
 async def run(

@@ -3,19 +3,18 @@
 import anyio
 
 from component.sandbox.messages import (
+    Ask,
     AskHttp,
     AskMemory,
-    AskPerson,
-    AskProgress,
-    AskSleep,
-    AskStep,
     AskXmpp,
     StepEnded,
     Withdraw,
 )
 from component.skills import Context, Denied, SkillError, StepFailed, UsageError, skill
 from component.skills.host import HostError, HttpRequest
+from component.skills.operations import AskPrincipal, ReportProgress, RunStep, Sleep
 
+STEP = RunStep("step", True, b"", None)
 HANDLED = (SkillError, UsageError, ValueError, StepFailed, Denied)
 
 
@@ -111,7 +110,7 @@ async def forged(context: Context, *messages: object) -> str:
 
 
 async def twice_the_same(context: Context, url: str) -> str:
-    ask = AskHttp(7_000, HttpRequest("GET", f"{url}/hang"))
+    ask = Ask(7_000, AskHttp(HttpRequest("GET", f"{url}/hang")))
     return await forged(context, ask, ask)
 
 
@@ -121,7 +120,7 @@ async def result_that_is_no_json(context: Context, url: str) -> str:
     async def work(key: str) -> StepEnded:
         return StepEnded(0, b'1, "refused": "x"')
 
-    return str(await guest.ask(AskStep, "step", True, b"", False, None, type=object, work=work))
+    return str(await guest.ask(STEP, branch=False, type=object, work=work))
 
 
 async def result_of_many_values(context: Context, url: str) -> str:
@@ -149,17 +148,17 @@ async def what_nobody_asked(context: Context, url: str) -> str:
 
 async def nested_input(context: Context, url: str) -> str:
     guest = context._host._guest  # type: ignore[union-attr]
-    deep = b"[" * 100_000
-    return str(await guest.ask(AskStep, "step", True, deep, False, None, type=object))
+    step = RunStep("step", True, b"[" * 100_000, None)
+    return str(await guest.ask(step, branch=False, type=object))
 
 
 async def undeclared(context: Context, url: str) -> str:
-    return await forged(context, AskXmpp(7_000, "tybalt@example.com", "Hello", None))
+    return await forged(context, Ask(7_000, AskXmpp("tybalt@example.com", "Hello", None)))
 
 
 async def wrong_fraction(context: Context, url: str) -> str:
     guest = context._host._guest  # type: ignore[union-attr]
-    return str(await guest.ask(AskProgress, 1e308, "x" * 100_000, type=type(None)))
+    return str(await guest.ask(ReportProgress(1e308, "x" * 100_000), type=type(None)))
 
 
 async def many_keys(context: Context, url: str) -> str:
@@ -170,21 +169,21 @@ async def many_keys(context: Context, url: str) -> str:
 
 async def questions_beside(context: Context, url: str) -> str:
     guest = context._host._guest  # type: ignore[union-attr]
-    schema = '{"type": "object"}'
+    schema = b'{"type": "object"}'
     for number in range(200):
-        guest.send(AskPerson(7_000 + number, "What?", schema, None, True, number))
+        guest.send(Ask(7_000 + number, AskPrincipal("What?", schema, None, number)))
     await anyio.sleep(30)
     return "asked"
 
 
 async def sleeps_beside(context: Context, url: str) -> str:
     return await forged(
-        context, *(AskSleep(7_000 + number, 1e-3, True, number) for number in range(20_000))
+        context, *(Ask(7_000 + number, Sleep(1e-3, number)) for number in range(20_000))
     )
 
 
 async def memories_at_once(context: Context, url: str) -> str:
-    return await forged(context, *(AskMemory(7_000 + n, "get", "a") for n in range(10_000)))
+    return await forged(context, *(Ask(7_000 + n, AskMemory("get", "a")) for n in range(10_000)))
 
 
 ATTACKS = {name: each for name, each in list(globals().items()) if hasattr(each, "__code__")}

@@ -15,8 +15,8 @@ from component.settings.skills import XmppSend
 from component.skill_directories.host_functions import Credential, Services
 from component.skills import Context
 from component.skills.calling import call
-from component.skills.operations import Parked
 from component.skills.fake_context import FakeContext
+from component.skills.operations import Parked
 from component.skills.params import prepare
 from component.skills.schema_inputs import checked_schema
 from component.skills.threads import Threads

@@ -14,7 +14,8 @@ from component.skill_directories.host_functions import Credential, Services
 from component.skills import CapabilityMissing, Context, SkillError, SkillFailed
 from component.skills.calling import call
 from component.skills.fake_context import FakeContext, called
-from component.skills.model_answers import ModelFailed, ModelQuestion
+from component.skills.model_answers import ModelFailed
+from component.skills.operations import AskModel, PartialHost
 from component.skills.params import prepare
 from component.skills.threads import Threads
 from component.storage import Storage
@@ -93,22 +94,22 @@ class Messages:
         self.sent.append((principal, to, text, skill))
 
 
-class Host:
+class Model(PartialHost):
     """Answers questions to models."""
 
     key = "k" * 32
 
     def __init__(self, answer: str) -> None:
         self.answer = answer
-        self.asked: list[ModelQuestion] = []
+        self.asked: list[AskModel] = []
 
-    async def llm(self, question: ModelQuestion, *, key: str | int | None) -> str:
-        self.asked.append(question)
+    async def _llm(self, asked: AskModel, _check: object) -> str:
+        self.asked.append(asked)
         if not self.answer:
             raise ModelFailed("budget", "The budget is spent.")
         return self.answer
 
-    async def progress(self, fraction: float, text: str) -> None: ...
+    handlers = {AskModel: _llm}  # noqa: RUF012 - the base says that it is of the class
 
 
 @asynccontextmanager
@@ -183,11 +184,11 @@ async def test_each_function_works(storage: Storage, tmp_path: Path, trusted: bo
             assert messages.sent == [("ann@test", "romeo@example.com", "Hello", "greet")]
             messages.refuses = True
             assert await does(world, "send") == "HostError: They do not want it."
-            host = Host('{"a": "well"}')
+            host = Model('{"a": "well"}')
             assert await does(world, "model", host) == "well"
             assert host.asked[0].model == "small"
             assert host.asked[0].max_tokens == 50
-            assert await does(world, "model", Host("")) == "budget: The budget is spent."
+            assert await does(world, "model", Model("")) == "budget: The budget is spent."
 
 
 @CONFINED_AND_TRUSTED
@@ -205,7 +206,7 @@ async def test_what_is_not_declared_ends_the_call_and_is_named(
                 ("many tokens", "llm with 5000 tokens"),
             ):
                 with pytest.raises(CapabilityMissing, match="an admin approves it") as raised:
-                    await does(world, what, Host("{}"))
+                    await does(world, what, Model("{}"))
                 assert raised.value.capability == missing
             installed(tmp_path / "skills", server, "")
             await world.directories.approve("greet", ADMIN, trusted=trusted)
@@ -217,7 +218,7 @@ async def test_what_is_not_declared_ends_the_call_and_is_named(
                 ("model", "llm"),
             ):
                 with pytest.raises((CapabilityMissing, SkillFailed)) as found:
-                    await does(world, what, Host("{}"))
+                    await does(world, what, Model("{}"))
                 assert isinstance(found.value, CapabilityMissing), what
                 assert found.value.capability == missing
         assert not server.requests

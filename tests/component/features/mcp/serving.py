@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from component.features.mcp.feature import McpSource
@@ -25,7 +26,13 @@ from component.skills import (
     prepare,
     sources,
 )
-from component.skills.model_answers import ModelQuestion
+from component.skills.operations import (
+    AskModel,
+    AskPrincipal,
+    PartialHost,
+    ReportProgress,
+    RunStep,
+)
 from component.skills.sources import SkillSources
 
 SCRIPTED = Path(__file__).with_name("scripted.py")
@@ -121,7 +128,7 @@ async def serving(**servers: McpServer) -> AsyncIterator[Served]:
         group.cancel_scope.cancel()
 
 
-class Answering:
+class Answering(PartialHost):
     """A host that answers questions at once, and refuses what a test does not need."""
 
     def __init__(self, answer: Any = None, model: str = "") -> None:
@@ -134,23 +141,31 @@ class Answering:
         self._answer = answer
         self._model = model
 
-    async def progress(self, fraction: float, text: str) -> None:
-        self.progressed.append((fraction, text))
+    async def _progress(self, report: ReportProgress) -> None:
+        self.progressed.append((report.fraction, report.text))
         self.under_way.set()
 
-    async def step(self, name: str, work: Any, _type: Any, **_: Any) -> Any:
-        self.steps.append(name)
+    async def _step(self, step: RunStep, work: Any) -> Any:
+        self.steps.append(step.name)
         return await work(self.key)
 
-    async def ask(self, question: str, schema: Any, expires_s: Any, *, key: Any) -> Any:
-        self.asked.append((question, schema))
+    async def _ask(self, asked: AskPrincipal) -> bytes:
+        schema = msgspec.json.decode(asked.schema)
+        self.asked.append((asked.question, schema))
         if isinstance(self._answer, type) and issubclass(self._answer, Exception):
             raise self._answer("no")
-        return self._answer(schema)
+        return msgspec.json.encode(self._answer(schema))
 
-    async def llm(self, question: ModelQuestion, *, key: Any) -> str:
-        self.prompts.append(question.prompt)
+    async def _llm(self, asked: AskModel, _check: object) -> str:
+        self.prompts.append(asked.prompt)
         return self._model
+
+    handlers = {  # noqa: RUF012 - the base says that it is of the class
+        ReportProgress: _progress,
+        RunStep: _step,
+        AskPrincipal: _ask,
+        AskModel: _llm,
+    }
 
 
 __all__ = ["ANN", "BOB", "Answering", "Denied", "Served", "UsageError", "context_of", "scripted"]
