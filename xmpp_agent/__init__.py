@@ -34,8 +34,8 @@ from component.skills import (
     UsageError,
     skill,
 )
-from component.skills.operations import ChildResult
 from component.skills.host import HostError, HttpResponse
+from component.skills.operations import ChildResult
 
 __all__ = [
     "CapabilityMissing",
