@@ -80,6 +80,7 @@ class Replica:
         """Get the changes of the person, and wait for them up to `timeout_s`."""
         if not _has_copy(whose):
             return
+        self._expire()
         # During a comparison, reported changes are no longer in `_unsent`, but not yet here.
         if whose not in self._locks and self._is_current(whose):
             return
@@ -194,6 +195,7 @@ class Replica:
                 group.start_soon(one, whose)
 
     def _expire(self) -> None:
+        """Note the memories that have expired, so that they are deleted in both stores."""
         now = self._options.clock()
         while self._expiries and self._expiries[0][0] <= now:
             _, _, key, whose = heapq.heappop(self._expiries)

@@ -8,6 +8,7 @@ benchmarks.counted --show chat`.
 import pytest
 
 from benchmarks import counts
+from benchmarks.counted import REPEATED
 
 pytestmark = pytest.mark.ports
 
@@ -25,7 +26,7 @@ def test_system_calls_are_counted_between_two_marks_without_those_of_the_server(
     lines = [
         call,
         '1 access("/counted/chat/7", F_OK) = -1',
-        *[call, "1 recvfrom(7, 0x1, 2) = 1", "2 futex(0x1 <unfinished ...>"] * counts.REPEATED,
+        *[call, "1 recvfrom(7, 0x1, 2) = 1", "2 futex(0x1 <unfinished ...>"] * REPEATED,
         "2 <... futex resumed>) = 0",
         "1 --- SIGCHLD {} ---",
         '1 access("/counted/chat/7", F_OK) = -1',

@@ -24,7 +24,9 @@ class Frozen(System):
     def token_bytes(self, length: int) -> bytes:
         return bytes(length)
 
-    async def in_thread(self, call: Any, *arguments: Any, **_options: Any) -> Any:
+    async def in_thread(  # type: ignore[override]
+        self, call: Any, *arguments: Any, **_options: Any
+    ) -> Any:
         await anyio.lowlevel.checkpoint()
         return call(*arguments)
 

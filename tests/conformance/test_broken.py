@@ -60,7 +60,7 @@ class Jumping(datetime):
     """The time of day by the clock that jumps."""
 
     @classmethod
-    def now(cls, tz: tzinfo | None = None) -> datetime:
+    def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
         return (BEGAN + timedelta(seconds=trio.current_time())).astimezone(tz)
 
 

@@ -1,5 +1,7 @@
 """The kit's end of a component stream: what a target may not send is said, not waited for."""
 
+from typing import Any
+
 import anyio
 import pytest
 
@@ -53,7 +55,8 @@ async def test_a_stanza_that_cannot_be_parsed_is_a_fault_of_the_target(stanza: b
     ):
         with anyio.fail_after(120):
             tasks.start_soon(target, listener.extra(anyio.abc.SocketAttribute.local_port))
-            link = Link(await listener.listeners[0].accept(), wire, opening, None)
+            accepting: Any = listener.listeners[0]
+            link = Link(await accepting.accept(), wire, opening, None)
             async with link.running(lambda _: None):
                 ready.set()
                 with pytest.raises(DriverError, match="cannot be parsed"):

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,11 +17,12 @@ from tests.xep.protoxep.document import document
 
 SPECIFICATION = load()
 CHECKS = all_checks()
+OBSERVERS: list[Any] = [*CHECKS, *watches(0)]
 
 
 def observers() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {"RUL-004": {ONE_ANSWER}}
-    for name, observes in [(one.name, one.observes) for one in (*CHECKS, *watches(0))]:
+    for name, observes in [(one.name, one.observes) for one in OBSERVERS]:
         for id_ in observes:
             found.setdefault(id_, set()).add(name)
     return found
@@ -78,7 +80,7 @@ def test_every_requirement_has_a_check_or_a_reason_why_it_has_none() -> None:
 
 
 def test_checks_have_names_and_titles_of_their_own() -> None:
-    names = [one.name for one in (*CHECKS, *watches(0))]
+    names = [one.name for one in OBSERVERS]
     assert len(names) == len(set(names))
     for one in CHECKS:
         assert re.fullmatch(r"[a-z0-9]+(\.[a-z0-9-]+)+", one.name)

@@ -31,6 +31,7 @@ def test_from_nothing_to_a_skill_that_answers(
     assert commands(test) == block(GUIDE, "tested")
     assert commands(call) == block(GUIDE, "called")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XMPP_AGENT_LIMITS__INLINE_S", "20")  # the first call starts a process
     arguments = demo.split()[2:]
     with staying(*ANY_PORT, *arguments) as process:
         text = read_up_to(process, "Press Ctrl-C to exit")

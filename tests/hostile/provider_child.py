@@ -19,7 +19,8 @@ import msgspec
 import structlog
 
 from component.app.schema import SCHEMA
-from component.budget.book import BudgetBook, BudgetLimits
+from component.budget.book import BudgetBook
+from component.budget.protocol import BudgetLimits
 from component.memory_directory.layout import SessionKey
 from component.models.catalog import resolve
 from component.models.hosted import HostedModel

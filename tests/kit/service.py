@@ -96,7 +96,7 @@ class Kit:
 
         What is due in a stride happens at its end, and everybody waits before the next one.
         """
-        clock = trio.lowlevel.current_clock()
+        clock: Any = trio.lowlevel.current_clock()
         over = clock.current_time() + seconds
         while (left := over - clock.current_time()) > 0:
             clock.jump(min(stride_s, left))

@@ -58,7 +58,7 @@ class SimulatedSystem(System):
     def token_bytes(self, length: int) -> bytes:
         return self._random.randbytes(length)
 
-    async def in_thread(
+    async def in_thread(  # type: ignore[override]
         self,
         call: Callable[..., Any],
         *arguments: Any,

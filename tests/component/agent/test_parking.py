@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from component.agent import sentences
-from component.agent.protocol import Away, Reply, ToolResult, Waiting
+from component.agent.protocol import Away, ToolResult, Waiting
+from component.agent.requests import Reply
 from component.app.schema import SCHEMA
 from component.conversations.lines import Note, Resulted
 from component.memory_directory.layout import SessionKey

@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from component.app.schema import SCHEMA
-from component.audit import files, record
+from component.audit import record
 from component.audit.files import files_in
 from component.audit.heads import heads_in
 from component.audit.lines import ChainLink, Line, read_line
@@ -297,8 +297,8 @@ class _Disk:
         self.unsynced = False
         self._pwrite = os.pwrite
         self._fsync = os.fsync
-        monkeypatch.setattr(files.os, "pwrite", self.pwrite)
-        monkeypatch.setattr(files.os, "fsync", self.fsync)
+        monkeypatch.setattr(os, "pwrite", self.pwrite)
+        monkeypatch.setattr(os, "fsync", self.fsync)
 
     def pwrite(self, descriptor: int, data: bytes, at: int) -> int:
         if self.full:

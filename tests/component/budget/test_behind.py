@@ -8,6 +8,7 @@ import pytest
 
 from component.budget import book as book_module
 from component.budget.protocol import Amount, BudgetExceededError, Spender
+from component.budget.rows import TASKS
 from component.settings.agents import Budget
 from component.storage import Storage, StorageError
 from tests.component.budget.test_book import ALICE, BOB, Clock, a_book, running, spend, who
@@ -105,4 +106,4 @@ async def test_of_earlier_days_only_open_turns_are_kept(storage: Storage) -> Non
     with pytest.raises(BudgetExceededError):
         book.reserve(who(ALICE, "open"), Amount(60))
     assert {(scope, of) for _, scope, of in book._accounts if scope == "task"} == {("task", "open")}
-    assert {day for day, *_ in book._accounts} == {book_module.TASKS}
+    assert {day for day, *_ in book._accounts} == {TASKS}

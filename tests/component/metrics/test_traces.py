@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
 
 import anyio
 import pytest
@@ -21,7 +22,7 @@ class Collector(HTTPServer):
     def __init__(self) -> None:
         self.paths: list[str] = []
         self.authorizations: list[str | None] = []
-        self.spans: list[object] = []
+        self.spans: list[Any] = []
         self.resources: list[dict[str, str | int]] = []
         super().__init__(("127.0.0.1", 0), _Receiver)
 

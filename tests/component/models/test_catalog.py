@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from component.models import catalog, price_list
+from component.models import catalog
 from component.models.catalog import Prices, facts_of, load_facts, resolve
 from component.models.price_list import Listed, PriceQuestion, find, look_up
 from component.settings.llm import ModelChoice
@@ -103,7 +103,7 @@ def test_the_list_is_read_by_a_child_process(monkeypatch: pytest.MonkeyPatch) ->
     def broken(*_: Any, **__: Any) -> Any:
         raise subprocess.TimeoutExpired("python", 60)
 
-    monkeypatch.setattr(price_list.subprocess, "run", broken)
+    monkeypatch.setattr(subprocess, "run", broken)
     assert look_up([PriceQuestion("gpt-4.1", "openai")]) == [None]
 
 

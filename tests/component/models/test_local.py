@@ -417,7 +417,7 @@ def test_what_is_not_installed_is_named_with_its_command(
 ) -> None:
     find: Callable[[str], ModuleSpec | None] = importlib.util.find_spec
     monkeypatch.setattr(
-        local.importlib.util, "find_spec", lambda name: None if name == package else find(name)
+        importlib.util, "find_spec", lambda name: None if name == package else find(name)
     )
     with pytest.raises(ModelRefusedError, match=command):
         build_local(ModelChoice(provider="local"), "llm")

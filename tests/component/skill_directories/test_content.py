@@ -76,7 +76,7 @@ def test_a_link_that_appears_while_it_is_read_is_not_followed(
         found = real(path, *args, **kwargs)  # type: ignore[arg-type]
         return honest if path == "main.py" else found
 
-    monkeypatch.setattr(content.os, "stat", lies)
+    monkeypatch.setattr(os, "stat", lies)
     with pytest.raises(SkillLoadError, match="cannot be read"):
         read_content(directory)
 

@@ -120,7 +120,8 @@ class _Steps:
         if name == "BRANCH":
             return any(self._all(list(each), text, at, go_on) for each in value[1])
         if name.endswith("_REPEAT"):
-            return self._repeat(*value, text, at, go_on)
+            least, most, body = value
+            return self._repeat(least, most, body, text, at, go_on)
         character = text[at : at + 1]
         fits = bool(character) and _fits(code, value, character)
         return fits and go_on(at + 1)

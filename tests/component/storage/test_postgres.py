@@ -137,7 +137,7 @@ async def test_a_commit_that_nobody_answered_is_settled(
 
     async with Storage.open(SCHEMA, tmp_path, postgres=migrated_url) as storage:
         await storage.write(make)
-        session = storage._engine._writer
+        session = storage._engine._writer  # type: ignore[attr-defined]
         session._connection = CutConnection(session._connection, committed)
         assert await storage.write(op) == 7
         assert len(ran) == (1 if committed else 2)
@@ -179,7 +179,7 @@ async def test_a_transaction_that_still_runs_is_waited_for(
 
     async with Storage.open(SCHEMA, tmp_path, postgres=migrated_url) as storage:
         await storage.write(make)
-        session = storage._engine._writer
+        session = storage._engine._writer  # type: ignore[attr-defined]
         session._connection = Slow(session._connection, True)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(anyio.to_thread.run_sync, watch)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from component.app.schema import SCHEMA
 from component.storage import Storage, StorageError
-from component.storage import writes as writes_module
 from component.storage.database import Database
 from component.storage.writes import TOGETHER, Write, Writer
 
@@ -384,7 +383,7 @@ async def test_keeps_trying_until_it_is_written(monkeypatch: pytest.MonkeyPatch)
         waits.append(seconds)
         await anyio.lowlevel.checkpoint()
 
-    monkeypatch.setattr(writes_module.anyio, "sleep", sleep)
+    monkeypatch.setattr(anyio, "sleep", sleep)
     engine = Flaky(7)
     assert await Writer(engine).write(lambda _: 1, keep_trying=True) == 1
     assert waits == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]

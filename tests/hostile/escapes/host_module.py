@@ -102,7 +102,7 @@ async def huge_step(context: Context, url: str) -> str:
 
 async def forged(context: Context, *messages: object) -> str:
     """Write messages as they are, and wait."""
-    guest = context._host._guest  # type: ignore[union-attr]
+    guest = context._host._guest  # type: ignore[attr-defined]
     for message in messages:
         guest.send(message)
     await anyio.sleep(30)
@@ -115,7 +115,7 @@ async def twice_the_same(context: Context, url: str) -> str:
 
 
 async def result_that_is_no_json(context: Context, url: str) -> str:
-    guest = context._host._guest  # type: ignore[union-attr]
+    guest = context._host._guest  # type: ignore[attr-defined]
 
     async def work(key: str) -> StepEnded:
         return StepEnded(0, b'1, "refused": "x"')
@@ -138,7 +138,7 @@ async def input_of_many_values(context: Context, url: str) -> str:
 
 
 async def what_nobody_asked(context: Context, url: str) -> str:
-    guest = context._host._guest  # type: ignore[union-attr]
+    guest = context._host._guest  # type: ignore[attr-defined]
     for number in range(100):
         guest.send(Withdraw(number + 50_000))
         guest.send(StepEnded(number + 50_000, b"1"))
@@ -147,7 +147,7 @@ async def what_nobody_asked(context: Context, url: str) -> str:
 
 
 async def nested_input(context: Context, url: str) -> str:
-    guest = context._host._guest  # type: ignore[union-attr]
+    guest = context._host._guest  # type: ignore[attr-defined]
     step = RunStep("step", True, b"[" * 100_000, None)
     return str(await guest.ask(step, branch=False, type=object))
 
@@ -157,7 +157,7 @@ async def undeclared(context: Context, url: str) -> str:
 
 
 async def wrong_fraction(context: Context, url: str) -> str:
-    guest = context._host._guest  # type: ignore[union-attr]
+    guest = context._host._guest  # type: ignore[attr-defined]
     return str(await guest.ask(ReportProgress(1e308, "x" * 100_000), type=type(None)))
 
 
@@ -168,7 +168,7 @@ async def many_keys(context: Context, url: str) -> str:
 
 
 async def questions_beside(context: Context, url: str) -> str:
-    guest = context._host._guest  # type: ignore[union-attr]
+    guest = context._host._guest  # type: ignore[attr-defined]
     schema = b'{"type": "object"}'
     for number in range(200):
         guest.send(Ask(7_000 + number, AskPrincipal("What?", schema, None, number)))

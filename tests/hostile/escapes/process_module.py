@@ -694,7 +694,7 @@ async def undeclared_request(context: Context, target: str) -> str:
     """Ask for a web page by the pipe, though nothing is declared."""
     from component.sandbox.guest import _Http
 
-    guest = context._host._guest  # type: ignore[union-attr]
+    guest = context._host._guest  # type: ignore[attr-defined]
     return str(await _Http(guest)(HttpRequest("GET", "http://127.0.0.1/")))
 
 

@@ -18,7 +18,6 @@ from component.skills.calling import call
 from component.skills.fake_context import FakeContext
 from component.skills.operations import Parked
 from component.skills.params import prepare
-from component.skills.schema_inputs import checked_schema
 from component.skills.threads import Threads
 from component.storage import Storage
 from tests.component.features.installed_skills.world import World, install, opened
@@ -103,14 +102,8 @@ class Asking(FakeContext):
     """A context with the functions of the service, in which a question parks the call."""
 
     def __init__(self, principal: str) -> None:
-        super().__init__(principal=principal)
+        super().__init__(principal=principal, answers=[Parked()])
         self._functions = None
-        self._fake.ask = _park  # type: ignore[method-assign]
-
-
-async def _park(question: str, schema: Any, expires_s: float | None, *, key: Any) -> Any:
-    checked_schema(schema)
-    raise Parked
 
 
 async def said(world: World, what: str, url: str, principal: str = "mallory@test") -> str:

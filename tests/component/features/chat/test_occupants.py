@@ -55,7 +55,7 @@ def bench(clock: Clock, *, joined: bool = True) -> Bench:
     messenger: Any = Messenger(output)
     occupants = OccupantHandler(messenger, admits, is_room, clock)
     messages = message_handler("Assistant", messenger, nothing, agents=nothing, clock=clock)
-    version = IQRoute("get", Version, lambda _request: Version(name="agent"))
+    version = IQRoute("get", Version, lambda _request: Version(name="agent", version="1"))
     routes = [*occupants.routes(), *messages.routes(), version]
     made.append(Bench(routes, admits=lambda who: admits(who) and not is_room(who)))
     return made[0]

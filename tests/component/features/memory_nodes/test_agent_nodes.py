@@ -158,7 +158,7 @@ async def test_an_edit_between_reading_and_writing_is_not_overwritten(
         async def items(whose: Any, ids: Any = ()) -> Any:
             found = await real(whose, ids)
             if here.nodes.items is items:
-                here.nodes.items = real  # type: ignore[method-assign] - it interferes once
+                here.nodes.items = real  # type: ignore[method-assign]  # it interferes once
                 await here.publish("tea", "two")
             return found
 

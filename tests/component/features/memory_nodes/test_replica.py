@@ -112,9 +112,10 @@ async def test_changes_reach_a_server_in_order_after_an_outage(
 
 
 async def test_a_server_that_hangs_is_waited_for_once(tmp_path: Path) -> None:
-    async with world(tmp_path, timeout_s=0.05) as here:
+    async with world(tmp_path) as here:
         await here.remember("a", "one")
         here.nodes.hangs = True
+        here.wait_at_most(0.05)
         here.nodes.edit("a", "two")
         for _ in range(20):
             assert await here.get("a") == "one"
@@ -215,6 +216,15 @@ async def test_an_expired_memory_is_retracted_and_not_used(tmp_path: Path) -> No
 
         await eventually(is_empty)
         group.cancel_scope.cancel()
+
+
+async def test_a_request_after_the_expiry_retracts_it_itself(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        here.nodes.edit("tea", "for a moment", more=" expires='2027-01-15T08:00:01Z'")
+        assert await here.get("tea") == "for a moment"
+        here.now += 2.0
+        assert await here.get("tea") is None
+        assert here.nodes.texts() == {}
 
 
 async def test_an_edited_memory_keeps_its_taint(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio.to_thread
+from msgspec.structs import replace
 
 from component.features.memory_nodes.items import Cipher, NodeItem
 from component.features.memory_nodes.store import NodeItemChangedError, PepStore
@@ -177,6 +178,11 @@ class World:
             **options,
         )
         self.restart()
+
+    def wait_at_most(self, seconds: float) -> None:
+        """Change how long requests wait for the nodes."""
+        self._options = replace(self._options, timeout_s=seconds)
+        self.replica._options = self._options
 
     def restart(self) -> None:
         """Restart with the data on the disk."""

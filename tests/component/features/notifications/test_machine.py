@@ -197,5 +197,5 @@ class Notifications(RuleBasedStateMachine):
         assert set(waiting) <= set(looked_at)
 
 
-TestNotifications = Notifications.TestCase
+TestNotifications = Notifications.TestCase  # type: ignore[attr-defined]
 TestNotifications.settings = settings(examples(10), stateful_step_count=40)

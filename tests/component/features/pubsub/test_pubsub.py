@@ -16,7 +16,8 @@ from component.pubsub.nodes import MOST_AFFILIATIONS
 from component.pubsub.subscriptions import MOST_AT_NODE
 from component.skills import skill
 from component.storage.database import Database
-from component.tasks.expiry import DeletedTask, forget
+from component.tasks.expiry import forget
+from component.tasks.protocol import DeletedTask
 from tests.component.link.router.wire import AGENT, DOMAIN, condition, until
 from tests.component.world import ALICE, BOB, World, result
 from tests.servers.postgres import Postgres

@@ -33,7 +33,7 @@ class Schedules:
 
     async def add(self, wish: Wish, _origin: str) -> Any:
         self.wishes.append(wish)
-        raise ScheduleError("Not today.")
+        raise ScheduleError("Not today.", "when")
 
 
 async def test_a_schedule_of_a_model_has_its_limits_and_its_taints() -> None:

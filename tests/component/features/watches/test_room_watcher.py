@@ -53,10 +53,10 @@ class World:
         self.pings = 0
         self.more = anyio.Event()
         ports = SourcePorts(
-            client=None,  # type: ignore[arg-type] - rooms have a client of their own
+            client=None,  # type: ignore[arg-type]  # rooms have a client of their own
             storage=RetryingStorage(storage),
             recorded=self._recorded,
-            consent=None,  # type: ignore[arg-type] - nobody is asked
+            consent=None,  # type: ignore[arg-type]  # nobody is asked
             max_hops=5,
             check_s=check_s,
         )

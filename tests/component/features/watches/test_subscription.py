@@ -5,7 +5,8 @@ from typing import get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.features.watches.node_watcher import TABLE, Input, SourceState, Subscription
+from component.features.watches.node_watcher import TABLE, Input, Subscription
+from component.features.watches.sources import SourceState
 
 inputs = st.lists(st.sampled_from(get_args(Input)), max_size=60)
 

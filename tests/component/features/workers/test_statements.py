@@ -13,8 +13,8 @@ from psycopg_pool import AsyncConnectionPool
 
 from component.features.workers.messages import Stopped, read_outcome
 from component.features.workers.program.rows import WorkerRows
-from component.features.workers.queue import conninfo
-from component.features.workers.statements import MOST_ATTEMPTS, NewCall, Statements
+from component.features.workers.queue import MOST_ATTEMPTS, conninfo
+from component.features.workers.statements import NewCall, Statements
 from component.skills.errors import SkillLoadError
 from tests.servers.postgres import Postgres
 

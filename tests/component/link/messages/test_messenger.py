@@ -12,9 +12,9 @@ from component.link.messages.parsing import parse_message
 from tests.component.link.messages.clients import NOON
 from tests.component.link.messages.test_rendering import AGENT, JULIET, outbound
 from tests.component.link.router.wire import ListOutput, Wire, element, parse
-from xep.component_stream import StanzaReceived
 from xep.jid import JID
 from xep.receipts import Received
+from xep.stanza_stream import StanzaReceived
 
 ROMEO = JID.parse("romeo@b.example/orchard")
 

@@ -110,7 +110,7 @@ def test_the_wait_for_a_processor_is_charged_to_nobody() -> None:
 
     def interrupted(asked: Request[Do]) -> Done:
         nonlocal now
-        now += 10.0 if asked.requester.domain == "b.example" else 0.0
+        now += 10.0 if asked.sender.domain == "b.example" else 0.0
         return echo(asked)
 
     bench = Bench([do(interrupted)], limits=StreamLimits(bytes=9_000))
