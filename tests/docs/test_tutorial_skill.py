@@ -31,9 +31,8 @@ def test_from_nothing_to_a_skill_that_answers(
     assert commands(test) == block(GUIDE, "tested")
     assert commands(call) == block(GUIDE, "called")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XMPP_AGENT_LIMITS__INLINE_S", "20")  # the first call starts a process
     arguments = demo.split()[2:]
-    with staying(*ANY_PORT, *arguments) as process:
+    with staying(*ANY_PORT, *arguments, limits__inline_s=20) as process:
         text = read_up_to(process, "Press Ctrl-C to exit")
         assert "your skills are offered: tip" in text
         port = int(re.findall(r"port (\d+), STARTTLS", text)[0])

@@ -83,11 +83,11 @@ def show(*arguments: str, **options: str) -> str:
 
 @contextmanager
 def staying(
-    *arguments: str, program: Sequence[str | Path] = (PROGRAM,)
+    *arguments: str, program: Sequence[str | Path] = (PROGRAM,), **settings: object
 ) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
         [*program, "demo", *arguments],
-        env=environment(),
+        env=environment(**settings),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
