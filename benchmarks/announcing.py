@@ -22,7 +22,7 @@ from benchmarks.report import Line, Target, percentile
 from benchmarks.wire_end import DOMAIN, Acceptor
 from component.app.schema import SCHEMA
 from component.features.presence.handlers import SLICE
-from component.storage.schema import make_sqlite
+from component.store.schema import make_sqlite
 
 MANY = 20_000
 _PINGS = 2_000

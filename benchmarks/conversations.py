@@ -15,13 +15,13 @@ from pathlib import Path
 import anyio
 
 from benchmarks.report import Line, Target
+from component.config.memory import Session
 from component.conversations.lines import Said
 from component.conversations.sessions import Sessions
 from component.memory_directory import files
 from component.memory_directory.layout import Layout, SessionKey
 from component.memory_directory.texts import Texts
 from component.personas.workspace import Workspace
-from component.settings.memory import Session
 from xep.jid import JID
 
 LONG, SHORT, SUMMARY_AFTER, KNOWN = 100_000, 100, 50, 10_000

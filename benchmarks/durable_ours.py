@@ -29,7 +29,7 @@ from component.policy.flows import Flows
 from component.policy.persons import Persons
 from component.skills import Context, Registry, Skill, skill
 from component.skills.threads import Threads
-from component.storage import Storage
+from component.store import Storage
 from component.tasks.confirmation import Approvers
 from component.tasks.gate import Gate
 from component.tasks.protocol import DeletedTask, Notice, SkillAccess, TaskLimits

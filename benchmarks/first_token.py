@@ -14,10 +14,10 @@ import anyio
 import msgspec
 
 from benchmarks.report import Line, Target
+from component.config.llm import LLM
 from component.models.building import Models
 from component.models.messages import ModelMessage, text_message
 from component.models.protocol import Model, ModelRequest, Tool, Void
-from component.settings.llm import LLM
 
 _TURNS = 10
 _ANSWER_TOKENS = 24

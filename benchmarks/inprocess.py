@@ -22,17 +22,17 @@ from benchmarks.wire_end import DOMAIN, SECRET
 from component.app.features import make_settings
 from component.app.service import Service
 from component.app.subsystems import Subsystems
+from component.config import Agent, Server
+from component.config.memory import Memory
 from component.features.tasks_iq.feature import TasksIQFeature
 from component.kernel.environment import Environment
 from component.kernel.memory import Memories
 from component.kernel.monitoring import Monitoring
 from component.kernel.options import agent_at
 from component.link.messages.outbox import OutputStream
-from component.settings import Agent, Server
-from component.settings.memory import Memory
 from component.skills import Skill
-from component.storage import Storage
-from component.storage.contacts import StoppedContacts
+from component.store import Storage
+from component.store.contacts import StoppedContacts
 from xep.component_stream import AcceptorStream, ComponentStream
 
 _READ = 65536  # the maximum that the connection reads at once

@@ -17,7 +17,7 @@ from component.skill_directories.approvals import Approval, Approvals
 from component.skill_directories.content import ContentStore
 from component.skills.description import written
 from component.skills.manifest import Manifest, read_manifest
-from component.storage import Storage
+from component.store import Storage
 
 NUMBER = 1_000
 _MANIFEST = """

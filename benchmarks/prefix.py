@@ -19,10 +19,10 @@ import msgspec
 
 from benchmarks.report import Line, Target
 from component.agent.protocol import Profile
+from component.config.llm import LLM
 from component.memory.store import Recalled
 from component.models.building import Models
 from component.models.protocol import Completion, Model, ModelRequest, OnText, Void
-from component.settings.llm import LLM
 from tests.component.agent.world import World, message
 from tests.component.models.endpoint import Calls, Text, in_thread
 

@@ -19,6 +19,7 @@ import anyio
 from benchmarks import recall_quality
 from benchmarks.report import Line, Target
 from component.audit.protocol import NoRecord
+from component.config.memory import Memory
 from component.memory.embedding import LocalEmbedder
 from component.memory.index import Index
 from component.memory.index_database import FILE_NAME
@@ -27,7 +28,6 @@ from component.memory.knowledge_lines import MemoryLine, encode_memory, parse_me
 from component.memory.sharing import PRIVATE, Sharing
 from component.memory_directory.files import open_root
 from component.memory_directory.layout import Layout
-from component.settings.memory import Memory
 from xep.jid import JID
 
 _MEMORIES = 100_000

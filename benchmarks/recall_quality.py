@@ -17,6 +17,7 @@ from benchmarks import pdfs
 from benchmarks.recall_texts import Question, Text, load
 from benchmarks.report import Line, Target
 from component.audit.protocol import NoRecord
+from component.config.memory import Memory
 from component.memory.embedding import LocalEmbedder
 from component.memory.index import Index
 from component.memory.index_database import FILE_NAME
@@ -25,7 +26,6 @@ from component.memory.knowledge_lines import MemoryLine, encode_memory
 from component.memory.sharing import PRIVATE, Sharing
 from component.memory_directory.files import open_root
 from component.memory_directory.layout import Layout
-from component.settings.memory import Memory
 from xep.jid import JID
 
 _AGENT = "assistant"

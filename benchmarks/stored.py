@@ -17,9 +17,9 @@ from typing import Any, Final
 from benchmarks.report import Line, Target
 from component.app.schema import SCHEMA
 from component.skills.builtin.echo import echo
-from component.storage.database import Database
-from component.storage.postgres import PostgreSQL
-from component.storage.sqlite import SQLite
+from component.store.database import Database
+from component.store.postgres import PostgreSQL
+from component.store.sqlite import SQLite
 from component.tasks import admin, changes, queries, question_rows, questions, rows
 from component.tasks.admin import list_rows
 from component.tasks.confirmation import confirm_for

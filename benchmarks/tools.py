@@ -19,10 +19,10 @@ import anyio
 import msgspec
 
 from benchmarks.report import Line
+from component.config.llm import LLM
 from component.models.building import Models
 from component.models.messages import ToolCall, text_message
 from component.models.protocol import Model, ModelError, ModelRequest, Tool
-from component.settings.llm import LLM
 
 _PACKAGE = "bfcl_eval"
 _SAMPLE = 34  # of each category

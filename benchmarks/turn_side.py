@@ -319,6 +319,10 @@ async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
     from component.audit.record import Audit
     from component.budget.book import BudgetBook
     from component.budget.protocol import BudgetLimits
+    from component.config.agents import Budget, Loop
+    from component.config.llm import ModelChoice
+    from component.config.memory import Memory, Session
+    from component.config.service import Audit as AuditSettings
     from component.conversations.sessions import Sessions
     from component.kernel.monitoring import Monitoring
     from component.memory.index import Index
@@ -329,11 +333,7 @@ async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
     from component.models.catalog import resolve
     from component.models.hosted import HostedModel
     from component.policy.persons import Persons
-    from component.settings.agents import Budget, Loop
-    from component.settings.llm import ModelChoice
-    from component.settings.memory import Memory, Session
-    from component.settings.service import Audit as AuditSettings
-    from component.storage import Storage
+    from component.store import Storage
     from xep.disco import InfoQuery
     from xep.jid import JID
 

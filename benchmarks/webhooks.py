@@ -27,7 +27,7 @@ from component.features.webhooks.rows import DeliveryStore
 from component.features.webhooks.settings import Listener, WebhookEntry
 from component.features.webhooks.webhook import Webhook
 from component.kernel.triggers import Trigger, Work
-from component.storage import Storage
+from component.store import Storage
 
 _KEY = bytes(32)
 _COUNT = 200

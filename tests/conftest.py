@@ -16,8 +16,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 from component.app.schema import SCHEMA
 from component.link.messages.outbox import Outbox
-from component.storage import sqlite
-from component.storage.schema import Schema, make_sqlite
+from component.store import sqlite
+from component.store.schema import Schema, make_sqlite
 from tests import hanging, rings, scheduling, schemas
 from tests.component.link.router.wire import ListOutput
 from tests.logs import plain_logs

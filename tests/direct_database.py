@@ -3,8 +3,8 @@
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any, TypeVar
 
-from component.storage import Storage
-from component.storage.database import Database
+from component.store import Storage
+from component.store.database import Database
 from tests.memory_database import memory_database
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ class DirectDatabase:
         self.now += ms
         self.settled += ms
 
-    # As `component.storage.Storage`.
+    # As `component.store.Storage`.
 
     select = Storage.select
     change = Storage.change

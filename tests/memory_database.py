@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from component.app.schema import SCHEMA
-from component.storage.schema import make_sqlite
+from component.store.schema import make_sqlite
 
 
 def memory_database() -> sqlite3.Connection:

@@ -66,7 +66,7 @@ MODULES: Final[dict[str, str]] = {
     "component/http/gate.py": "tests/component/http tests/component/features/builtins",
     "component/skills/forms.py": "tests/component/skills",
     "component/skill_directories/approvals.py": "tests/component/features/installed_skills",
-    "component/storage/writes.py": "tests/component/storage",
+    "component/store/writes.py": "tests/component/store",
     "component/tasks/confirmation.py": "tests/component/tasks",
     "component/tasks/replay.py": "tests/component/tasks",
     "component/tasks/gate.py": "tests/component/tasks tests/component/tools",

@@ -26,6 +26,9 @@ from component.app.schema import SCHEMA
 from component.audit.record import Audit
 from component.budget.book import BudgetBook
 from component.budget.protocol import BudgetLimits
+from component.config.agents import Budget, Loop
+from component.config.memory import Session
+from component.config.service import Audit as AuditSettings
 from component.conversations.sessions import Sessions
 from component.kernel.monitoring import Monitoring
 from component.link.messages.delivery import Delivery, nothing_to_send
@@ -38,14 +41,11 @@ from component.policy import Policy
 from component.policy.flows import Flow, Flows
 from component.policy.persons import Persons
 from component.policy.taint import TAINTS
-from component.settings.agents import Budget, Loop
-from component.settings.memory import Session
-from component.settings.service import Audit as AuditSettings
 from component.skills import Context, Registry, Skill, View
 from component.skills.schema_inputs import schema_inputs
 from component.skills.spec import Annotations
 from component.skills.threads import Threads
-from component.storage import Storage
+from component.store import Storage
 from component.tasks.confirmation import Approvers, parameters_of
 from component.tasks.gate import Gate
 from component.tasks.protocol import DeletedTask, Notice, Question, SkillAccess, TaskLimits

@@ -21,14 +21,14 @@ from component.agent.requests import MessageStarter
 from component.agent.run import Ask
 from component.agent.tool_calls import Parked
 from component.audit.protocol import AuditEvent, Recorder
+from component.config.agents import Loop
+from component.config.llm import Tier
 from component.memory_directory.layout import SessionKey
 from component.models.messages import ToolCall
 from component.models.protocol import Tool
 from component.policy.flows import TRUSTED
 from component.policy.globs import within
 from component.policy.taint import worst
-from component.settings.agents import Loop
-from component.settings.llm import Tier
 
 _log = structlog.get_logger("component.agent")
 

@@ -27,7 +27,7 @@ from component.agent.scheduler import Scheduler
 from component.agent.senders import Senders
 from component.agent.tool_calls import Parked
 from component.memory_directory.layout import SessionKey
-from component.storage import Storage, StorageError
+from component.store import Storage, StorageError
 from component.system import monotonic
 from xep.jid import JID
 

@@ -28,9 +28,9 @@ from component.agent.senders import ANSWERS_WITHIN_S, Senders
 from component.conversations.sessions import Forgotten
 from component.memory_directory.layout import SessionKey
 from component.policy.persons import Persons
-from component.storage import Storage, StorageError, waiters
-from component.storage.clock import wall_clock
-from component.storage.database import Database
+from component.store import Storage, StorageError, waiters
+from component.store.clock import wall_clock
+from component.store.database import Database
 from xep.jid import JID
 
 _log = structlog.get_logger("component.agent")
@@ -173,7 +173,7 @@ class Conversations:
         After any interruption it can be called again with the same request. The starter is a
         `WorkStarter`, for which the outcome is stored until `forget_outcome`. Returns None if the
         turn waits for a task, a person or a time, or belongs to an instance with another data
-        directory: then wait for it as a row (`component.storage.waiters`), and call this again.
+        directory: then wait for it as a row (`component.store.waiters`), and call this again.
 
         Raises TooManyWaitingError and StorageError.
         """

@@ -15,7 +15,7 @@ from component.agent.model_calls import ModelCalls
 from component.agent.protocol import Voice
 from component.agent.requests import Reply, TurnRequest, reply_to
 from component.agent.sentences import BROKE
-from component.storage import Storage, StorageError
+from component.store import Storage, StorageError
 
 _log = structlog.get_logger("component.agent")
 

@@ -23,6 +23,7 @@ from component.agent.tool_calls import Parked, ToolCalls
 from component.agent.untrusted_text import InjectionCheck, Scanner
 from component.audit.protocol import AuditEvent
 from component.budget.protocol import BudgetExceededError
+from component.config.agents import Loop
 from component.conversations.lines import Line, Note, Said
 from component.conversations.sessions import Sessions
 from component.memory.knowledge import Knowledge
@@ -39,8 +40,7 @@ from component.models.protocol import (
     Usage,
 )
 from component.policy.taint import Taint
-from component.settings.agents import Loop
-from component.storage.errors import StorageError
+from component.store.errors import StorageError
 
 _log = structlog.get_logger("component.agent")
 

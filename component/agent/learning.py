@@ -22,7 +22,7 @@ from component.conversations.facts import Facts, KnownFact, Message, ProposedFac
 from component.memory_directory.layout import SessionKey
 from component.models.messages import ModelMessage, text_message
 from component.models.protocol import Model, ModelError, ModelRequest
-from component.storage import StorageError
+from component.store import StorageError
 from component.system import monotonic
 
 _MOST: Final = 8  # facts of one conversation

@@ -15,8 +15,8 @@ from component.agent import rows
 from component.agent.completions import LONGEST_DELAY_S
 from component.agent.requests import Resumption, Turn
 from component.agent.rows import Wait
-from component.storage import StorageError, waiters
-from component.storage.database import Database
+from component.store import StorageError, waiters
+from component.store.database import Database
 
 if TYPE_CHECKING:
     from component.agent.conversation import Shared

@@ -6,6 +6,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from component.agent.requests import Reply, TurnRequest
+from component.config.llm import Tier
 from component.link.messages.inbound import ReplyAddress
 from component.memory_directory.layout import SessionKey
 from component.models.messages import FilePart, ImagePart, ToolCall
@@ -13,7 +14,6 @@ from component.models.protocol import Tool
 from component.policy.flows import AgentLimits
 from component.policy.globs import common
 from component.policy.taint import Taint
-from component.settings.llm import Tier
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,10 +15,10 @@ from anyio.abc import TaskStatus
 
 from component import system
 from component.audit.protocol import AuditEvent, Recorder
-from component.settings.agents import AgentEntry
-from component.storage.database import Database
-from component.storage.errors import StorageError
-from component.storage.storage import Storage
+from component.config.agents import AgentEntry
+from component.store.database import Database
+from component.store.errors import StorageError
+from component.store.storage import Storage
 
 _log = structlog.get_logger("component.agent")
 

@@ -9,10 +9,10 @@ from component.agent.requests import MessageStarter, Outcome, TurnRequest
 from component.link.messages.inbound import Conversation, ReplyAddress
 from component.memory_directory.layout import SessionKey
 from component.policy.taint import Taint
-from component.storage import waiters
-from component.storage.database import Database
-from component.storage.schema import Table
-from component.storage.tables import tells
+from component.store import waiters
+from component.store.database import Database
+from component.store.schema import Table
+from component.store.tables import tells
 from xep.jid import JID
 
 TABLES: Final = (

@@ -14,6 +14,7 @@ from component.agent.protocol import Caller, Profile
 from component.agent.requests import MessageStarter, Starter, TurnRequest
 from component.agent.untrusted_text import Fence
 from component.budget.protocol import Spender
+from component.config.agents import Loop
 from component.conversations.lines import Said, ShownMemory, Summary
 from component.conversations.sessions import Sessions
 from component.memory.store import Recalled
@@ -22,7 +23,6 @@ from component.models.messages import ModelMessage, ToolCall, text_message
 from component.models.protocol import Model
 from component.policy.flows import TRUSTED
 from component.policy.taint import Taint
-from component.settings.agents import Loop
 from component.system import time
 
 if TYPE_CHECKING:

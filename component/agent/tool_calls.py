@@ -20,7 +20,7 @@ from component.conversations.lines import Called, Line, Note, Resulted
 from component.models.answer_limits import ARGUMENTS_DEPTH, JSON_VALUES, too_complex
 from component.models.messages import ToolCall, with_distinct_ids
 from component.models.protocol import Completion, Tool
-from component.storage.errors import StorageError
+from component.store.errors import StorageError
 from component.system import monotonic, time
 
 if TYPE_CHECKING:

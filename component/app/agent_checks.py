@@ -6,6 +6,9 @@ from pathlib import Path
 
 from component import system
 from component.app.features import load_skills
+from component.config import Settings
+from component.config.memory import MemoryScope
+from component.config.model import DEFAULT_AGENT
 from component.features.memory_nodes.items import Cipher, KeyRefusedError
 from component.kernel.check import Check
 from component.kernel.memory import location_hint
@@ -21,11 +24,8 @@ from component.metrics.traces import TracesError, make_tracer
 from component.personas.personas import Personas
 from component.policy import PolicyError
 from component.policy.globs import pattern
-from component.settings import Settings
-from component.settings.memory import MemoryScope
-from component.settings.model import DEFAULT_AGENT
 from component.skills import DuplicateSkillError, SkillLoadError
-from component.storage import StorageError
+from component.store import StorageError
 from xep.jid import JID
 
 

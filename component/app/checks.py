@@ -10,6 +10,7 @@ from component.app.agent_checks import check_agents, check_traces
 from component.app.features import load_skills, make_features
 from component.app.schema import SCHEMA
 from component.audit.opening import check_writable
+from component.config import Settings
 from component.features.memory_nodes.account_nodes import check_homes, server_software
 from component.features.memory_nodes.privileges import Privileges
 from component.kernel.avatars import AvatarError
@@ -28,9 +29,8 @@ from component.link.router.router import Router, RouterOptions, StanzaEvent
 from component.link.router.table import IQRoute, Request
 from component.policy import PolicyError
 from component.private import close_to_others, exposed
-from component.settings import Settings
 from component.skills import DuplicateSkillError, SkillLoadError
-from component.storage import DirectoryInUseError, Storage, StorageError
+from component.store import DirectoryInUseError, Storage, StorageError
 from xep.disco import INFO, InfoQuery
 from xep.jid import JID
 from xep.stanza_error import StanzaError

@@ -12,10 +12,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-from component.settings import describe
-from component.settings import load as load_file
-from component.settings.model import Settings, with_sections
-from component.settings.sections import Top
+from component.config import describe
+from component.config import load as load_file
+from component.config.model import Settings, with_sections
+from component.config.sections import Top
 
 if TYPE_CHECKING:
     from component.features.feature import Feature
@@ -93,7 +93,7 @@ def _settings_of(feature: str) -> ModuleType | None:
 
 
 def load(path: Path, environ: Mapping[str, str] | None = None) -> Settings:
-    """Return the settings of a file; see `component.settings.load`. Raises SettingsError."""
+    """Return the settings of a file; see `component.config.load`. Raises SettingsError."""
     return load_file(path, settings_model(), environ)
 
 

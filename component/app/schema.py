@@ -13,9 +13,9 @@ from component.budget import rows as budget
 from component.kernel import started_work
 from component.pubsub import rows as pubsub
 from component.skill_directories import tables as skill_directories
-from component.storage import notifications
-from component.storage import tables as storage
-from component.storage.schema import Schema, Table
+from component.store import notifications
+from component.store import tables as storage
+from component.store.schema import Schema, Table
 from component.tasks import journal, leases, question_rows, replay
 from component.tasks import rows as tasks
 

@@ -15,6 +15,7 @@ from component.app.features import make_features
 from component.app.schema import SCHEMA
 from component.app.subsystems import Subsystems
 from component.audit.protocol import AuditEvent
+from component.config import Settings
 from component.kernel import memory
 from component.kernel.catalog import Catalog
 from component.kernel.environment import Environment, open_environment
@@ -23,9 +24,8 @@ from component.link.connection.connection import Connect, Connection
 from component.link.connection.transport import connect
 from component.memory.knowledge import Knowledge
 from component.models.protocol import MakeModel
-from component.settings import Settings
 from component.skills.sources import SkillSources
-from component.storage import StorageError
+from component.store import StorageError
 from component.tasks import expiry
 
 _log = structlog.get_logger("component.app")

@@ -10,7 +10,7 @@ from component.kernel import started_work
 from component.kernel.environment import Environment
 from component.kernel.kernel import Kernel
 from component.skills.sources import SkillSource
-from component.storage.shared import SharedChanges
+from component.store.shared import SharedChanges
 
 
 class Subsystems:

@@ -15,7 +15,7 @@ import msgspec
 
 from component.audit.lines import ChainLink, Line, Sealed, read_line, timestamp
 from component.audit.protocol import AuditEvent
-from component.storage import StorageError
+from component.store import StorageError
 
 DIRECTORY: Final = "audit"
 """The directory of the files, within the data directory."""

@@ -8,8 +8,8 @@ from typing import Final
 import msgspec
 
 from component.audit.lines import ChainLink
-from component.storage.database import Database
-from component.storage.schema import Table
+from component.store.database import Database
+from component.store.schema import Table
 
 TABLES: Final = (
     Table(

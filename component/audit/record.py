@@ -16,8 +16,8 @@ from component.audit.lines import Chain, ChainLink, timestamp
 from component.audit.opening import OpenedLog, open_record
 from component.audit.protocol import AuditEvent
 from component.audit.quota import Quota
-from component.settings.service import Audit as AuditSettings
-from component.storage import Storage, StorageError
+from component.config.service import Audit as AuditSettings
+from component.store import Storage, StorageError
 from component.system import time_ns
 
 _log = structlog.get_logger("component.audit")

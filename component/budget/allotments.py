@@ -24,8 +24,8 @@ import msgspec
 
 from component.budget.protocol import Amount
 from component.budget.rows import Key, add
-from component.settings.agents import Budget
-from component.storage.database import Database
+from component.config.agents import Budget
+from component.store.database import Database
 
 CHANNEL: Final = "budgets"
 """The channel on which an instance asks the others for amounts that they hold and do not need."""

@@ -39,10 +39,10 @@ from component.budget.protocol import (
     usage_text,
 )
 from component.budget.rows import TASKS, Key, add, forget_spending, open_tasks, spending_of_day
-from component.settings.agents import Budget
-from component.storage.database import Database
-from component.storage.errors import StorageError
-from component.storage.storage import Storage
+from component.config.agents import Budget
+from component.store.database import Database
+from component.store.errors import StorageError
+from component.store.storage import Storage
 from xep.jid import JID
 
 _log = structlog.get_logger("component.budget")

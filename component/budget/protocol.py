@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from component.settings.agents import Budget
+from component.config.agents import Budget
 from xep.jid import JID
 
 Scope = Literal["agent", "principal", "task", "day"]

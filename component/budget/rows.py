@@ -5,8 +5,8 @@ from typing import Final, TypeAlias
 import msgspec
 
 from component.budget.protocol import Amount, Scope
-from component.storage.database import Database
-from component.storage.schema import Table
+from component.store.database import Database
+from component.store.schema import Table
 
 TABLES: Final = (
     Table(

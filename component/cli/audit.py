@@ -12,7 +12,7 @@ from component.cli.frame import ExitCode, Fault, config_option, load_settings
 if TYPE_CHECKING:
     from component.audit.lines import ChainLink, Line
     from component.audit.verify import Verification
-    from component.settings import Settings
+    from component.config import Settings
 
 _BAD = frozenset(("refused", "failed", "denied", "broken", "lost", "stopped"))
 _WARNING = frozenset(("asked", "expired", "repaired", "cancelled"))
@@ -210,8 +210,8 @@ def _from_database(settings: "Settings", directory: Path) -> "list[ChainLink]":
     from component.audit.files import files_in  # noqa: PLC0415
     from component.audit.heads import heads_in, own_head  # noqa: PLC0415
     from component.audit.opening import read_chain  # noqa: PLC0415
-    from component.storage import StorageError  # noqa: PLC0415
-    from component.storage.storage import peek  # noqa: PLC0415
+    from component.store import StorageError  # noqa: PLC0415
+    from component.store.storage import peek  # noqa: PLC0415
 
     try:
         where = settings.storage

@@ -13,8 +13,8 @@ from component import system
 from component.cli.frame import Fault
 
 if TYPE_CHECKING:
-    from component.settings import Settings
-    from component.settings.llm import LLM
+    from component.config import Settings
+    from component.config.llm import LLM
     from demo_server.server import DemoServer
     from demo_server.visitor import Visitor
 
@@ -204,9 +204,9 @@ async def _play(server: "DemoServer", llm: "LLM | str | None") -> None:
 
 def _llm(url: str | None, name: str | None) -> "LLM | str":
     """Return the model to talk with, or a sentence on why there is none and how to get one."""
+    from component.config.llm import LLM  # noqa: PLC0415
     from component.models.local import build_local  # noqa: PLC0415
     from component.models.protocol import ModelRefusedError  # noqa: PLC0415
-    from component.settings.llm import LLM  # noqa: PLC0415
 
     try:
         if url is None or name is None:
@@ -230,12 +230,12 @@ def _settings(
 ) -> "Settings":
     from pydantic import SecretStr  # noqa: PLC0415
 
-    from component import settings  # noqa: PLC0415
+    from component import config  # noqa: PLC0415
     from component.app.features import make_settings  # noqa: PLC0415
+    from component.config.agents import AgentEntry  # noqa: PLC0415
+    from component.config.memory import Session  # noqa: PLC0415
+    from component.config.work import Notifications  # noqa: PLC0415
     from component.features.watches.settings import WatchEntry, WatchLimits  # noqa: PLC0415
-    from component.settings.agents import AgentEntry  # noqa: PLC0415
-    from component.settings.memory import Session  # noqa: PLC0415
-    from component.settings.work import Notifications  # noqa: PLC0415
 
     watch = WatchEntry(
         name="news",
@@ -254,13 +254,13 @@ def _settings(
         spawn=False,
     )
     return make_settings(
-        server=settings.Server(
+        server=config.Server(
             host=_ADDRESS,
             port=server.component_port,
             component_domain=_COMPONENT,
             component_secret=SecretStr(secret),
         ),
-        agent=settings.Agent(
+        agent=config.Agent(
             name="Demo agent",
             allowed_jids=tuple(f"{name}@{_HOST}" for name in ("juliet", "nurse", "you")),
             admins=(f"nurse@{_HOST}",),  # who may create nodes
@@ -271,13 +271,13 @@ def _settings(
         notifications=Notifications(quiet=""),  # notifications are sent at night, too
         watches=WatchLimits(check_s=1),  # the node is made while the demo runs
         watch=(watch,),
-        skills=settings.Skills(modules=("component.cli.demo_skills",)),
-        storage=settings.Storage(path=directory),
-        conformance=settings.Conformance(enabled=fixtures),
+        skills=config.Skills(modules=("component.cli.demo_skills",)),
+        storage=config.Storage(path=directory),
+        conformance=config.Conformance(enabled=fixtures),
         # The conformance kit waits for this limit several times.
-        limits=settings.RequestLimits(inline_s=_JUDGED_INLINE_S)
+        limits=config.RequestLimits(inline_s=_JUDGED_INLINE_S)
         if fixtures
-        else settings.RequestLimits(),
+        else config.RequestLimits(),
     )
 
 

@@ -9,8 +9,8 @@ import click
 from component.cli.frame import Fault, config_option, load_settings
 
 if TYPE_CHECKING:
+    from component.config import Settings
     from component.kernel.check import Check
-    from component.settings import Settings
 
 _MARKS = {"ok": ("ok", "green"), "warning": ("warn", "yellow"), "failed": ("failed", "red")}
 

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, ParamSpec, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from component.settings import Settings
+    from component.config import Settings
 
 
 class ExitCode(IntEnum):
@@ -147,7 +147,7 @@ def load_settings(path: Path) -> "Settings":
     """Return the settings of the file, or end the command with ConfigFault."""
     # Imported here, because --help and --version need no pydantic.
     from component.app.features import load  # noqa: PLC0415
-    from component.settings import SettingsError  # noqa: PLC0415
+    from component.config import SettingsError  # noqa: PLC0415
 
     try:
         return load(path)

@@ -204,10 +204,10 @@ def _text(domain: str, host: str, port: int) -> str:
     from pydantic import ValidationError  # noqa: PLC0415
 
     from component.cli.reference import agent_toml  # noqa: PLC0415
-    from component.settings import Settings  # noqa: PLC0415
-    from component.settings.describe import toml  # noqa: PLC0415
-    from component.settings.problems import dotted, sentences  # noqa: PLC0415
-    from component.settings.toml_file import escape  # noqa: PLC0415
+    from component.config import Settings  # noqa: PLC0415
+    from component.config.describe import toml  # noqa: PLC0415
+    from component.config.problems import dotted, sentences  # noqa: PLC0415
+    from component.config.toml_file import escape  # noqa: PLC0415
 
     if not domain.partition(".")[2]:
         raise Fault(

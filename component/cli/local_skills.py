@@ -40,7 +40,7 @@ from component.skills.readers import Reader
 from component.skills.schema_inputs import schema_inputs
 
 if TYPE_CHECKING:
-    from component.settings import Settings
+    from component.config import Settings
     from component.skill_directories.host_functions import Services
     from component.skills.skill import Skill
 

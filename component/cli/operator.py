@@ -29,9 +29,9 @@ from component.control.client import ControlAnswer, ControlError, ControlRequest
 if TYPE_CHECKING:
     from component.audit.protocol import Recorder
     from component.commands import Commands
+    from component.config import Settings
     from component.features.service_commands.commands import Vitals
-    from component.settings import Settings
-    from component.storage import Storage
+    from component.store import Storage
 
 _BEFORE_THE_FIRST_RUN = frozenset(
     ("installed-skills", "show-skill", "approve-skill", "revoke-skill", "reject-skill")
@@ -173,7 +173,7 @@ def _without_service(settings: "Settings", request: ControlRequest) -> ControlAn
     from component.control.server import run_command  # noqa: PLC0415
     from component.kernel.monitoring import open_monitoring  # noqa: PLC0415
     from component.skills import DuplicateSkillError, SkillLoadError  # noqa: PLC0415
-    from component.storage import Storage, StorageError  # noqa: PLC0415
+    from component.store import Storage, StorageError  # noqa: PLC0415
 
     logs.configure("error", "human")  # what a service would log is in the answer
     path, postgres = settings.storage.path, settings.storage.postgres.get_secret_value()
@@ -229,6 +229,7 @@ async def _commands(
     from component.app.features import make_features  # noqa: PLC0415
     from component.budget.book import BudgetBook  # noqa: PLC0415
     from component.commands import Commands, recorded  # noqa: PLC0415
+    from component.config.model import DEFAULT_AGENT  # noqa: PLC0415
     from component.features.agents_admin.commands import AgentCommands, SpendingCommands  # noqa: PLC0415
     from component.features.service_commands.commands import AdminCommands  # noqa: PLC0415
     from component.kernel.options import (  # noqa: PLC0415
@@ -236,8 +237,7 @@ async def _commands(
         budget_limits,
         task_limits,
     )
-    from component.settings.model import DEFAULT_AGENT  # noqa: PLC0415
-    from component.storage.shared import Switches  # noqa: PLC0415
+    from component.store.shared import Switches  # noqa: PLC0415
     from component.tasks.admin import TaskAdmin  # noqa: PLC0415
 
     agents = Agents(agent_entries(settings), storage, recorder)

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 
 from component.app.features import tables
 from component.cli.frame import ExitCode
-from component.settings.describe import Key, Table
-from component.settings.model import LATER
+from component.config.describe import Key, Table
+from component.config.model import LATER
 
 _TOP = """\
 # Configuration
 
 <!-- Made by `python -m component.cli.reference > docs/configuration.md`; edit the descriptions in
-     component/settings/ instead. -->
+     component/config/ instead. -->
 
 `xmpp-agent init` writes a commented `agent.toml`; every command that reads it takes
 `--config FILE` (or `XMPP_AGENT_CONFIG`). A minimal one:

@@ -13,7 +13,7 @@ from component.cli.frame import ConfigFault, ExitCode, Fault, config_option, loa
 
 if TYPE_CHECKING:
     from component.app.service import Service
-    from component.settings import Settings
+    from component.config import Settings
 
 _SWITCH_S = 0.001
 """Seconds after which a thread that runs Python yields to another one."""
@@ -41,7 +41,7 @@ def run(config: Path) -> None:
     from component.metrics.traces import TracesError  # noqa: PLC0415
     from component.models.protocol import ModelRefusedError  # noqa: PLC0415
     from component.policy import PolicyError  # noqa: PLC0415
-    from component.storage import StorageError  # noqa: PLC0415
+    from component.store import StorageError  # noqa: PLC0415
 
     settings = load_settings(config)
     if settings.is_worker:

@@ -18,8 +18,8 @@ from component.cli.frame import (
 from component.cli.operator import ask_about
 
 if TYPE_CHECKING:
+    from component.config import Settings
     from component.policy import Policy
-    from component.settings import Settings
     from component.skills import Skill
 
 

@@ -12,8 +12,8 @@ import click
 from component.cli.frame import ConfigFault, ExitCode, Fault, config_option, load_settings
 
 if TYPE_CHECKING:
+    from component.config import Settings
     from component.features.workers.program.process import WorkerProcess
-    from component.settings import Settings
     from component.skills.registry import Registry
 
 
@@ -36,7 +36,7 @@ def worker(config: Path) -> None:
     from component.control.client import ControlError  # noqa: PLC0415
     from component.features.workers.settings import WORKER  # noqa: PLC0415
     from component.skills import SkillLoadError  # noqa: PLC0415
-    from component.storage import StorageError  # noqa: PLC0415
+    from component.store import StorageError  # noqa: PLC0415
 
     settings = load_settings(config)
     if settings[WORKER] is None:
@@ -116,7 +116,7 @@ async def _directories(settings: "Settings", registry: "Registry") -> AsyncItera
     )
     from component.kernel.monitoring import open_monitoring  # noqa: PLC0415
     from component.skills.sources import SkillSources  # noqa: PLC0415
-    from component.storage import Storage  # noqa: PLC0415
+    from component.store import Storage  # noqa: PLC0415
 
     postgres = settings.storage.postgres.get_secret_value()
     async with (

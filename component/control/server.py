@@ -21,7 +21,7 @@ from component.control.client import (
     ControlRequest,
     socket_path,
 )
-from component.storage import StorageError
+from component.store import StorageError
 from component.unix_sockets import UnixStream, listen, serve
 
 _log = structlog.get_logger("component.control")

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import structlog
 
 from component import system
+from component.config.memory import Session
 from component.conversations import directories
 from component.conversations.directories import HISTORY, ConversationCounts, Forgotten
 from component.conversations.lines import Header, Line, encode_line, encode_lines, rfc3339
@@ -25,7 +26,6 @@ from component.conversations.tail import (
 from component.memory_directory import files
 from component.memory_directory.files import FileState, KeyLocks
 from component.memory_directory.layout import Layout, SessionKey
-from component.settings.memory import Session
 
 __all__ = ["Forgotten", "History", "Sessions"]
 

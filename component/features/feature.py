@@ -16,6 +16,7 @@ from anyio.abc import TaskStatus
 from anyio.lowlevel import checkpoint
 
 from component.commands import AnyCommand
+from component.config import Settings
 from component.kernel.adhoc import Offers
 from component.kernel.check import Check
 from component.kernel.disco import Nodes
@@ -25,12 +26,11 @@ from component.kernel.stream import FormHandler, Handler
 from component.link.messages.inbound import MessageStage
 from component.metrics.counters import Gauge
 from component.pubsub.computed import ComputedNode
-from component.settings import Settings
 from component.skills import Registry, Skill
 from component.skills.sources import SkillSource
-from component.storage import Storage
-from component.storage.forgetting import Forget
-from component.storage.shared import Reload
+from component.store import Storage
+from component.store.forgetting import Forget
+from component.store.shared import Reload
 from component.tasks.protocol import DeletedTask, Notice
 from xep.jid import JID
 

@@ -6,6 +6,9 @@ import msgspec
 
 from component.agent.protocol import Away, Profile
 from component.agent.registry import Agents
+from component.config import Settings
+from component.config.agents import AgentEntry
+from component.config.llm import Tier
 from component.kernel.memory import Memories
 from component.kernel.options import agent_titles, limited_in_usd, own_models
 from component.memory_directory.layout import SessionKey
@@ -15,9 +18,6 @@ from component.models.protocol import Model
 from component.personas.packages import Persona, tier_of
 from component.personas.workspace import Character
 from component.policy.globs import narrowed
-from component.settings import Settings
-from component.settings.agents import AgentEntry
-from component.settings.llm import Tier
 from xep.jid import JID
 
 if TYPE_CHECKING:

@@ -24,6 +24,8 @@ from component.agent.untrusted_text import load_scanner
 from component.audit.protocol import Recorder
 from component.budget.book import BudgetBook
 from component.budget.protocol import Spender, TurnBudget
+from component.config import Settings
+from component.config.model import DEFAULT_AGENT
 from component.conversations.facts import Facts
 from component.kernel.agent_profiles import AgentProfiles
 from component.kernel.contacts import ContactSubsystem
@@ -36,10 +38,8 @@ from component.kernel.stream import StreamSubsystem
 from component.kernel.tasks import TaskSubsystem
 from component.models.protocol import MakeModel, Model
 from component.policy.persons import Persons
-from component.settings import Settings
-from component.settings.model import DEFAULT_AGENT
 from component.skills.model_answers import ModelQuestion
-from component.storage import Storage, StorageError
+from component.store import Storage, StorageError
 from component.tasks.request import Request
 from component.tools.joint_confirmation import JointConfirmations
 from component.tools.tools import ToolExecutor

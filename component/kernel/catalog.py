@@ -6,11 +6,11 @@ connects.
 
 from collections.abc import Callable, Iterable
 
+from component.config import Settings
 from component.kernel.options import make_policy, make_registry
 from component.kernel.profiles import contact_profiles
 from component.memory.knowledge import Knowledge
 from component.policy.entries import read_admins
-from component.settings import Settings
 from component.skills import Skill, View
 from xep.jid import JID
 

@@ -13,7 +13,7 @@ from component.kernel.stream import StreamSubsystem
 from component.link.messages.inbound import ReplyAddress
 from component.link.messages.outbound import OutboundMessage, Text, conversation_with
 from component.policy.persons import Persons
-from component.storage.notifications import NotificationStore
+from component.store.notifications import NotificationStore
 from component.zones import zone_named
 from xep.disco import InfoQuery
 from xep.entity_time import NAMESPACE as ENTITY_TIME

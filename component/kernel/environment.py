@@ -6,16 +6,16 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from component import system
+from component.config import Settings
 from component.kernel.catalog import Catalog
 from component.kernel.memory import Memories, open_memories
 from component.kernel.monitoring import Monitoring, open_monitoring
 from component.kernel.options import agent_at
 from component.models.protocol import MakeModel
-from component.settings import Settings
-from component.storage import Storage
-from component.storage.contacts import StoppedContacts
-from component.storage.directory import home_of
-from component.storage.schema import Schema
+from component.store import Storage
+from component.store.contacts import StoppedContacts
+from component.store.directory import home_of
+from component.store.schema import Schema
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):

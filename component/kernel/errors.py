@@ -11,13 +11,13 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from component.link.router.faults import RouterErrors
-from component.storage import StorageError
+from component.store import StorageError
 from xep.fluux_agent import NAMESPACE, errors
 from xep.stanza_error import StanzaError
 
 T = TypeVar("T")
 
-_log = structlog.get_logger("component.storage")
+_log = structlog.get_logger("component.store")
 
 _PREFIX = f"{{{NAMESPACE}"
 

@@ -3,8 +3,8 @@
 import ssl
 from typing import TYPE_CHECKING
 
+from component.config import Settings
 from component.kernel.stream import StreamSubsystem
-from component.settings import Settings
 from component.skills.outputs import File, Link
 from xep.jid import JID
 

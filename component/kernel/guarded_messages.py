@@ -15,7 +15,7 @@ from component.skills.errors import InvalidParam, SkillError
 from xep.jid import JID, JIDError
 
 if TYPE_CHECKING:
-    from component.settings.skills import XmppSend
+    from component.config.skills import XmppSend
 
 
 class MessagePort(Protocol):

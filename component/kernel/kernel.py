@@ -5,6 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from component.commands import Commands
+from component.config import Settings
 from component.conversations.lines import Said
 from component.kernel.adhoc import Offers
 from component.kernel.contacts import ContactSubsystem, PersonZones
@@ -25,10 +26,9 @@ from component.policy.taint import Taint
 from component.pubsub.interests import NodeInterests
 from component.pubsub.notifier import NodeNotifier
 from component.pubsub.service import PubSubService
-from component.settings import Settings
-from component.storage import Storage
-from component.storage.forgetting import Forget, Forgotten, forget
-from component.storage.notifications import Notification, NotificationStore
+from component.store import Storage
+from component.store.forgetting import Forget, Forgotten, forget
+from component.store.notifications import Notification, NotificationStore
 from xep.disco import InfoQuery
 from xep.jid import JID
 
@@ -123,9 +123,9 @@ class Kernel:
         """Return what sends messages on behalf of people, for all skills together."""
         if self._messages is None:
             # Imported only where a skill sends messages: the service starts faster without.
+            from component.config.skills import XmppSend  # noqa: PLC0415
             from component.kernel.guarded_messages import GuardedMessages  # noqa: PLC0415
             from component.kernel.sending import Sending  # noqa: PLC0415
-            from component.settings.skills import XmppSend  # noqa: PLC0415
 
             settings = self.settings.xmpp_send or XmppSend(recipients=("*",))
             sending = Sending(self.environment, self.stream, self.contacts)

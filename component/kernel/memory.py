@@ -11,6 +11,7 @@ import structlog
 
 from component import system
 from component.audit.protocol import AuditEvent, Recorder
+from component.config import Settings
 from component.conversations import directories
 from component.conversations.sessions import Sessions
 from component.memory.embedding import LocalEmbedder
@@ -25,8 +26,7 @@ from component.personas.personas import Personas
 from component.personas.workspace import Workspace
 from component.policy.entries import read_admins
 from component.private import make_directory
-from component.settings import Settings
-from component.storage import Storage, StorageError
+from component.store import Storage, StorageError
 
 _log = structlog.get_logger("component.memory")
 _INDEX = ".index.db"

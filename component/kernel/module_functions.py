@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from component.settings import Settings
+from component.config import Settings
 from component.skills import Context, Skill
-from component.storage.storage import Storage
+from component.store.storage import Storage
 
 if TYPE_CHECKING:
     from component.skill_directories.host_functions import Functions, Services, SkillMessages

@@ -14,11 +14,11 @@ from anyio.abc import TaskStatus
 from component.audit.protocol import NoRecord, Recorder
 from component.audit.quota import Refusals
 from component.audit.record import Audit
+from component.config import Settings
 from component.kernel.options import SOFTWARE
 from component.metrics.counters import Counters, Usage
 from component.metrics.traces import NoTracer, Span, Tracer, make_tracer
-from component.settings import Settings
-from component.storage import Storage
+from component.store import Storage
 from component.tasks.records import TaskRecords
 
 _log = structlog.get_logger("component.policy")

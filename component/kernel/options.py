@@ -5,6 +5,10 @@ from importlib.metadata import version
 from typing import Final
 
 from component.budget.protocol import BudgetLimits
+from component.config import Settings
+from component.config.agents import AgentEntry
+from component.config.llm import ModelChoice
+from component.config.model import DEFAULT_AGENT
 from component.kernel.disco import Facts
 from component.link.router.addresses import AccountAddresses, Addresses, ComponentAddresses
 from component.link.router.router import RouterOptions
@@ -14,10 +18,6 @@ from component.memory.skills import memory_fixtures, memory_skills
 from component.policy import Policy, Rule
 from component.policy.entries import read_admins
 from component.policy.flows import Flow, Flows
-from component.settings import Settings
-from component.settings.agents import AgentEntry
-from component.settings.llm import ModelChoice
-from component.settings.model import DEFAULT_AGENT
 from component.skills import Registry, Skill
 from component.skills.builtin import builtin_skills
 from component.skills.loading import add_modules

@@ -8,7 +8,7 @@ from xep.stanza_error import StanzaError
 
 
 class PauseGate:
-    """Admits new requests unless an admin has paused the service (`component.storage.shared`).
+    """Admits new requests unless an admin has paused the service (`component.store.shared`).
 
     Args:
         admins: bare JIDs whose requests are admitted even while paused.

@@ -8,6 +8,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from component.config import Settings
+from component.config.model import DEFAULT_AGENT
 from component.kernel.avatars import (
     MEDIA_TYPE,
     MOST_BYTES,
@@ -17,8 +19,6 @@ from component.kernel.avatars import (
     read_avatar,
 )
 from component.kernel.options import addresses, agent_entries, agent_titles, operator
-from component.settings import Settings
-from component.settings.model import DEFAULT_AGENT
 from xep import user_avatar, vcard4, vcard_temp
 from xep.binding import Payload
 from xep.jid import JID

@@ -3,6 +3,7 @@
 import hashlib
 from typing import Final
 
+from component.config.model import DEFAULT_AGENT
 from component.kernel.contacts import ContactSubsystem
 from component.kernel.environment import Environment
 from component.kernel.options import agent_titles
@@ -10,10 +11,9 @@ from component.kernel.stream import StreamSubsystem
 from component.link.messages.inbound import ReplyAddress
 from component.link.messages.messenger import TooBigError
 from component.link.messages.outbound import OutboundMessage, Text, conversation_with
-from component.settings.model import DEFAULT_AGENT
 from component.skills.errors import SkillError
-from component.storage import StorageError
-from component.storage.contacts import SubscriptionStore
+from component.store import StorageError
+from component.store.contacts import SubscriptionStore
 from xep.jid import JID
 
 _SHARED: Final = ("from", "to", "both")

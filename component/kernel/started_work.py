@@ -9,9 +9,9 @@ from typing import Final
 import msgspec
 
 from component.kernel.triggers import Trigger, Work
-from component.storage.database import Database
-from component.storage.forgetting import Forgotten
-from component.storage.schema import Table
+from component.store.database import Database
+from component.store.forgetting import Forgotten
+from component.store.schema import Table
 
 TABLES: Final = (
     Table(

@@ -22,8 +22,8 @@ from component.skills import Context, Skill
 from component.skills.granting import CapabilityCheck
 from component.skills.model_answers import ModelQuestion
 from component.skills.threads import Threads
-from component.storage.notifications import Notification
-from component.storage.shared import PAUSED, Switches
+from component.store.notifications import Notification
+from component.store.shared import PAUSED, Switches
 from component.task_messages.events import TaskNews
 from component.task_messages.questions import Questions
 from component.tasks.admin import TaskAdmin

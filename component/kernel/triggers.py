@@ -6,10 +6,10 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from component.budget.protocol import Payer
+from component.config.work import WorkEntry, read_payer
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
-from component.settings.work import WorkEntry, read_payer
-from component.storage.notifications import Priority
+from component.store.notifications import Priority
 from xep.jid import JID
 
 Source: TypeAlias = Literal["schedule", "watch", "webhook", "presence"]
@@ -66,7 +66,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         budget_usd: the maximum cost of the turn, in US dollars; None for no additional maximum.
         priority: how urgent the work and its notification are.
         template: the text of the template of the notification, if there is one
-            (`component.settings.work`).
+            (`component.config.work`).
         deliver: when people get the result: now, unless quiet hours delay it; when they are
             online; or on time, because the principal has set the time: then quiet hours do not
             delay the result for the principal.

@@ -30,7 +30,7 @@ from component.memory_directory import files
 from component.memory_directory.files import FileState, MemoryStoreError
 from component.memory_directory.layout import AGENTS, KNOWLEDGE
 from component.policy.taint import Taint
-from component.storage.errors import StorageError
+from component.store.errors import StorageError
 
 TRUSTED: Final = "trusted"
 EVERY_S: Final = 10.0

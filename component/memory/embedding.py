@@ -22,7 +22,7 @@ import msgspec
 import structlog
 
 from component import system
-from component.storage.errors import StorageError
+from component.store.errors import StorageError
 
 
 class EmbeddingModel(NamedTuple):

@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 from component import system
+from component.config.memory import Memory
 from component.memory.index import Index, Owner, all_of, items_of, owners_of
 from component.memory.index_search import Finder, Hit, Search
 from component.memory.knowledge_lines import (
@@ -36,8 +37,7 @@ from component.memory.store import Expected, KnowledgeError, check_expected
 from component.memory_directory import files
 from component.memory_directory.files import FileState, KeyLocks
 from component.memory_directory.layout import KNOWLEDGE
-from component.settings.memory import Memory
-from component.storage.errors import StorageError
+from component.store.errors import StorageError
 from xep.characters import without_forbidden
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from component.private import open_private
-from component.storage.errors import StorageError, explained
+from component.store.errors import StorageError, explained
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -12,6 +12,7 @@ import structlog
 
 from component import system
 from component.audit.protocol import AuditEvent, Recorder
+from component.config.memory import Memory
 from component.memory.documents import Documents
 from component.memory.file_store import FileStore
 from component.memory.index import Index
@@ -24,8 +25,7 @@ from component.memory.store import KnowledgeError, MemoryStore, MissingDecision,
 from component.memory.words import wanted
 from component.memory_directory.layout import SessionKey
 from component.policy.taint import Taint
-from component.settings.memory import Memory
-from component.storage.errors import StorageError
+from component.store.errors import StorageError
 from xep.characters import without_forbidden
 from xep.jid import JID
 

@@ -25,7 +25,7 @@ from component.memory.store import MissingDecision, missing_sentence
 from component.memory.sync_state import SyncState, SyncStates
 from component.memory_directory.files import FileState, KeyLocks
 from component.memory_directory.layout import SessionKey
-from component.storage.errors import StorageError
+from component.store.errors import StorageError
 
 _KEPT: Final = 4096  # people whose stores are known to be equal
 _AT_ONCE: Final = 8  # people who are synchronised at the same time

@@ -8,11 +8,11 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from component.config.memory import MemoryScope
 from component.memory.knowledge_lines import FILE_NAME, Item
 from component.memory_directory.layout import KNOWLEDGE, Layout, SessionKey, file_name
 from component.policy.entries import EntryReader
 from component.policy.taint import Taint
-from component.settings.memory import MemoryScope
 from xep.jid import JID
 
 PRIVATE: Final = "private"

@@ -16,7 +16,7 @@ from component.skills.declare import skill
 from component.skills.errors import SkillError
 from component.skills.outputs import JSON, TEXT, Output, SkillResult
 from component.skills.skill import Skill
-from component.storage.errors import StorageError
+from component.store.errors import StorageError
 from xep.jid import JID
 
 _FROM = {

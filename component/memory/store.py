@@ -12,7 +12,7 @@ import msgspec
 from component.memory.knowledge_lines import Item, MemoryLine
 from component.memory_directory.layout import SessionKey
 from component.policy.taint import Taint
-from component.storage.errors import StorageError
+from component.store.errors import StorageError
 
 Expected: TypeAlias = Item | Literal["absent"] | None
 """The memory that a writer has read. With None, any stored memory is replaced."""

@@ -19,7 +19,7 @@ from typing import Generic, NamedTuple, TypeVar
 import anyio
 
 from component.private import make_directory
-from component.storage.errors import StorageError
+from component.store.errors import StorageError
 
 K = TypeVar("K", bound=Hashable)
 

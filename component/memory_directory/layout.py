@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from component.settings.model import DEFAULT_AGENT
+from component.config.model import DEFAULT_AGENT
 from xep.jid import JID
 
 AGENTS = "_agents"

@@ -18,8 +18,8 @@ from opentelemetry.trace import Span as OpenSpan
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from component import system
+from component.config.service import Traces
 from component.metrics.traces import Span
-from component.settings.service import Traces
 
 _TIMEOUT_S: Final = 5
 _LAST_S: Final = 3.0

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from component.settings.service import Traces
+from component.config.service import Traces
 
 
 class Span(Protocol):

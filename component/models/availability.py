@@ -8,6 +8,7 @@ import anyio
 import msgspec
 
 from component import system
+from component.config.llm import LLM, ModelChoice
 from component.models.answer_limits import TooMuchError
 from component.models.building import choices
 from component.models.catalog import ModelTarget, facts_of, resolve
@@ -15,7 +16,6 @@ from component.models.connection import connect_model
 from component.models.faults import read_fault
 from component.models.local import build_local
 from component.models.protocol import ModelRefusedError
-from component.settings.llm import LLM, ModelChoice
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

@@ -16,6 +16,7 @@ import anyio
 import structlog
 
 from component import system
+from component.config.llm import LLM, ModelChoice, Tier
 from component.models.catalog import ModelTarget, facts_of, load_facts, resolve
 from component.models.constrained import Constrained
 from component.models.hosted import HostedModel
@@ -33,7 +34,6 @@ from component.models.protocol import (
     Void,
     Wrapped,
 )
-from component.settings.llm import LLM, ModelChoice, Tier
 
 _log = structlog.get_logger("component.models")
 _LONGEST_S = 300.0

@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from component.config.llm import Dialect, ModelChoice, Provider
 from component.models.faults import Where
 from component.models.price_list import Listed, PriceQuestion, look_up
 from component.models.protocol import ModelRefusedError
-from component.settings.llm import Dialect, ModelChoice, Provider
 
 
 class Preset(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ import msgspec
 import structlog
 
 from component import system
+from component.config.llm import Dialect
 from component.models.adapter import Adapter, AnswerReader, ProviderFaultError
 from component.models.answer_draft import AnswerDraft
 from component.models.answer_limits import BadJSONError, TooMuchError
@@ -33,7 +34,6 @@ from component.models.protocol import (
 from component.models.responses import Responses
 from component.models.tool_schemas import ToolNames
 from component.models.usage import UsageFigures, estimate, usage_of
-from component.settings.llm import Dialect
 
 _log = structlog.get_logger("component.models")
 

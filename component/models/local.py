@@ -27,6 +27,7 @@ import msgspec
 import structlog
 
 from component import system
+from component.config.llm import ModelChoice
 from component.models.catalog import ModelTarget, resolve
 from component.models.faults import Where
 from component.models.hosted import HostedModel
@@ -38,7 +39,6 @@ from component.models.protocol import (
     OnText,
     UnusableAnswerError,
 )
-from component.settings.llm import ModelChoice
 from component.unix_sockets import UnixStream
 
 _log = structlog.get_logger("component.models")

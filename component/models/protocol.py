@@ -9,6 +9,7 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
+from component.config.llm import ModelChoice
 from component.models.messages import (
     AnswerPart,
     ModelMessage,
@@ -17,7 +18,6 @@ from component.models.messages import (
     separated_text_of,
     text_of,
 )
-from component.settings.llm import ModelChoice
 
 Finish: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter"]
 """Why a model stopped: it was done, had no tokens left, calls tools, or was filtered."""

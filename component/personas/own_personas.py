@@ -15,6 +15,7 @@ import structlog
 
 from component import system
 from component.audit.protocol import AuditEvent, Recorder
+from component.config import agents as settings
 from component.memory_directory import files
 from component.memory_directory.files import KeyLocks
 from component.memory_directory.layout import Layout, SessionKey
@@ -31,7 +32,6 @@ from component.personas.packages import (
     parse_manifest,
 )
 from component.personas.personas import Personas
-from component.settings import agents as settings
 from component.skills.errors import printable
 from xep.jid import JID
 

@@ -15,8 +15,8 @@ import msgspec
 from msgspec.structs import fields
 from pydantic_core import PydanticCustomError
 
-from component.settings import agents as settings
-from component.settings.llm import Tier
+from component.config import agents as settings
+from component.config.llm import Tier
 from component.skills.errors import printable
 
 MANIFEST: Final = "persona.toml"

@@ -13,14 +13,14 @@ from pathlib import Path
 import structlog
 
 from component import system
+from component.config import agents as settings
+from component.config.model import DEFAULT_AGENT
 from component.memory_directory import files
 from component.memory_directory.files import KeyLocks, MemoryStoreError
 from component.memory_directory.layout import Layout, SessionKey
 from component.memory_directory.texts import TextReader, Texts
 from component.personas.packages import ID, MANIFEST, Persona, PersonaError, parse_manifest
 from component.policy.globs import pattern
-from component.settings import agents as settings
-from component.settings.model import DEFAULT_AGENT
 from xep.jid import JID
 
 log = structlog.get_logger("component.memory")

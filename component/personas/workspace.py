@@ -17,10 +17,10 @@ from pathlib import Path
 
 import msgspec
 
+from component.config.agents import AgentEntry
 from component.memory_directory.layout import Layout, SessionKey
 from component.memory_directory.texts import TextReader, Texts
 from component.personas.packages import TEXTS
-from component.settings.agents import AgentEntry
 
 _WISHES = "The person you talk with wishes that you keep to this, within all that is said below:"
 

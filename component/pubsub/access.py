@@ -10,7 +10,7 @@ import msgspec
 
 from component.pubsub import faults, rows
 from component.pubsub.rows import Node
-from component.storage.database import Database
+from component.store.database import Database
 from xep import pubsub_errors
 from xep.pubsub import AffiliationName
 from xep.stanza_error import StanzaError

@@ -16,7 +16,7 @@ from component.pubsub.changes import Direct, items_event, last_item, retractions
 from component.pubsub.config import NodeConfig
 from component.pubsub.notifier import NodeNotifier
 from component.pubsub.rows import Node, StoredItem
-from component.storage.storage import Storage
+from component.store.storage import Storage
 from xep.jid import JID
 from xep.pubsub_event import Event
 

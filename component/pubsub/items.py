@@ -15,7 +15,7 @@ from component.pubsub.access import Requester
 from component.pubsub.changes import NodeChange
 from component.pubsub.config import DEFAULT, NodeConfig
 from component.pubsub.rows import Node, StoredItem
-from component.storage.database import Database
+from component.store.database import Database
 from xep import pubsub_errors
 from xep.binding.escaping import escape_attribute, unescape_attribute
 from xep.result_sets import PAGE_ROOM, First, ResultSet

@@ -10,7 +10,7 @@ from component.pubsub.access import Requester
 from component.pubsub.changes import NodeChange
 from component.pubsub.config import NodeConfig, configured
 from component.pubsub.rows import Node, NodeSubscription
-from component.storage.database import Database
+from component.store.database import Database
 from xep import pubsub_errors, pubsub_owner
 from xep.data_forms import Form
 from xep.jid import JID

@@ -22,9 +22,9 @@ from component.pubsub.changes import Direct, NodeChange
 from component.pubsub.interests import NodeInterests
 from component.pubsub.items import new_id
 from component.pubsub.turns import Turns
-from component.storage.database import Database
-from component.storage.errors import StorageError
-from component.storage.storage import Storage
+from component.store.database import Database
+from component.store.errors import StorageError
+from component.store.storage import Storage
 from xep.binding import Payload, encode
 from xep.jid import JID
 from xep.stanza import NAMESPACE

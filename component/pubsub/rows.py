@@ -14,8 +14,8 @@ from typing import Any, Final, Literal
 import msgspec
 
 from component.pubsub.config import NodeConfig
-from component.storage.database import Database, Value
-from component.storage.schema import Table
+from component.store.database import Database, Value
+from component.store.schema import Table
 from xep.pubsub import AffiliationName
 
 TABLES: Final = (

@@ -20,9 +20,9 @@ from component.pubsub.config import NodeConfig
 from component.pubsub.items import NewItem
 from component.pubsub.notifier import Listeners, NodeNotifier
 from component.pubsub.rows import Node, StoredItem
-from component.storage.database import Database
-from component.storage.errors import StorageError
-from component.storage.storage import Storage
+from component.store.database import Database
+from component.store.errors import StorageError
+from component.store.storage import Storage
 from xep.binding import Payload, RawXML, keep
 from xep.jid import JID
 

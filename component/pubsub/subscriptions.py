@@ -11,7 +11,7 @@ from component.pubsub import access, faults, rows
 from component.pubsub.access import Requester
 from component.pubsub.changes import Direct
 from component.pubsub.rows import Node, NodeSubscription, State
-from component.storage.database import Database
+from component.store.database import Database
 from xep import pubsub_errors, pubsub_owner
 from xep.binding import ContentError, Payload
 from xep.data_forms import FORM_TYPE, Field, Form, form_type_field

@@ -9,10 +9,10 @@ import msgspec
 from jmespath.exceptions import JMESPathError
 
 from component import system
+from component.config.rest import pieces_of
 from component.http.gate import HttpResponse
 from component.rest.requests import json_of
 from component.rest.template import value_text
-from component.settings.rest import pieces_of
 from component.skills.errors import SkillError
 from component.skills.outputs import JSON, TEXT, File, Output, SkillResult
 

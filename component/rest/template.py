@@ -13,14 +13,14 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import msgspec
 
+from component.config.rest import pieces_of
 from component.http.gate import Headers, HttpRequest
-from component.settings.rest import pieces_of
 from component.skills.errors import InvalidParam
 from component.skills.spec import Annotations
 
 if TYPE_CHECKING:
-    from component.settings.rest import RestSkill
-    from component.settings.skills import Effects
+    from component.config.rest import RestSkill
+    from component.config.skills import Effects
 
 Pieces: TypeAlias = tuple[tuple[str, str], ...]
 JSON_BODY: Final[Headers] = (("Content-Type", "application/json"),)

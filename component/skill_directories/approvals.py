@@ -13,8 +13,8 @@ import msgspec
 
 from component.skills.capabilities import Capabilities
 from component.skills.manifest import Manifest, read_manifest
-from component.storage.database import Database
-from component.storage.storage import Storage
+from component.store.database import Database
+from component.store.storage import Storage
 
 _SELECT: Final = """
     SELECT name, digest, directory, manifest, description, trusted, approved_by, approved_at,

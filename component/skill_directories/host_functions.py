@@ -21,7 +21,7 @@ from component.skills.errors import (
     printable,
 )
 from component.skills.host import HostError, HostFunctions, HttpRequest, HttpResponse, LogLevel
-from component.storage.storage import Storage
+from component.store.storage import Storage
 from xep.binding.json_bounds import decoded_json
 
 if TYPE_CHECKING:

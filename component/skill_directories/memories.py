@@ -9,9 +9,9 @@ from typing import Final
 from component.skills.capabilities import Capabilities
 from component.skills.errors import CapabilityMissing
 from component.skills.host import HostError
-from component.storage.database import Database
-from component.storage.errors import StorageError
-from component.storage.storage import Storage
+from component.store.database import Database
+from component.store.errors import StorageError
+from component.store.storage import Storage
 
 MOST_KEYS: Final = 1_000
 LONGEST_KEY: Final = 200

@@ -9,13 +9,13 @@ import msgspec
 from pydantic import ValidationError
 
 from component import system
+from component.config.problems import dotted, sentences
+from component.config.rest import RestSkill
 from component.http.gate import Headers, HttpLimits, HttpRefused
 from component.http.targets import target_of
 from component.rest.answers import ResponseConverter
 from component.rest.requests import request
 from component.rest.template import RequestTemplate, effects_of
-from component.settings.problems import dotted, sentences
-from component.settings.rest import RestSkill
 from component.skill_directories.host_functions import Credentials, check_grantable, gate_of
 from component.skill_directories.runners import Artefact, SkillRunner
 from component.skill_directories.version import read_schema

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from component.storage.schema import Table
-from component.storage.tables import tells
+from component.store.schema import Table
+from component.store.tables import tells
 
 TABLES: Final = (
     Table(

@@ -1,7 +1,7 @@
 """Manages the tasks of all principals, for operators: lists, counts, cancel, retry, release.
 
 The command line uses it too, because it does not need a running service. Database triggers update
-the counts on every change (`component.storage.triggers`), so no operation here takes longer when
+the counts on every change (`component.store.triggers`), so no operation here takes longer when
 there are more tasks.
 """
 
@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from component.storage.database import Database
-from component.storage.storage import Storage
+from component.store.database import Database
+from component.store.storage import Storage
 from component.tasks import changes, journal, leases, queries, rows
 from component.tasks.changes import Transaction
 from component.tasks.journal import Journal

@@ -12,9 +12,9 @@ import msgspec
 
 from component.skills.inputs import Arguments
 from component.skills.skill import Skill
-from component.storage import waiters
-from component.storage.database import Database
-from component.storage.storage import Storage
+from component.store import waiters
+from component.store.database import Database
+from component.store.storage import Storage
 from component.tasks import journal, leases, question_rows, replay, rows
 from component.tasks.protocol import Question, TaskLimits
 from component.tasks.replay import RecordBound, RecordedAnswer
@@ -74,7 +74,7 @@ class Change(msgspec.Struct, frozen=True):
 class Transaction:
     """One operation's view of the database, and the changes to publish after its commit.
 
-    It is a `component.storage.database.Database`, and goes wherever one is expected.
+    It is a `component.store.database.Database`, and goes wherever one is expected.
 
     Args:
         database: of the operation.

@@ -11,9 +11,9 @@ import msgspec
 import structlog
 
 from component.link.messages.delivery import Delivery, nothing_to_send
-from component.storage.database import Database
-from component.storage.errors import StorageError
-from component.storage.storage import Storage
+from component.store.database import Database
+from component.store.errors import StorageError
+from component.store.storage import Storage
 from component.tasks import question_rows, rows
 from component.tasks.changes import Change
 from component.tasks.protocol import Listener, Notice, Question

@@ -16,10 +16,10 @@ import msgspec
 import structlog
 from cachebox import LRUCache
 
-from component.storage.clock import GRACE_MS
-from component.storage.database import Database
-from component.storage.errors import StorageError
-from component.storage.storage import Storage
+from component.store.clock import GRACE_MS
+from component.store.database import Database
+from component.store.errors import StorageError
+from component.store.storage import Storage
 from component.tasks import changes, question_rows, replay, rows
 from component.tasks.changes import Change, Transaction
 from component.tasks.journal import nothing_ran

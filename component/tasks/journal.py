@@ -19,8 +19,8 @@ import msgspec
 
 from component.skills.errors import Denied, SkillError, StepFailed, UsageError
 from component.skills.operations import ChildResult
-from component.storage.database import Database
-from component.storage.schema import Table
+from component.store.database import Database
+from component.store.schema import Table
 from component.tasks.outputs import text_of
 from component.tasks.rows import TERMINAL, Row, load
 from xep.binding import read

@@ -4,7 +4,7 @@ A task is leased to an instance, fenced by the token of the row. On SQLite one p
 directory, so every earlier owner is dead. On PostgreSQL instances send heartbeats, and an instance
 is dead if its counter has not changed for a time that the observer measures with its own monotonic
 clock. No wall clock is involved, so a clock that jumps on any host never costs a lease. A process
-that restarts on the same data directory need not wait for that (`component.storage.Storage.place`).
+that restarts on the same data directory need not wait for that (`component.store.Storage.place`).
 
 Of the queued tasks that run next, those of the principal with the fewest running tasks come first,
 and of these the one with the highest priority.
@@ -17,8 +17,8 @@ from typing import Final
 import msgspec
 
 from component import system
-from component.storage.database import Database, Value
-from component.storage.schema import Table
+from component.store.database import Database, Value
+from component.store.schema import Table
 from component.tasks import rows
 from component.tasks.protocol import QueueLimits
 from component.tasks.rows import Row

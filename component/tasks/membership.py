@@ -8,7 +8,7 @@ from functools import partial
 import anyio
 import structlog
 
-from component.storage.errors import StorageError
+from component.store.errors import StorageError
 from component.tasks import leases, replay, rows
 from component.tasks.changes import TaskStore, Transaction, release_all
 

@@ -17,7 +17,7 @@ from component.skills.model_answers import ModelFailed, ModelQuestion
 from component.skills.outputs import File, Link
 from component.skills.skill import Skill
 from component.skills.threads import Threads
-from component.storage.notifications import Notification
+from component.store.notifications import Notification
 from component.tasks.confirmation import Approvers
 from component.tasks.gate import Gate
 from component.tasks.request import Origin, Request

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from component.storage.database import Database
+from component.store.database import Database
 from component.tasks import question_rows, rows
 from component.tasks.protocol import TaskLimits
 from component.tasks.rows import TERMINAL, Row

@@ -22,8 +22,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from component.storage.database import Database, Value
-from component.storage.schema import Table
+from component.store.database import Database, Value
+from component.store.schema import Table
 from component.tasks.protocol import Certainty, Naming, Question
 from component.tasks.rows import TERMINAL, Row, milliseconds, moment, request_of, steady
 from xep.binding import encode, read

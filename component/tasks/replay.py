@@ -9,9 +9,9 @@ import anyio
 import msgspec
 from cachebox import FIFOCache, LRUCache
 
-from component.storage.clock import seconds_since_boot
-from component.storage.database import Database
-from component.storage.schema import Table
+from component.store.clock import seconds_since_boot
+from component.store.database import Database
+from component.store.schema import Table
 from component.tasks.request import UNNAMED_WINDOW_S, RequestKey
 from xep.binding import encode, read
 from xep.fluux_agent import errors

@@ -8,7 +8,7 @@ import msgspec
 import structlog
 
 from component.skills.errors import printable
-from component.storage.notifications import Notification, record
+from component.store.notifications import Notification, record
 from component.tasks import changes, journal, leases, question_rows, rows
 from component.tasks.changes import Change, Transaction, change
 from component.tasks.confirmation import confirm_for, covers, lapses

@@ -6,8 +6,8 @@ from typing import Final, TypeAlias, get_args
 
 import msgspec
 
-from component.storage.database import Database, Dialect, Value
-from component.storage.schema import Table
+from component.store.database import Database, Dialect, Value
+from component.store.schema import Table
 from component.tasks.protocol import TaskLimits
 from component.tasks.request import Request
 from xep.binding import encode, read
@@ -211,7 +211,7 @@ class Row(msgspec.Struct):
     """The row of a task as one transaction sees it. Times are milliseconds since 1970, UTC.
 
     The times `due`, `not_before` and `retain_until` are by the steady clock
-    (`component.storage.database.Database`).
+    (`component.store.database.Database`).
 
     `request` is the JSON of a `Request`; `progress`, `result` and `failure` are XML. `owner` is the
     instance that runs the task; `token` changes whenever the owner does. A row that is not

@@ -52,7 +52,7 @@ from component.skills.operations import (
 )
 from component.skills.outputs import SkillResult
 from component.skills.skill import Skill
-from component.storage import waiters
+from component.store import waiters
 from component.tasks import changes, gate, journal, leases, outputs, replay, rows
 from component.tasks.changes import Change, TaskStore, Transaction, change
 from component.tasks.confirmation import lapses

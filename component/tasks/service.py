@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from component import system
 from component.skills.skill import Skill
-from component.storage.clock import seconds_since_boot
-from component.storage.errors import StorageError
-from component.storage.storage import Storage
+from component.store.clock import seconds_since_boot
+from component.store.errors import StorageError
+from component.store.storage import Storage
 from component.tasks import changes, leases, queries, question_rows, questions, replay, rows
 from component.tasks.admission import Admission, Answer
 from component.tasks.changes import TaskStore, Transaction

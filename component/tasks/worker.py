@@ -9,7 +9,7 @@ import structlog
 from anyio.abc import TaskGroup
 from cachebox import FIFOCache
 
-from component.storage.errors import StorageError
+from component.store.errors import StorageError
 from component.tasks import changes, leases
 from component.tasks.changes import TaskStore, Transaction
 from component.tasks.leases import SUSPECT_ATTEMPTS, Claimant, Claimed, Slot, claim, unknown_skills

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from component.app.features import load
-from component.settings import Settings, SettingsError
+from component.config import Settings, SettingsError
 from tests.component.smallest_settings import ENVIRON
 
 

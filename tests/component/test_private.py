@@ -13,16 +13,16 @@ from component.app.schema import SCHEMA
 from component.audit.opening import CHAIN_FILE, check_writable, open_record
 from component.cli.main import group
 from component.commands import Commands
+from component.config import Server
+from component.config import Storage as Where
 from component.control.server import ControlServer
 from component.conversations.lines import Said
 from component.kernel.memory import open_memories
 from component.memory.knowledge import Memo
 from component.memory_directory.layout import SessionKey
 from component.private import close_to_others, exposed, make_directory, open_private
-from component.settings import Server
-from component.settings import Storage as Where
-from component.storage import Storage
-from component.storage.directory import home_of
+from component.store import Storage
+from component.store.directory import home_of
 from tests.component.audit.book import Book
 from xep.jid import JID
 

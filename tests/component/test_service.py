@@ -12,8 +12,7 @@ from anyio import to_thread
 from component.app.features import load_skills, make_settings
 from component.app.schema import SCHEMA
 from component.app.service import Service
-from component.policy import PolicyError
-from component.settings import (
+from component.config import (
     Agent,
     Conformance,
     Policy,
@@ -24,9 +23,10 @@ from component.settings import (
     Skills,
     Storage,
 )
+from component.policy import PolicyError
 from component.skills import DuplicateSkillError, SkillLoadError
-from component.storage import DirectoryInUseError
-from component.storage import Storage as OpenStorage
+from component.store import DirectoryInUseError
+from component.store import Storage as OpenStorage
 from demo_server import DemoServer
 from tests.demo_server.peers import AGENT, LIMIT, new_server
 from tests.servers.clients import Element, SlixClient

@@ -14,14 +14,14 @@ from component.agent.protocol import Profile
 from component.agent.untrusted_text import Fence
 from component.budget.protocol import Payer, TurnBudget
 from component.commands import Asking
+from component.config.agents import AgentEntry, Personas
+from component.config.llm import LLM, ModelChoice, Tier
+from component.config.memory import Memory
 from component.kernel.agents import AgentSubsystem
 from component.kernel.memory import Memories
 from component.memory_directory.layout import SessionKey
 from component.models.protocol import Completion, Usage
 from component.personas.packages import PersonaText
-from component.settings.agents import AgentEntry, Personas
-from component.settings.llm import LLM, ModelChoice, Tier
-from component.settings.memory import Memory
 from component.skills import Skill, skill
 from component.skills.model_answers import ModelFailed, question
 from component.tasks.request import CallerContext

@@ -13,16 +13,16 @@ from structlog.testing import capture_logs
 from component.agent import rows
 from component.app.features import make_settings
 from component.app.service import Service
+from component.config import Server
+from component.config import Storage as Where
+from component.config.memory import Memory, Session
 from component.conversations.lines import Said
 from component.kernel.memory import Memories, open_memories, remove_sub_agents, tidy
 from component.memory import embedding
 from component.memory.index_search import Search
 from component.memory.knowledge import Memo
 from component.memory_directory.layout import SessionKey
-from component.settings import Server
-from component.settings import Storage as Where
-from component.settings.memory import Memory, Session
-from component.storage import Storage
+from component.store import Storage
 from tests.component.agent.world import message
 from tests.component.audit.book import Book
 from tests.waiting import eventually

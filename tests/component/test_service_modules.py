@@ -2,10 +2,10 @@
 
 import pytest
 
+from component.config import Settings
 from component.kernel.module_functions import ModuleFunctions
-from component.settings import Settings
 from component.skills import CapabilityMissing, Context, Skill, skill
-from component.storage import Storage
+from component.store import Storage
 from tests.component.features.installed_skills.test_author_api import Messages
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]

@@ -14,11 +14,11 @@ from component.audit.files import files_in
 from component.audit.heads import heads_in
 from component.audit.lines import Line, read_line
 from component.audit.verify import verify
+from component.config import Agent, Server, Settings, Skills, Storage
+from component.config.service import Audit
 from component.features.metrics.settings import Metrics
 from component.kernel.monitoring import Monitoring
-from component.settings import Agent, Server, Settings, Skills, Storage
-from component.settings.service import Audit
-from component.storage import Storage as OpenStorage
+from component.store import Storage as OpenStorage
 from demo_server import DemoServer
 from tests.component.features.metrics.test_metrics import ask, get
 from tests.demo_server.peers import AGENT, LIMIT, new_server

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from component.app.features import make_settings
+from component.config import Server, Settings
+from component.config.agents import AgentEntry
+from component.config.policy import Agent
 from component.kernel.avatars import AvatarError, generated_avatar
 from component.kernel.options import facts
 from component.kernel.profiles import contact_profiles
-from component.settings import Server, Settings
-from component.settings.agents import AgentEntry
-from component.settings.policy import Agent
 
 DOMAIN = "agent.example.com"
 OTHER = generated_avatar("somebody@example.org")

@@ -13,11 +13,11 @@ from anyio import to_thread
 from pydantic import SecretStr
 
 from component.app.service import Service
+from component.config import Agent, Skills
+from component.config.skills import SkillScheduleEntry
 from component.control.client import ControlAnswer, ControlRequest, ask
 from component.features.apis.settings import OpenApi
 from component.features.mcp.settings import McpServer
-from component.settings import Agent, Skills
-from component.settings.skills import SkillScheduleEntry
 from component.skills import sources
 from tests.component.features.apis.documents import encoded, petstore
 from tests.component.features.apis.test_openapi_source import changed_list

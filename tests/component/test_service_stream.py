@@ -4,10 +4,10 @@ import pytest
 
 from component.app.features import make_settings
 from component.app.service import Service
+from component.config import Server
 from component.kernel.monitoring import Monitoring
 from component.kernel.stream import StreamSubsystem
 from component.link.messages.outbox import Outbox, OutputStream
-from component.settings import Server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 

@@ -49,10 +49,10 @@ from component.skills import Registry, Skill, View
 from component.skills.builtin import builtin_skills
 from component.skills.conformance_fixtures import conformance_skills
 from component.skills.threads import Threads
-from component.storage import Storage
-from component.storage.clock import seconds_since_boot
-from component.storage.contacts import SubscriptionStore
-from component.storage.database import Database
+from component.store import Storage
+from component.store.clock import seconds_since_boot
+from component.store.contacts import SubscriptionStore
+from component.store.database import Database
 from component.task_messages.events import TaskNews
 from component.task_messages.questions import Questions
 from component.tasks.confirmation import Approvers

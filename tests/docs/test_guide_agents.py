@@ -9,7 +9,7 @@ import pytest
 
 from component.agent.conversation import RESTARTS
 from component.app.features import load
-from component.settings.agents import Loop
+from component.config.agents import Loop
 from tests.component.models.endpoint import Calls, Endpoint, Text, in_thread
 from tests.docs.conftest import Commands
 from tests.servers.agent_process import AgentProcess

@@ -7,12 +7,12 @@ import pytest
 from cryptography.fernet import Fernet
 
 from component.app.features import load
+from component.config.memory import MemoryScope
 from component.memory.index_database import FILE_NAME as INDEX
 from component.memory.knowledge_lines import FILE_NAME, MemoryLine, decode_memory, encode_memory
 from component.memory.sharing import Sharing
 from component.memory_directory.layout import Layout, SessionKey
 from component.personas.packages import LONGEST_TEXT, imported
-from component.settings.memory import MemoryScope
 from tests.servers.guides import DOCS
 from xep.jid import JID
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from component.settings.llm import LLM
+from component.config.llm import LLM
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "models.md").read_text()

@@ -14,8 +14,8 @@ from anyio import to_thread
 
 from component.app.features import load
 from component.app.service import Service
+from component.config import Settings
 from component.features.proposals.draft import SkillDraft
-from component.settings import Settings
 from component.skill_directories.content import read_proposal
 from component.skills.manifest import read_manifest
 from tests.component.features.proposals.world import CODE, SPLIT, WEATHER

@@ -10,9 +10,9 @@ import anyio
 import pytest
 
 from component.app.features import load
+from component.config import Settings
 from component.features.webhooks.feature import webhooks_of
-from component.settings import Settings
-from component.storage import Storage
+from component.store import Storage
 from tests.component.features.webhooks.world import github_headers, listening
 from tests.servers.guides import DOCS, block
 
@@ -60,7 +60,7 @@ def test_its_statuses_are_those_of_the_code() -> None:
 
 
 def test_its_commands_make_usable_secrets() -> None:
-    from component.settings.kinds import standard_key
+    from component.config.kinds import standard_key
 
     command = re.findall(r"whsec_\$\(openssl rand -base64 \d+\)", GUIDE.read_text())[0]
     made = subprocess.run(["/bin/sh", "-c", f'echo "{command}"'], capture_output=True, check=True)

@@ -9,7 +9,7 @@ import pytest
 
 from component.app.schema import SCHEMA
 from component.features.workers.settings import Worker, WorkersEntry
-from component.storage import Storage
+from component.store import Storage
 from tests.component.features.workers.support import serving, workers
 from xep.fluux_agent.execute import Result
 

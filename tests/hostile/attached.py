@@ -8,7 +8,7 @@ import anyio
 
 from component.app.features import make_settings
 from component.app.service import Service
-from component.settings import Server, Storage
+from component.config import Server, Storage
 from tests.component.link.connection.acceptor import DOMAIN, SECRET, Acceptor, Link
 
 __all__ = ["DOMAIN", "attached"]

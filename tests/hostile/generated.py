@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from component.settings.llm import Dialect
+from component.config.llm import Dialect
 from tests.component.models import wire
 from tests.component.models.wire import Phased, Spoken
 from tests.hostile.provider import DONE, END, body, chunk, chunked, head

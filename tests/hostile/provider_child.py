@@ -21,11 +21,11 @@ import structlog
 from component.app.schema import SCHEMA
 from component.budget.book import BudgetBook
 from component.budget.protocol import BudgetLimits
+from component.config.llm import ModelChoice
 from component.memory_directory.layout import SessionKey
 from component.models.catalog import resolve
 from component.models.hosted import HostedModel
-from component.settings.llm import ModelChoice
-from component.storage import Storage
+from component.store import Storage
 from tests.component.agent.world import World, message
 from tests.component.audit.book import Book
 from tests.hostile.provider_attacks import KEY, SPELLINGS

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.settings import Agent, Conformance, Policy, RequestLimits, Rule, Skills
+from component.config import Agent, Conformance, Policy, RequestLimits, Rule, Skills
 from tests.component.link.connection.acceptor import Link
 from tests.hostile.attached import DOMAIN, attached
 from tests.hostile.tap import Frames

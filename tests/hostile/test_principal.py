@@ -15,8 +15,8 @@ from xml.sax.saxutils import escape
 import anyio
 import pytest
 
+from component.config import Agent, Conformance, RequestLimits
 from component.link.router import router
-from component.settings import Agent, Conformance, RequestLimits
 from tests.component.link.connection.acceptor import Link
 from tests.hostile.attached import DOMAIN, attached
 from tests.profiles import THOROUGH

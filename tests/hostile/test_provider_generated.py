@@ -9,6 +9,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.config.llm import Dialect, ModelChoice
 from component.models.answer_limits import (
     ARGUMENTS_CHARACTERS,
     CALL_TOKENS,
@@ -22,7 +23,6 @@ from component.models.catalog import resolve
 from component.models.hosted import HostedModel
 from component.models.messages import storable, text_message
 from component.models.protocol import Completion, ModelError, ModelRequest
-from component.settings.llm import Dialect, ModelChoice
 from tests.component.models.asking import tool
 from tests.hostile.generated import answers
 from tests.hostile.provider import HONEST, Provider, provider_in_thread

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from component.config.llm import LLM
 from component.models.availability import check_models
-from component.settings.llm import LLM
 from tests.hostile.provider import Attack, body, chunked, head, provider_in_thread
 
 pytestmark = pytest.mark.anyio

@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 
 from component.app.features import make_settings
 from component.app.service import Service
-from component.settings import Agent, Server, Storage
+from component.config import Agent, Server, Storage
 from tests.component.link.connection.acceptor import DOMAIN, SECRET, Acceptor, Link
 from tests.profiles import SEED, THOROUGH
 from tests.waiting import LIMIT_S

@@ -9,8 +9,8 @@ from typing import Final
 import anyio
 import pytest
 
-from component.settings import Agent, Conformance
-from component.settings.llm import LLM
+from component.config import Agent, Conformance
+from component.config.llm import LLM
 from tests.component.link.connection.acceptor import DOMAIN, Link
 from tests.component.models.answers import Text
 from tests.component.models.endpoint import Endpoint, serving

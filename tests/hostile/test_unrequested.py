@@ -9,8 +9,8 @@ from typing import Final
 import anyio
 import pytest
 
-from component.settings import Agent
-from component.settings.memory import Memory
+from component.config import Agent
+from component.config.memory import Memory
 from tests.hostile.attached import DOMAIN, attached
 from tests.profiles import SEED, THOROUGH
 

@@ -19,10 +19,10 @@ from component.app.features import make_settings
 from component.app.service import Service
 from component.audit.files import files_in
 from component.audit.lines import Line
+from component.config import Settings
+from component.config.llm import ModelChoice
 from component.kernel.kernel import Kernel
 from component.models.protocol import Model
-from component.settings import Settings
-from component.settings.llm import ModelChoice
 from component.skills import Skill
 from tests.kit.model import Script
 from tests.kit.system import SimulatedSystem

@@ -6,8 +6,8 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
+from component.config.server import Server
 from component.link.connection import failure
-from component.settings.server import Server
 
 
 class _Direction:

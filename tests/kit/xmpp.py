@@ -12,8 +12,8 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
+from component.config.server import Server
 from component.link.connection import failure
-from component.settings.server import Server
 from demo_server.component_link import ComponentLink
 from demo_server.router import Router
 from demo_server.table import Account, Session, Table

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import anyio
 from pydantic import SecretStr
 
-from component import settings
+from component import config
 from component.kernel.errors import AgentErrors
 from component.link.connection.connection import Connection
 from component.link.connection.live import Receiver
@@ -39,7 +39,7 @@ async def serving(server: Server, bench: CommandBench) -> AsyncIterator[None]:
     senders = Senders(bench.policy.admits, ComponentAddresses(domain, frozenset(("assistant",))))
     router = Router(RouterOptions(), senders, AgentErrors(), bench.routes, outbox)
     receiver = _Receiver(router)
-    section = settings.Server(
+    section = config.Server(
         host=server.address,
         port=server.component_port,
         component_domain=server.component_domain,

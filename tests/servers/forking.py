@@ -19,7 +19,7 @@ import pydantic_settings  # noqa: F401
 import component.app.service
 import component.cli.run
 import component.models
-import component.storage.postgres  # noqa: F401
+import component.store.postgres  # noqa: F401
 from component.cli.main import main
 
 PACKET_BYTES = 150_000

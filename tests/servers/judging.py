@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from component.settings.policy import Agent
+from component.config.policy import Agent
 from tests.servers.agent_process import AgentProcess
 from tests.servers.base import Server
 from tests.servers.prosody import Prosody

@@ -31,8 +31,8 @@ import psycopg
 import pytest
 
 from component.app.schema import SCHEMA
-from component.storage import Storage
-from component.storage.schema import make_postgres as make_tables
+from component.store import Storage
+from component.store.schema import make_postgres as make_tables
 from tests.servers.base import LOG_TAIL, START_LIMIT, STOP_LIMIT, PortLease, ServerError
 from tests.servers.watchdog import Watchdog
 

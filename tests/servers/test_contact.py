@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from component.app.schema import SCHEMA
+from component.config.policy import Agent
 from component.kernel.avatars import generated_avatar
-from component.settings.policy import Agent
-from component.storage.schema import make_sqlite
+from component.store.schema import make_sqlite
 from tests.servers.base import Server
 from tests.servers.chatting import body, heard, say
 from tests.servers.clients import Element, SlixClient

@@ -7,7 +7,7 @@ import anyio
 import pytest
 from pydantic import SecretStr
 
-from component import settings
+from component import config
 from component.kernel.errors import AgentErrors
 from component.link.connection.connection import Connection
 from component.link.connection.live import Receiver
@@ -48,7 +48,7 @@ class Desk(Receiver):
         self.connects = 0
         self.changed = anyio.Event()
         self.connection = Connection(
-            settings.Server(
+            config.Server(
                 host="127.0.0.1",
                 port=port,
                 component_domain=server.component_domain,

@@ -16,7 +16,7 @@ from component.kernel.errors import stored
 from component.skills.form_fields import NEWLINE
 from component.skills.registry import View
 from component.skills.skill import Skill
-from component.storage import StorageError
+from component.store import StorageError
 from component.tasks.admission import Answer
 from component.tasks.outputs import text_of
 from xep.binding.escaping import without_forbidden

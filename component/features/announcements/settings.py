@@ -1,6 +1,6 @@
 """Announcements have no section. They need nodes at our addresses, which only a component has."""
 
-from component.settings.model import Settings
+from component.config.model import Settings
 
 
 def is_used(settings: Settings) -> bool:

@@ -23,8 +23,8 @@ from component.skills.sources import Offer
 from component.skills.spec import Schema
 
 if TYPE_CHECKING:
+    from component.config.rest import RestSkill
     from component.features.apis.settings import OpenApi
-    from component.settings.rest import RestSkill
 
 _log = structlog.get_logger("component.features.apis")
 

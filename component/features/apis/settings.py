@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from component.settings.kinds import Count, Headers, Seconds, Section, refusal, service_url
-from component.settings.model import Settings
-from component.settings.rest import RequestSeconds, ResponseBytes, RestSkill, Retries, skill_names
-from component.settings.sections import Top, named_tables
-from component.settings.skills import Effects, SourceTaint
+from component.config.kinds import Count, Headers, Seconds, Section, refusal, service_url
+from component.config.model import Settings
+from component.config.rest import RequestSeconds, ResponseBytes, RestSkill, Retries, skill_names
+from component.config.sections import Top, named_tables
+from component.config.skills import Effects, SourceTaint
 
 _PREFIX: Final = re.compile(r"([A-Za-z][A-Za-z0-9_-]{0,31})?")
 

@@ -15,7 +15,7 @@ from component.audit.query import AuditQuery, latest, parse_moment
 from component.audit.record import Audit
 from component.audit.verify import Verification, verify_beside
 from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline
-from component.storage import StorageError
+from component.store import StorageError
 
 T = TypeVar("T")
 

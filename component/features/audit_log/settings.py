@@ -1,6 +1,6 @@
 """The audit log is configured by `[audit]`, whose keys the kernel reads."""
 
-from component.settings.model import Settings
+from component.config.model import Settings
 
 
 def is_used(settings: Settings) -> bool:

@@ -5,6 +5,7 @@ packages are installed and their servers can be reached.
 from collections.abc import AsyncIterator, Iterator
 from importlib.util import find_spec
 
+from component.config import Settings
 from component.features.builtins.settings import (
     EMAIL_SEND,
     GITHUB,
@@ -14,7 +15,6 @@ from component.features.builtins.settings import (
 )
 from component.kernel.check import Check
 from component.kernel.server_check import check_server, check_url
-from component.settings import Settings
 
 
 async def check_servers(settings: Settings) -> AsyncIterator[Check]:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterator
 
+from component.config import Settings
 from component.features.builtins.checks import check_servers
 from component.features.builtins.settings import (
     EMAIL_SEND,
@@ -15,7 +16,6 @@ from component.features.feature import Feature, Opened
 from component.kernel.check import Check
 from component.kernel.guarded_messages import GuardedMessages
 from component.kernel.kernel import Kernel
-from component.settings import Settings
 from component.skills import Skill
 
 

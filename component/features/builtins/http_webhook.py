@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from component import system
+from component.config.kinds import standard_key
 from component.http.gate import Headers, HttpGate, HttpLimits, HttpRequest, access_to
 from component.http.targets import network_capability
 from component.rest.requests import in_one_line, request
-from component.settings.kinds import standard_key
 from component.skills.context import Context
 from component.skills.outputs import TEXT, Output, SkillResult
 from component.skills.schema_inputs import schema_inputs

@@ -1,6 +1,6 @@
 """The sections about built-in skills that reach outside. Each is off unless it has its section.
 
-`[xmpp_send]` is in `component.settings.skills`, because it also limits the messages of other
+`[xmpp_send]` is in `component.config.skills`, because it also limits the messages of other
 skills.
 """
 
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
-from component.settings.kinds import (
+from component.config.kinds import (
     Count,
     Headers,
     Port,
@@ -21,9 +21,9 @@ from component.settings.kinds import (
     standard_key,
     without_brackets,
 )
-from component.settings.model import Settings
-from component.settings.rest import skill_names
-from component.settings.sections import Top, named_tables, optional_table
+from component.config.model import Settings
+from component.config.rest import skill_names
+from component.config.sections import Top, named_tables, optional_table
 
 _HOST: Final = re.compile(r"[a-z0-9*?.:_-]+")
 MAILBOX: Final = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9.-]{1,253}")

@@ -21,7 +21,7 @@ from component.skills.skill import Skill
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from component.settings.skills import XmppSend
+    from component.config.skills import XmppSend
 
 
 def xmpp_send_skill(settings: XmppSend, messages: Callable[[], GuardedMessages]) -> Skill:

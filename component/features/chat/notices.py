@@ -11,7 +11,7 @@ from component.features.chat.rows import NoticeStore
 from component.link.messages.delivery import Delivery
 from component.link.messages.inbound import Account, InboundMessage
 from component.policy.persons import Persons
-from component.storage import StorageError
+from component.store import StorageError
 from xep.jid import JID
 
 _EVERY_S: Final = 3600.0

@@ -28,7 +28,7 @@ from component.link.messages.inbound import (
     StageOrder,
 )
 from component.skills.errors import printable
-from component.storage import StorageError
+from component.store import StorageError
 from xep.chat_states import NAMESPACE as CHAT_STATES
 from xep.explicit_encryption import NAMESPACE as ENCRYPTION
 from xep.jid import JID

@@ -19,6 +19,7 @@ from anyio.abc import TaskStatus
 
 from component import system
 from component.audit.protocol import Recorder
+from component.config import Settings
 from component.features.installed_skills.commands import (
     Installed,
     InstalledError,
@@ -38,12 +39,11 @@ from component.features.installed_skills.rows import DescriptionRow, Description
 from component.kernel.check import Check
 from component.policy.flows import TRUSTED
 from component.private import FILE_MODE
-from component.settings import Settings
 from component.skills.errors import DuplicateSkillError, SkillLoadError
 from component.skills.skill import Skill
 from component.skills.sources import Offer, SkillSource
-from component.storage.errors import StorageError, explained
-from component.storage.storage import Storage, peek
+from component.store.errors import StorageError, explained
+from component.store.storage import Storage, peek
 
 _log = structlog.get_logger("component.features.installed_skills")
 

@@ -22,6 +22,7 @@ from anyio.abc import TaskStatus
 
 from component import system
 from component.audit.protocol import Recorder
+from component.config import Settings
 from component.features.installed_skills.commands import (
     Installed,
     InstalledError,
@@ -32,7 +33,6 @@ from component.features.installed_skills.commands import (
     sheet,
 )
 from component.kernel.check import Check
-from component.settings import Settings
 from component.skill_directories.approvals import Approval, Approvals
 from component.skill_directories.content import (
     APPROVED,
@@ -47,8 +47,8 @@ from component.skill_directories.version import Version, new_approval
 from component.skills.errors import SkillLoadError
 from component.skills.manifest import ManifestError
 from component.skills.sources import Offer
-from component.storage.errors import StorageError
-from component.storage.storage import Storage
+from component.store.errors import StorageError
+from component.store.storage import Storage
 
 _log = structlog.get_logger("component.skills")
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from component import system
 from component.audit.protocol import Recorder
 from component.commands import AnyCommand
+from component.config import Settings
 from component.features.feature import Feature, Opened
 from component.features.installed_skills.commands import InstalledSkillCommands
 from component.kernel.check import Check
 from component.kernel.kernel import Kernel
 from component.kernel.module_functions import skill_services
 from component.private import make_directory
-from component.settings import Settings
 from component.skills.sources import SkillSource
-from component.storage.shared import Reload
-from component.storage.storage import Storage
+from component.store.shared import Reload
+from component.store.storage import Storage
 
 if TYPE_CHECKING:
     from component.features.installed_skills.descriptions import Descriptions

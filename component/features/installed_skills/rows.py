@@ -7,10 +7,10 @@ from typing import Final
 
 import msgspec
 
-from component.storage.database import Database
-from component.storage.schema import Table
-from component.storage.storage import Storage
-from component.storage.tables import tells
+from component.store.database import Database
+from component.store.schema import Table
+from component.store.storage import Storage
+from component.store.tables import tells
 
 TABLES: Final = (
     Table(

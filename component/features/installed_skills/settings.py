@@ -1,6 +1,6 @@
 """Whether skills need the approval of an admin, which other sections say."""
 
-from component.settings.model import Settings
+from component.config.model import Settings
 
 
 def is_used(settings: Settings) -> bool:

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from component.settings.kinds import Count, Headers, Seconds, Section, http_address, refusal
-from component.settings.model import Settings
-from component.settings.sections import Top, named_tables
-from component.settings.skills import Effects, SourceTaint
+from component.config.kinds import Count, Headers, Seconds, Section, http_address, refusal
+from component.config.model import Settings
+from component.config.sections import Top, named_tables
+from component.config.skills import Effects, SourceTaint
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 _PREFIX: Final = re.compile(r"([A-Za-z][A-Za-z0-9_-]{0,31})?")

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from component.config import Settings
 from component.features.memory_nodes.agent_nodes import node_of
 from component.features.memory_nodes.items import NodeItem
 from component.features.memory_nodes.privileges import (
@@ -30,7 +31,6 @@ from component.kernel.stream import StreamSubsystem
 from component.memory.store import KnowledgeError, Past, StoreUnavailableError, Watcher
 from component.memory_directory.layout import SessionKey
 from component.pubsub.client import PubSubClient
-from component.settings import Settings
 from xep import pubsub
 from xep.binding import RawXML
 from xep.data_forms import Field, Form

@@ -8,6 +8,7 @@ from typing import Final
 
 import structlog
 
+from component.config.memory import Memory
 from component.features.memory_nodes.items import NodeItem
 from component.features.memory_nodes.store import NodeItemChangedError
 from component.link.router.addresses import Addresses
@@ -16,8 +17,7 @@ from component.memory_directory.layout import SessionKey
 from component.pubsub.changes import NodeChange
 from component.pubsub.config import NodeConfig
 from component.pubsub.service import PubSubService, Stored, StoredChangedError
-from component.settings.memory import Memory
-from component.storage.errors import StorageError
+from component.store.errors import StorageError
 from xep.binding import RawXML
 from xep.fluux_agent.memory import NAMESPACE
 from xep.jid import JID, JIDError

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from component.config.model import DEFAULT_AGENT
 from component.features.feature import Feature, FeatureError, Opened
 from component.features.memory_nodes.account_nodes import AccountMemories
 from component.features.memory_nodes.agent_nodes import AgentNodes
@@ -15,7 +16,6 @@ from component.kernel.kernel import Kernel
 from component.memory.reconciler import SyncOptions
 from component.memory.replica import Replica
 from component.memory_directory.layout import SessionKey
-from component.settings.model import DEFAULT_AGENT
 from xep.fluux_agent.memory import NAMESPACE
 
 _TIMEOUT_S: Final = 1.0

@@ -1,6 +1,6 @@
 """Memory nodes are configured by `[memory]`, which also says how memories are kept in files."""
 
-from component.settings.model import Settings
+from component.config.model import Settings
 
 
 def is_used(settings: Settings) -> bool:

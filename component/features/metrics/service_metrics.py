@@ -8,8 +8,8 @@ import msgspec
 from component.kernel.kernel import Kernel
 from component.kernel.options import SOFTWARE
 from component.metrics.counters import Gauge
-from component.storage import StorageError
-from component.storage.database import Database
+from component.store import StorageError
+from component.store.database import Database
 from component.tasks.admin import Counts
 
 

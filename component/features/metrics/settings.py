@@ -5,9 +5,9 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from component.settings.kinds import Section, refusal
-from component.settings.model import Settings
-from component.settings.sections import Top, table
+from component.config.kinds import Section, refusal
+from component.config.model import Settings
+from component.config.sections import Top, table
 
 
 def _listen(value: str) -> str:

@@ -7,10 +7,10 @@ from typing import Annotated, Final
 import msgspec
 
 from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline, when
+from component.config import Settings
+from component.config.work import quiet_hours, time_zone
 from component.features.notifications.plan import effective
-from component.settings import Settings
-from component.settings.work import quiet_hours, time_zone
-from component.storage.notifications import Notification, NotificationStore, Preferences, Priority
+from component.store.notifications import Notification, NotificationStore, Preferences, Priority
 from xep.jid import JID, JIDError
 
 _ALL: Final = "all"

@@ -8,8 +8,8 @@ from component.features.notifications.commands import NotificationCommands
 from component.features.notifications.notifier import Notifier
 from component.features.notifications.results import Results
 from component.kernel.kernel import Kernel
-from component.storage import Storage
-from component.storage.notifications import NotificationStore, forget
+from component.store import Storage
+from component.store.notifications import NotificationStore, forget
 
 
 class NotificationFeature(Feature):

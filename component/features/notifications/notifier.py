@@ -25,8 +25,8 @@ from component.link.messages.delivery import Delivery
 from component.link.messages.inbound import Account, InboundMessage, ReplyAddress
 from component.link.messages.outbound import OutboundMessage, Text, conversation_with
 from component.link.messages.styling import styled
-from component.storage import StorageError
-from component.storage.notifications import (
+from component.store import StorageError
+from component.store.notifications import (
     CHANNEL,
     Batch,
     Notification,

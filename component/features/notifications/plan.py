@@ -20,8 +20,8 @@ from typing import Final
 
 import msgspec
 
-from component.settings.work import Notifications, quiet_hours, time_zone
-from component.storage.notifications import (
+from component.config.work import Notifications, quiet_hours, time_zone
+from component.store.notifications import (
     PRIORITIES,
     Notification,
     Plan,

@@ -16,8 +16,8 @@ from component.kernel.kernel import Kernel
 from component.kernel.started_work import Started
 from component.kernel.triggers import Trigger, Work, title_of
 from component.policy.taint import Taint
-from component.storage.errors import StorageError
-from component.storage.notifications import Notification
+from component.store.errors import StorageError
+from component.store.notifications import Notification
 from component.tasks.outputs import text_of
 from xep.fluux_agent.task import Task
 from xep.stanza_error import StanzaError

@@ -1,10 +1,10 @@
 """The command by which people choose and define the persona of an agent."""
 
 from component.commands import whose
+from component.config.model import DEFAULT_AGENT
 from component.features.feature import Feature, Opened
 from component.features.personas.commands import PersonaCommands
 from component.kernel.kernel import Kernel
-from component.settings.model import DEFAULT_AGENT
 
 
 class PersonasFeature(Feature):

@@ -5,7 +5,7 @@ from component.features.presence.handlers import PresenceHandler
 from component.features.presence.roster import RosterPresence
 from component.kernel.kernel import Kernel
 from component.link.router.table import Host
-from component.storage.contacts import SubscriptionStore
+from component.store.contacts import SubscriptionStore
 from xep.binding import Payload
 from xep.vcard_avatar import PhotoUpdate
 

@@ -15,7 +15,7 @@ from component.kernel.presence_events import PresenceEvents
 from component.kernel.stream import StreamSubsystem
 from component.link.messages.delivery import Delivery
 from component.link.router.table import Host, Request, StanzaRoute
-from component.storage.contacts import (
+from component.store.contacts import (
     StoppedContacts,
     Subscription,
     SubscriptionState,
@@ -82,7 +82,7 @@ class PresenceHandler:
     between. A pause after each leaves the server time for its users.
 
     **Subscribers that cannot be reached** return presence with an error. They are skipped for
-    longer and longer (`component.storage.contacts`) until they send something: a server that
+    longer and longer (`component.store.contacts`) until they send something: a server that
     is back probes us for each of its users who logs in (RFC 6121 §4.3).
 
     Args:

@@ -12,7 +12,7 @@ import structlog
 from component.features.presence.handlers import InTurn
 from component.kernel.stream import StreamSubsystem
 from component.link.router.table import IQRoute, Request, Route, StanzaRoute
-from component.storage.contacts import StoppedContacts, Subscription, SubscriptionStore
+from component.store.contacts import StoppedContacts, Subscription, SubscriptionStore
 from xep.caps import NAMESPACE as CAPS
 from xep.caps import Caps
 from xep.jid import JID

@@ -31,9 +31,9 @@ from component.skill_directories.version import opened_skill
 from component.skills.capabilities import Capabilities
 from component.skills.errors import SkillLoadError, SkillUnavailable, printable
 from component.skills.manifest import Manifest, ManifestError, read_manifest
-from component.storage import Storage
-from component.storage import tables as storage_tables
-from component.storage.schema import Schema
+from component.store import Storage
+from component.store import tables as storage_tables
+from component.store.schema import Schema
 
 ENTRY: Final = "main.py"
 MOST_CASES: Final = 20

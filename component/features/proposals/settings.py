@@ -1,6 +1,6 @@
 """Whether skills can be proposed. The section is `[skills.proposals]`."""
 
-from component.settings.model import Settings
+from component.config.model import Settings
 
 
 def is_used(settings: Settings) -> bool:

@@ -45,12 +45,12 @@ from component.skills.errors import InvalidParam, SkillError, SkillLoadError, pr
 from component.skills.outputs import Output, SkillResult
 from component.skills.skill import Skill
 from component.skills.sources import Offer
-from component.storage.errors import StorageError
+from component.store.errors import StorageError
 from xep.jid import JID
 
 if TYPE_CHECKING:
+    from component.config.skills import Proposals
     from component.kernel.kernel import Kernel
-    from component.settings.skills import Proposals
 
 _TIMEOUT_S: Final = 600.0
 _LONGEST_DESCRIPTION: Final = 4_000

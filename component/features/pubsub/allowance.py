@@ -9,7 +9,7 @@ from component.pubsub import access, faults, rows
 from component.pubsub.access import Requester
 from component.pubsub.notifier import ENVELOPE_BYTES
 from component.pubsub.service import PubSubService
-from component.storage.database import Database
+from component.store.database import Database
 from xep import pubsub_errors
 
 BURST_BYTES: Final = 32 * 1024 * 1024

@@ -11,7 +11,7 @@ from component.features.pubsub.node_discovery import NodeDiscovery
 from component.features.pubsub.owners import OwnerHandler
 from component.kernel.kernel import Kernel
 from component.kernel.options import page_bytes
-from component.storage import StorageError
+from component.store import StorageError
 from xep.pubsub import SUBSCRIBE_AUTHORIZATION
 
 _log = structlog.get_logger("component.pubsub")

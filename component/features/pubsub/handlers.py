@@ -21,7 +21,7 @@ from component.pubsub.items import NewItem, Wanted, choose, new_id
 from component.pubsub.rows import NodeSubscription, StoredItem
 from component.pubsub.service import PubSubService, last_messages
 from component.pubsub.subscriptions import Options, options_form
-from component.storage.database import Database
+from component.store.database import Database
 from xep import pubsub
 from xep.binding import RawXML
 from xep.data_forms import Form

@@ -12,7 +12,7 @@ from component.pubsub.computed import as_node
 from component.pubsub.config import meta_data_of
 from component.pubsub.rows import Node
 from component.pubsub.service import PubSubService
-from component.storage.database import Database
+from component.store.database import Database
 from xep import disco, pubsub
 from xep.binding.conversion import format_datetime
 from xep.data_forms import Field

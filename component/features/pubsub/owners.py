@@ -19,7 +19,7 @@ from component.pubsub.config import DEFAULT, config_form
 from component.pubsub.items import new_id
 from component.pubsub.service import PubSubService, last_messages
 from component.skills.form_fields import Schema
-from component.storage.database import Database
+from component.store.database import Database
 from xep import pubsub_event, pubsub_owner
 from xep.commands import Note
 from xep.data_forms import Form

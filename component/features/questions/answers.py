@@ -26,7 +26,7 @@ from component.link.messages.inbound import (
     StageOrder,
 )
 from component.skills.errors import printable
-from component.storage import StorageError
+from component.store import StorageError
 from component.task_messages.questions import Questions
 from component.task_messages.quotations import is_quoted, split_quotation
 from component.task_messages.spoken_answers import (

@@ -6,6 +6,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline, split_words
+from component.config.model import DEFAULT_AGENT
 from component.features.schedules.node import row_of
 from component.features.schedules.rows import Origin, Wish
 from component.features.schedules.schedules import ScheduleError, Schedules, sentence_of
@@ -14,7 +15,6 @@ from component.features.schedules.timing import TimingError
 from component.features.schedules.timing_reader import EXAMPLES
 from component.features.schedules.when import split_timing
 from component.kernel.triggers import Work
-from component.settings.model import DEFAULT_AGENT
 from xep.jid import JID, JIDError
 
 _RUN: Final = "run"

@@ -9,6 +9,8 @@ import structlog
 from anyio.abc import TaskStatus
 
 from component import system
+from component.config import Settings
+from component.config.skills import SkillScheduleEntry
 from component.features.schedules.rows import Wish
 from component.features.schedules.schedules import (
     ScheduleError,
@@ -18,10 +20,8 @@ from component.features.schedules.schedules import (
 )
 from component.features.schedules.settings import ENTRIES, ScheduleEntry
 from component.kernel.triggers import Work, work_of
-from component.settings import Settings
-from component.settings.skills import SkillScheduleEntry
 from component.skills import Registry
-from component.storage import StorageError
+from component.store import StorageError
 from xep.jid import JID, JIDError
 
 _log = structlog.get_logger("component.features.schedules")

@@ -6,6 +6,7 @@ from functools import partial
 from anyio.lowlevel import checkpoint
 
 from component.commands import AnyCommand
+from component.config import Settings
 from component.features.feature import Feature, FeatureError, Opened
 from component.features.schedules import rows
 from component.features.schedules.commands import ScheduleCommands
@@ -18,12 +19,11 @@ from component.features.schedules.skills import schedule_skills
 from component.kernel.check import Check
 from component.kernel.contacts import PersonZones
 from component.kernel.kernel import Kernel
-from component.settings import Settings
 from component.skills import Registry, Skill
-from component.storage import Storage
-from component.storage.database import Database
-from component.storage.forgetting import Forgotten
-from component.storage.notifications import NotificationStore
+from component.store import Storage
+from component.store.database import Database
+from component.store.forgetting import Forgotten
+from component.store.notifications import NotificationStore
 
 
 class ScheduleFeature(Feature):

@@ -9,8 +9,8 @@ import structlog
 
 from component.features.schedules.timing import Timing
 from component.kernel.triggers import Work
-from component.storage.database import Database
-from component.storage.schema import Table
+from component.store.database import Database
+from component.store.schema import Table
 from xep.jid import JID, JIDError
 
 TABLES: Final = (

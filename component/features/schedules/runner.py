@@ -25,10 +25,10 @@ from component.features.schedules.rows import LATE, Schedule, instant_of
 from component.features.schedules.timing import due, names_a_time, next_after
 from component.kernel.task_starter import TaskStarter
 from component.kernel.triggers import Trigger, Work
-from component.storage.clock import seconds_since_boot
-from component.storage.database import Database
-from component.storage.errors import StorageError
-from component.storage.storage import Storage
+from component.store.clock import seconds_since_boot
+from component.store.database import Database
+from component.store.errors import StorageError
+from component.store.storage import Storage
 from xep.stanza_error import StanzaError
 
 _log = structlog.get_logger("component.schedules")

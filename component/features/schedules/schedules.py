@@ -31,8 +31,8 @@ from component.features.schedules.timing import (
 from component.features.schedules.when import plain_text, read_timing, split_zone
 from component.kernel.triggers import Work
 from component.skills import InvalidParam, Skill, View, prepare
-from component.storage.database import Database
-from component.storage.storage import Storage
+from component.store.database import Database
+from component.store.storage import Storage
 from xep.jid import JID
 
 if TYPE_CHECKING:

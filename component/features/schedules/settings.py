@@ -4,10 +4,10 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from component.settings.kinds import Count, Section, Zone
-from component.settings.model import Settings
-from component.settings.sections import Top, different_names, list_of_tables, table
-from component.settings.work import WorkEntry, known_agents_only
+from component.config.kinds import Count, Section, Zone
+from component.config.model import Settings
+from component.config.sections import Top, different_names, list_of_tables, table
+from component.config.work import WorkEntry, known_agents_only
 
 
 class ScheduleLimits(Section):

@@ -24,7 +24,7 @@ from component.skills.inputs import Arguments
 from component.skills.outputs import JSON, TEXT, Output, SkillResult
 from component.skills.skill import Skill
 from component.skills.spec import OPTIONAL
-from component.storage.errors import StorageError
+from component.store.errors import StorageError
 from component.zones import is_offset, zone_named
 from xep.jid import JID
 

@@ -22,8 +22,8 @@ from component.commands import (
 from component.kernel.pause_gate import PauseGate
 from component.skills.errors import SearchError
 from component.skills.registry import View
-from component.storage.contacts import StoppedContacts
-from component.storage.shared import PAUSED, Switches
+from component.store.contacts import StoppedContacts
+from component.store.shared import PAUSED, Switches
 from component.tasks.admin import Counts, TaskAdmin
 from xep.jid import JID
 

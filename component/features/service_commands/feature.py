@@ -7,12 +7,12 @@ from importlib.metadata import version
 import msgspec
 
 from component import system
+from component.config import Settings
 from component.features.feature import Feature, Opened
 from component.features.service_commands.commands import AdminCommands, Vitals, everybody
 from component.kernel.kernel import Kernel
 from component.kernel.options import SOFTWARE
 from component.memory.store import missing_sentence
-from component.settings import Settings
 
 
 class ServiceCommandsFeature(Feature):

@@ -7,7 +7,7 @@ from component.features.feature import Feature, Opened
 from component.features.task_commands.commands import TaskCommands
 from component.kernel.kernel import Kernel
 from component.kernel.options import task_limits
-from component.storage import Storage
+from component.store import Storage
 from component.tasks.admin import TaskAdmin
 
 

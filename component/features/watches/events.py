@@ -18,7 +18,7 @@ import msgspec
 
 from component.features.watches.rows import item_key, mark_seen
 from component.features.watches.watch import Observed, Watch
-from component.storage.database import Database
+from component.store.database import Database
 
 MOST_PENDING: Final = 5_000
 """Events of one watch that wait to be started; the policy for thinning applies to more."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from component.commands import AnyCommand
+from component.config import Settings
 from component.features.feature import Feature, Opened
 from component.features.watches import rows
 from component.features.watches.commands import watch_commands
@@ -13,9 +14,8 @@ from component.features.watches.skills import watch_skills
 from component.features.watches.watch import watch_of
 from component.features.watches.watcher import Watcher
 from component.kernel.kernel import Kernel
-from component.settings import Settings
 from component.skills import Skill
-from component.storage import Storage
+from component.store import Storage
 
 
 class WatchFeature(Feature):

@@ -20,7 +20,7 @@ from component.features.watches.sources import (
     is_set_within,
 )
 from component.features.watches.watch import Observed, Source
-from component.storage.database import Database
+from component.store.database import Database
 from xep.binding import RawXML
 from xep.binding.escaping import escape_attribute, escape_text
 from xep.jid import JID

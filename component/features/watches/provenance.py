@@ -8,7 +8,7 @@ chain and the agent's own address inside their payloads, which every service pas
 from collections.abc import Sequence
 from typing import Final
 
-from component.storage.database import Database
+from component.store.database import Database
 from xep.binding import RawXML, encode
 from xep.fluux_agent.provenance import MOST, NAMESPACE, Provenance
 from xep.jid import JID, JIDError

@@ -35,7 +35,7 @@ from component.features.watches.sources import (
 )
 from component.features.watches.watch import Source, Watch
 from component.pubsub.client import IQCall
-from component.storage.database import Database
+from component.store.database import Database
 from xep.binding import Payload
 from xep.disco import InfoQuery
 from xep.jid import JID

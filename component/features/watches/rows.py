@@ -12,11 +12,11 @@ import msgspec
 import structlog
 
 from component.features.watches.watch import Observed, Watch, WatchState
-from component.storage.database import Database
-from component.storage.errors import StorageError
-from component.storage.forgetting import Forgotten
-from component.storage.schema import Table
-from component.storage.storage import Storage
+from component.store.database import Database
+from component.store.errors import StorageError
+from component.store.forgetting import Forgotten
+from component.store.schema import Table
+from component.store.storage import Storage
 
 TABLES: Final = (
     Table(

@@ -14,7 +14,7 @@ from component.features.watches.watch import PRESENCE, Rate, Watch
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
 from component.skills.context import Context
-from component.storage.storage import Storage
+from component.store.storage import Storage
 from xep.binding import RawXML
 from xep.jid import JID, JIDError
 

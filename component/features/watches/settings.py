@@ -5,10 +5,10 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from component.settings.kinds import Count, Expression, Seconds, Section, refusal
-from component.settings.model import Settings
-from component.settings.sections import Top, different_names, list_of_tables, table
-from component.settings.work import WorkEntry, known_agents_only
+from component.config.kinds import Count, Expression, Seconds, Section, refusal
+from component.config.model import Settings
+from component.config.sections import Top, different_names, list_of_tables, table
+from component.config.work import WorkEntry, known_agents_only
 
 _RATE: Final = re.compile(r"([1-9][0-9]{0,8})/(s|min|h|d)")
 _SECONDS: Final = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}

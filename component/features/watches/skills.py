@@ -14,7 +14,7 @@ from component.skills.declare import skill
 from component.skills.errors import InvalidParam, SkillError
 from component.skills.skill import Skill
 from component.skills.spec import OPTIONAL
-from component.storage.errors import StorageError
+from component.store.errors import StorageError
 from xep.atom import Entry
 from xep.binding import RawXML, keep
 from xep.jid import JID, JIDError

@@ -15,9 +15,9 @@ from component.features.watches.rows import RetryingStorage
 from component.features.watches.watch import EventData, Observed, Source, Watch
 from component.kernel.kernel import Kernel
 from component.pubsub.client import PubSubClient
-from component.storage.contacts import Subscription, SubscriptionState, SubscriptionStore
-from component.storage.database import Database
-from component.storage.errors import StorageError
+from component.store.contacts import Subscription, SubscriptionState, SubscriptionStore
+from component.store.database import Database
+from component.store.errors import StorageError
 from xep.binding import ContentError, RawXML
 from xep.stanza import Presence
 from xep.tree import Tree, tree_and_digest

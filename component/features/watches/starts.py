@@ -24,8 +24,8 @@ from component.kernel.started_work import task_of
 from component.kernel.task_starter import TaskStarter
 from component.kernel.triggers import Trigger
 from component.policy.taint import Taint
-from component.storage.database import Database
-from component.storage.errors import StorageError
+from component.store.database import Database
+from component.store.errors import StorageError
 from xep.stanza_error import StanzaError
 
 _log = structlog.get_logger("component.watches")

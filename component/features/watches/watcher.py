@@ -23,8 +23,8 @@ from component.features.watches.watch import PRESENCE, ROOM, Source, Watch
 from component.kernel.kernel import Kernel
 from component.pubsub.client import PubSubClient
 from component.skills.context import Context
-from component.storage.database import Database
-from component.storage.errors import StorageError
+from component.store.database import Database
+from component.store.errors import StorageError
 from xep.binding import RawXML
 from xep.jid import JID
 from xep.pubsub import Item

@@ -21,7 +21,7 @@ from component.features.webhooks.webhook import Webhook
 from component.kernel.task_starter import TaskStarter
 from component.kernel.triggers import Trigger, Work
 from component.link.router.rare_log import RareLog
-from component.storage import StorageError
+from component.store import StorageError
 from xep.stanza_error import StanzaError
 
 _log = structlog.get_logger("component.webhooks")

@@ -16,8 +16,8 @@ from urllib.parse import parse_qs
 
 import msgspec
 
+from component.config.kinds import standard_key
 from component.features.webhooks.settings import WebhookEntry
-from component.settings.kinds import standard_key
 
 _GITHUB_SIGNATURE: Final = re.compile(r"sha256=([0-9a-f]{64})")
 _ID: Final = re.compile(r"[!-~]{1,256}")

@@ -9,6 +9,7 @@ import structlog
 from anyio.abc import TaskStatus
 
 from component import system
+from component.config import Settings
 from component.features.feature import Feature, Opened
 from component.features.webhooks.app import ANSWER_S, WebhookApp
 from component.features.webhooks.listener import (
@@ -24,7 +25,6 @@ from component.kernel.check import Check
 from component.kernel.kernel import Kernel
 from component.kernel.options import make_policy
 from component.policy import PolicyError
-from component.settings import Settings
 from component.skills import Registry
 from xep.jid import JID
 

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from component.storage.database import Database
-from component.storage.schema import Table
-from component.storage.storage import Storage
+from component.store.database import Database
+from component.store.schema import Table
+from component.store.storage import Storage
 
 TABLES: Final = (
     Table(

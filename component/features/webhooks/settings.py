@@ -12,7 +12,7 @@ from pydantic import (
     field_validator,
 )
 
-from component.settings.kinds import (
+from component.config.kinds import (
     Count,
     Expression,
     Port,
@@ -22,9 +22,9 @@ from component.settings.kinds import (
     standard_key,
     without_brackets,
 )
-from component.settings.model import Settings
-from component.settings.sections import Top, list_of_tables, table
-from component.settings.work import WorkEntry, known_agents_only
+from component.config.model import Settings
+from component.config.sections import Top, list_of_tables, table
+from component.config.work import WorkEntry, known_agents_only
 
 WEBHOOK_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 _PATH: Final = re.compile(r"(/[A-Za-z0-9._~-]{1,128}){1,8}")

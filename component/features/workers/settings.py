@@ -6,9 +6,9 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from component.settings.kinds import Count, Seconds, Section, refusal
-from component.settings.model import Settings
-from component.settings.sections import Top, list_of_tables, optional_table
+from component.config.kinds import Count, Seconds, Section, refusal
+from component.config.model import Settings
+from component.config.sections import Top, list_of_tables, optional_table
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 

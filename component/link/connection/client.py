@@ -10,11 +10,11 @@ from typing import Final
 
 import anyio
 
+from component.config.server import Server
 from component.link.connection import failure
 from component.link.connection.failure import ConnectionFailed, FailureCode
 from component.link.connection.stream import Opened, StreamEvent, ended_by, hear, limits_of, say
 from component.link.connection.transport import Transport
-from component.settings.server import Server
 from xep.client_states import State
 from xep.client_stream import Bound, ClientStream, ClientStreamEvent, LoginFailed, TlsWanted
 from xep.jid import JID, learn_spelling

@@ -7,13 +7,13 @@ import anyio
 import structlog
 
 from component import system
+from component.config.server import Server
 from component.link.connection.failure import ConnectionFailed
 from component.link.connection.live import LiveStream, Receiver
 from component.link.connection.probe import Probes
 from component.link.connection.stream import Opened, link_for
 from component.link.connection.transport import Transport, connect
 from component.link.messages.outbox import Outbox
-from component.settings.server import Server
 
 
 class BackOff:

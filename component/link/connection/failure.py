@@ -6,7 +6,7 @@ import socket
 import ssl
 from typing import Literal
 
-from component.settings.server import Server
+from component.config.server import Server
 from xep.stream.errors import StreamError
 
 FailureCode = Literal[

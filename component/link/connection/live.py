@@ -7,13 +7,13 @@ from typing import Final, TypeAlias, cast
 import anyio
 import anyio.lowlevel
 
+from component.config.server import Server
 from component.link.connection import failure
 from component.link.connection.failure import ConnectionFailed
 from component.link.connection.probe import REPEATS, Probes
 from component.link.connection.stream import Opened, StreamEvent, ended_by
 from component.link.connection.transport import READ_BYTES, Transport
 from component.link.messages.outbox import Outbox, OutputStream
-from component.settings.server import Server
 from component.system import perf_counter
 from xep.stanza_stream import StanzaReceived, StreamFailed
 from xep.stream import StanzaSkipped

@@ -8,11 +8,11 @@ import anyio
 import msgspec
 
 from component import system
+from component.config.server import Server
 from component.link.connection import failure
 from component.link.connection.failure import ConnectionFailed
 from component.link.connection.stream import Opened, Session, StreamEvent, ended_by, hear, link_for
 from component.link.connection.transport import Transport, connect
-from component.settings.server import Server
 from xep.ping import Ping
 from xep.stanza import IQ
 from xep.stanza_stream import StanzaReceived

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import anyio
 import msgspec
 
+from component.config.server import Server
 from component.link.connection import failure
 from component.link.connection.failure import ConnectionFailed
 from component.link.connection.transport import READ_BYTES, Transport
-from component.settings.server import Server
 from xep.component_states import State
 from xep.component_stream import ComponentStream, ComponentStreamEvent, HandshakeAccepted
 from xep.stanza_stream import StreamErrorReceived, StreamFailed

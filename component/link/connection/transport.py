@@ -18,9 +18,9 @@ import anyio
 import anyio.lowlevel
 import structlog
 
+from component.config.server import Server
 from component.link.connection import failure
 from component.link.connection.srv import LookupFailedError, NotOfferedError, look_up
-from component.settings.server import Server
 
 _log = structlog.get_logger("component.connection")
 

@@ -28,10 +28,10 @@ from component.conversations.tail import History
 from component.kernel.monitoring import Monitoring
 from component.memory_directory.layout import SessionKey
 from component.models.protocol import Completion, ModelRequest
-from component.storage.database import Database
-from component.storage.errors import StorageError
-from component.storage.sqlite import SQLite
-from component.storage.writes import Write
+from component.store.database import Database
+from component.store.errors import StorageError
+from component.store.sqlite import SQLite
+from component.store.writes import Write
 from tests.component.agent.world import Suspicious, World
 from xep.jid import JID
 

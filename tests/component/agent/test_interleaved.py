@@ -22,8 +22,8 @@ from component.agent.protocol import ToolResult
 from component.agent.requests import Outcome, TurnRequest
 from component.memory_directory.layout import SessionKey
 from component.models.protocol import Completion, ModelRequest, ModelUnavailableError
-from component.storage.errors import StorageError
-from component.storage.sqlite import SQLite
+from component.store.errors import StorageError
+from component.store.sqlite import SQLite
 from tests.component.agent.interleaved import Paced, a_database, in_order_of, without_time
 from tests.component.agent.world import (
     JULIET,

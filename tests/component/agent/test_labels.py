@@ -12,7 +12,7 @@ from component.agent.requests import MessageStarter, TurnRequest
 from component.agent.rows import Wait
 from component.conversations.lines import Note, Said
 from component.models.protocol import Completion, ModelRequest
-from component.storage.database import Database
+from component.store.database import Database
 from tests.component.agent.world import (
     JULIET,
     ROMEO,

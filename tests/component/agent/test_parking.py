@@ -10,7 +10,7 @@ from component.agent.requests import Reply
 from component.app.schema import SCHEMA
 from component.conversations.lines import Note, Resulted
 from component.memory_directory.layout import SessionKey
-from component.storage import Storage, StorageError
+from component.store import Storage, StorageError
 from tests.component.agent.world import (
     JULIET,
     ROMEO,

@@ -6,11 +6,11 @@ import pytest
 from pydantic import SecretStr
 
 from component.agent import prompt, sentences
+from component.config.llm import ModelChoice
 from component.conversations.lines import Said
 from component.memory_directory.layout import SessionKey
 from component.models.catalog import resolve
 from component.models.hosted import HostedModel
-from component.settings.llm import ModelChoice
 from tests.component.agent.world import World, message
 from tests.component.models import wire
 from tests.component.models.endpoint import (

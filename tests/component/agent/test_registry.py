@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.agent.registry import AgentError, Agents
-from component.settings.agents import AgentEntry
-from component.storage import Storage
+from component.config.agents import AgentEntry
+from component.store import Storage
 from tests.component.audit.book import Book
 from tests.component.tasks.ledger import InMemory
 from tests.waiting import eventually

@@ -21,7 +21,7 @@ from component.models.protocol import (
     Tool,
     UnusableAnswerError,
 )
-from component.storage import StorageError
+from component.store import StorageError
 from tests.component.agent.world import ROMEO, World, call, echo, message, says, shopping, words
 from tests.component.models.call_samples import SAMPLES
 from tests.waiting import eventually

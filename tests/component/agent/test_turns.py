@@ -11,8 +11,8 @@ from component.agent.requests import MessageStarter, OperatorStarter, Outcome, T
 from component.agent.rows import decoded, encoded
 from component.budget.protocol import Payer
 from component.link.messages.inbound import Conversation, ReplyAddress
-from component.storage import waiters
-from component.storage.database import Database
+from component.store import waiters
+from component.store.database import Database
 from tests.direct_database import DirectDatabase
 from xep.jid import JID
 

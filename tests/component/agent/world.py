@@ -23,6 +23,8 @@ from component.agent.protocol import (
 from component.agent.requests import MessageStarter, OperatorStarter, Reply, TurnRequest
 from component.app.schema import SCHEMA
 from component.budget.protocol import Amount, BudgetExceededError, Payer, Reservation, Spender
+from component.config.agents import Loop
+from component.config.memory import Session
 from component.conversations.lines import Line
 from component.conversations.sessions import Sessions
 from component.kernel.monitoring import Monitoring
@@ -33,10 +35,8 @@ from component.memory_directory.layout import Layout, SessionKey
 from component.models.messages import ToolCall, text_of
 from component.models.protocol import Completion, ModelRequest, OnText, Tool, Usage
 from component.policy.taint import Taint
-from component.settings.agents import Loop
-from component.settings.memory import Session
-from component.storage import Storage, waiters
-from component.storage.database import Database
+from component.store import Storage, waiters
+from component.store.database import Database
 from tests.component.audit.book import Book
 from tests.waiting import eventually
 from xep.jid import JID

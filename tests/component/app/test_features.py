@@ -16,16 +16,16 @@ from component.app.checks import check_all
 from component.app.features import load_skills
 from component.app.schema import make_schema
 from component.cli.reference import page
-from component.settings import Server
-from component.storage.forgetting import Forgotten
-from component.storage.schema import make_sqlite
+from component.config import Server
+from component.store.forgetting import Forgotten
+from component.store.schema import make_sqlite
 from xep.jid import JID
 
 FILES = {
     "__init__.py": '"""Notes: what people want to be reminded of."""\n',
     "settings.py": """
-from component.settings.kinds import Count, Section
-from component.settings.sections import table
+from component.config.kinds import Count, Section
+from component.config.sections import table
 from pydantic import Field
 
 class NoteLimits(Section):
@@ -36,7 +36,7 @@ LIMITS = table("notes", NoteLimits)
 SECTIONS = (LIMITS,)
 """,
     "rows.py": """
-from component.storage.schema import Table
+from component.store.schema import Table
 
 TABLES = (Table(name="notes", columns="person TEXT NOT NULL, text TEXT", has_rowid=True),)
 

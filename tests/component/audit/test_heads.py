@@ -13,9 +13,9 @@ from component.audit.heads import Head, heads_in, own_head, put_head
 from component.audit.lines import ChainLink
 from component.audit.protocol import AuditEvent
 from component.audit.record import Audit
-from component.settings.service import Audit as AuditSettings
-from component.storage import Storage, StorageError
-from component.storage.storage import peek
+from component.config.service import Audit as AuditSettings
+from component.store import Storage, StorageError
+from component.store.storage import peek
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio

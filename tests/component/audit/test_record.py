@@ -22,8 +22,8 @@ from component.audit.lines import ChainLink, Line, read_line
 from component.audit.protocol import AuditEvent
 from component.audit.record import Audit
 from component.audit.verify import Verification, verify
-from component.settings.service import Audit as AuditSettings
-from component.storage import Storage, StorageError
+from component.config.service import Audit as AuditSettings
+from component.store import Storage, StorageError
 from tests.profiles import THOROUGH
 from tests.waiting import eventually
 
@@ -417,8 +417,8 @@ import anyio
 from component.app.schema import SCHEMA
 from component.audit.protocol import AuditEvent
 from component.audit.record import Audit
-from component.settings.service import Audit as AuditSettings
-from component.storage import Storage
+from component.config.service import Audit as AuditSettings
+from component.store import Storage
 
 async def main():
     async with Storage.open(SCHEMA, Path(sys.argv[1])) as storage:

@@ -9,8 +9,8 @@ import pytest
 from component.budget import book as book_module
 from component.budget.protocol import Amount, BudgetExceededError, Spender
 from component.budget.rows import TASKS
-from component.settings.agents import Budget
-from component.storage import Storage, StorageError
+from component.config.agents import Budget
+from component.store import Storage, StorageError
 from tests.component.budget.test_book import ALICE, BOB, Clock, a_book, running, spend, who
 from tests.waiting import eventually
 

@@ -19,8 +19,8 @@ from component.budget.protocol import (
     Payer,
     Spender,
 )
-from component.settings.agents import Budget
-from component.storage import Storage, StorageError
+from component.config.agents import Budget
+from component.store import Storage, StorageError
 from tests.component.audit.book import Book
 from xep.jid import JID
 

@@ -23,9 +23,9 @@ from component.budget.protocol import (
     Reservation,
     Spender,
 )
-from component.settings.agents import Budget
-from component.storage import Storage, StorageError
-from component.storage.database import Database
+from component.config.agents import Budget
+from component.store import Storage, StorageError
+from component.store.database import Database
 from component.tasks import leases
 from tests.component.audit.book import Book
 from tests.waiting import eventually

@@ -13,8 +13,8 @@ from component.app.schema import SCHEMA
 from component.cli import operator
 from component.cli.frame import ExitCode
 from component.cli.rows import print_rows
-from component.storage import Storage
-from component.storage.database import Database
+from component.store import Storage
+from component.store.database import Database
 from tests.component.cli.conftest import RunCommand
 
 DATA = Path("data")

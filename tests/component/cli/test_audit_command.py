@@ -16,8 +16,8 @@ from component.audit.files import files_in
 from component.audit.protocol import AuditEvent
 from component.audit.record import Audit
 from component.cli.main import group
-from component.settings.service import Audit as AuditSettings
-from component.storage import Storage
+from component.config.service import Audit as AuditSettings
+from component.store import Storage
 from tests.component.cli.conftest import RunCommand
 
 _TOML = """

@@ -17,8 +17,8 @@ from component.cli import demo, demo_scenes, demo_screen
 from component.cli.demo_screen import layout
 from component.cli.frame import ExitCode
 from component.cli.main import group
+from component.config import Settings
 from component.models import local
-from component.settings import Settings
 from demo_server.visitor import Visitor
 from tests.component.cli.conftest import RunCommand
 from tests.component.cli.embedded import Embedded

@@ -15,8 +15,8 @@ from component.cli.frame import ExitCode
 from component.cli.init import DEFAULT_PORTS, Attachment, server_block
 from component.cli.main import group
 from component.cli.reference import agent_toml, page
-from component.settings import Settings
-from component.settings.llm import Tier
+from component.config import Settings
+from component.config.llm import Tier
 from tests.profiles import examples
 
 DOMAIN = ("--domain", "agent.example.com")

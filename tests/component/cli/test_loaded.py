@@ -72,7 +72,7 @@ OWN = {
     "component.features.webhooks.feature",
     "component.features.workers.feature",
     "component.skills.conformance_fixtures",
-    "component.storage.postgres",
+    "component.store.postgres",
     "component.features.webhooks.app",
     "conformance",
     "demo_server",

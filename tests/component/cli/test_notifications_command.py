@@ -11,10 +11,10 @@ from click.testing import Result
 
 from component.app.schema import SCHEMA
 from component.cli.frame import ExitCode
+from component.config.work import Notifications
 from component.features.notifications.commands import NotificationCommands
-from component.settings.work import Notifications
-from component.storage import Storage
-from component.storage.notifications import Notification, NotificationStore, Preferences
+from component.store import Storage
+from component.store.notifications import Notification, NotificationStore, Preferences
 from tests.component.cli.conftest import RunCommand
 from tests.component.cli.test_tasks_command import DATA, service
 from xep.jid import JID

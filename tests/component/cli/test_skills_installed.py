@@ -12,7 +12,7 @@ from component.features.installed_skills.description_content import content_of
 from component.features.installed_skills.rows import DescriptionRows
 from component.features.proposals.source import ProposalFolder
 from component.skill_directories.content import Proposal
-from component.storage import Storage
+from component.store import Storage
 from tests.component.cli.conftest import RunCommand
 from tests.component.features.installed_skills.described import SOURCE, described
 from tests.component.features.installed_skills.world import install

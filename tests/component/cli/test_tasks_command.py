@@ -18,8 +18,8 @@ from component.cli.rows import print_sheet
 from component.commands import AnyCommand, Commands
 from component.control.server import ControlServer
 from component.features.task_commands.commands import TaskCommands
-from component.storage import Storage
-from component.storage.database import Database
+from component.store import Storage
+from component.store.database import Database
 from component.tasks.admin import TaskAdmin
 from component.tasks.protocol import TaskLimits
 from tests.component.cli.conftest import RunCommand

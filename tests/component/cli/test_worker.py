@@ -13,7 +13,7 @@ from component import logs
 from component.app.schema import SCHEMA
 from component.cli.frame import ExitCode
 from component.cli.main import group
-from component.storage import Storage
+from component.store import Storage
 from tests.component.features.installed_skills.world import install
 from tests.component.features.workers.support import in_thread, serving, workers
 from tests.waiting import eventually

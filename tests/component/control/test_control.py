@@ -29,7 +29,7 @@ from component.control.client import (
     ask,
 )
 from component.control.server import ControlServer, may_control
-from component.storage import StorageError
+from component.store import StorageError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 

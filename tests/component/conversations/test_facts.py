@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.config.memory import Session
 from component.conversations import directories
 from component.conversations.facts import (
     HEADING,
@@ -23,7 +24,6 @@ from component.conversations.sessions import Sessions
 from component.memory.knowledge import Memo
 from component.memory_directory.files import MemoryStoreError
 from component.memory_directory.layout import Layout, SessionKey
-from component.settings.memory import Session
 from tests.component.memory.remembering import AGENT, ANN, Room, remembering
 
 pytestmark = pytest.mark.anyio

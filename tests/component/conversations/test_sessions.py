@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from component.config.memory import Session
 from component.conversations import directories
 from component.conversations.lines import (
     Called,
@@ -30,7 +31,6 @@ from component.memory.knowledge_lines import seconds_of
 from component.memory_directory import files
 from component.memory_directory.files import MemoryStoreError
 from component.memory_directory.layout import Layout, SessionKey
-from component.settings.memory import Session
 from tests.component.conversations.lines import LINE, expected, letters
 from xep.jid import JID
 

@@ -15,10 +15,10 @@ from component.features.watches.watch import Observed, Watch
 from component.kernel import started_work
 from component.kernel.started_work import Started
 from component.kernel.triggers import Trigger, Work
-from component.storage import Storage, notifications
-from component.storage.database import Database
-from component.storage.forgetting import Forgotten
-from component.storage.notifications import Notification, NotificationStore
+from component.store import Storage, notifications
+from component.store.database import Database
+from component.store.forgetting import Forgotten
+from component.store.notifications import Notification, NotificationStore
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from component.agent.protocol import ToolResult
 from component.agent.requests import Outcome, TurnRequest, WorkStarter
 from component.kernel.goals import GOAL, Goal, goal_skill
 from component.link.messages.inbound import Conversation
-from component.storage import Storage, waiters
+from component.store import Storage, waiters
 from component.tasks.request import CallerContext
 from tests.component.agent.world import ROMEO, begun, shopping
 from tests.component.agent.world import World as Agents

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from component.kernel.contacts import PersonZones
-from component.storage.notifications import Preferences
+from component.store.notifications import Preferences
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio

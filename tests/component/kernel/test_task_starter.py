@@ -18,8 +18,8 @@ from component.kernel.task_starter import TaskStarter
 from component.kernel.triggers import Trigger, Work
 from component.policy.flows import AgentLimits, Flow, Flows
 from component.skills import Registry, Skill, View, skill
-from component.storage import Storage
-from component.storage.notifications import Notification
+from component.store import Storage
+from component.store.notifications import Notification
 from component.tasks.gate import Gate, arguments_of
 from component.tasks.request import Request, key_of
 from tests.component.features.schedules.year import JULIET, ROMEO

@@ -8,6 +8,7 @@ from typing import Any
 import anyio.to_thread
 
 from component.audit.protocol import AuditEvent
+from component.config.memory import Memory, MemoryScope
 from component.memory.embedding import LocalEmbedder
 from component.memory.index import Index, owners_of
 from component.memory.index_database import FILE_NAME
@@ -16,7 +17,6 @@ from component.memory.knowledge import Knowledge, Memo, Remembered
 from component.memory.sharing import PRIVATE, Sharing
 from component.memory_directory.files import open_root
 from component.memory_directory.layout import Layout
-from component.settings.memory import Memory, MemoryScope
 from xep.jid import JID
 
 AGENT = "assistant"

@@ -11,7 +11,7 @@ from component.memory.file_store import CurrentIndex
 from component.memory.index import Index
 from component.memory.sharing import Sharing
 from component.memory_directory.layout import Layout
-from component.storage.errors import StorageError
+from component.store.errors import StorageError
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from component.config.memory import Memory, MemoryScope
 from component.memory.knowledge import KnowledgeError, Memo
 from component.policy.entries import PolicyError
-from component.settings.memory import Memory, MemoryScope
 from tests.component.memory.remembering import AGENT, ANN, BOB, EVE, remembering
 
 pytestmark = pytest.mark.anyio

@@ -13,10 +13,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from component.config.memory import MemoryScope
 from component.memory.index_database import FILE_NAME
 from component.memory.index_search import Search
 from component.memory.knowledge import KnowledgeError, Memo
-from component.settings.memory import MemoryScope
 from tests.component.memory.remembering import remembering
 from xep.jid import JID
 

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from component.config.memory import MemoryScope
 from component.memory.skills import memory_skills
 from component.memory_directory.files import MemoryStoreError
 from component.policy.flows import Flows
 from component.policy.taint import Taint
-from component.settings.memory import MemoryScope
 from component.skills.context import Context
 from component.skills.errors import SkillError
 from component.skills.skill import Skill

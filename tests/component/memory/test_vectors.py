@@ -19,7 +19,7 @@ from component.memory.index_search import Search
 from component.memory.knowledge_lines import Item
 from component.memory.vectors import Vectors
 from component.memory_directory.files import FileState
-from component.storage.errors import StorageError
+from component.store.errors import StorageError
 from tests.component.memory.remembering import AGENT, ANN, BOB, Room, remembering
 from tests.profiles import THOROUGH
 

@@ -12,8 +12,8 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from pydantic import SecretStr
 
+from component.config.service import Traces
 from component.metrics.traces import NoTracer, TracesError, make_tracer
-from component.settings.service import Traces
 
 pytestmark = pytest.mark.anyio
 

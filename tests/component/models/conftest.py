@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from component.config.llm import ModelChoice
 from component.models.catalog import resolve
 from component.models.hosted import HostedModel
-from component.settings.llm import ModelChoice
 from tests.component.models.asking import KEY, Make, Slept
 from tests.component.models.endpoint import Endpoint, serving
 

@@ -10,11 +10,11 @@ import httpx2
 import msgspec
 import pytest
 
+from component.config.llm import Dialect, ModelChoice
 from component.models import local
 from component.models.catalog import ModelTarget, resolve
 from component.models.http_client import ModelClient
 from component.models.local import ServerProcess
-from component.settings.llm import Dialect, ModelChoice
 
 _PAUSE_S = 0.01  # between two questions: the server does not tell when its state changes
 

@@ -10,6 +10,7 @@ import pytest
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
+from component.config.llm import LLM, ModelChoice
 from component.models.building import Models
 from component.models.catalog import resolve
 from component.models.messages import ToolCall, call_message, result_message, text_message
@@ -19,7 +20,6 @@ from component.models.protocol import (
     ModelRequest,
     ModelUnavailableError,
 )
-from component.settings.llm import LLM, ModelChoice
 from tests.component.models.endpoint import Calls, Endpoint, Refuse, Text
 
 pytestmark = pytest.mark.anyio
@@ -219,7 +219,7 @@ def test_heavy_modules_are_loaded_at_the_first_request() -> None:
     code = """
 import sys
 from component.models.building import Models
-from component.settings.llm import LLM
+from component.config.llm import LLM
 models = Models(LLM(provider="vllm", model="m"))
 models.get()
 heavy = {"openai", "anthropic", "genai_prices", "httpx2", "xllamacpp", "component.models.local"}

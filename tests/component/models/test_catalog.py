@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from component.config.llm import ModelChoice
 from component.models import catalog
 from component.models.catalog import Prices, facts_of, load_facts, resolve
 from component.models.price_list import Listed, PriceQuestion, find, look_up
-from component.settings.llm import ModelChoice
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)  # DeepSeek has other prices at night
 

@@ -7,6 +7,7 @@ from typing import cast, get_args
 import msgspec
 import pytest
 
+from component.config.llm import Dialect
 from component.models import local
 from component.models.hosted import HostedModel
 from component.models.local import ServerProcess
@@ -20,7 +21,6 @@ from component.models.messages import (
     text_message,
 )
 from component.models.protocol import ContextOverflowError, ModelRequest
-from component.settings.llm import Dialect
 from tests.component.models.asking import tool
 from tests.component.models.llama import serving_llama, target_of
 

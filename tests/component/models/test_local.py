@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.config.llm import ModelChoice
 from component.models import hosted, local
 from component.models.connection import Timeouts
 from component.models.constrained import Constrained
@@ -32,7 +33,6 @@ from component.models.protocol import (
     ModelUnavailableError,
     Tool,
 )
-from component.settings.llm import ModelChoice
 from tests.component.models import gguf
 from tests.component.models.llama import one_thread, slot
 

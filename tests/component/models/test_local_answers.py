@@ -7,11 +7,11 @@ import jsonschema
 import msgspec
 import pytest
 
+from component.config.llm import ModelChoice
 from component.models.http_client import ModelClient
 from component.models.local import LocalModel, build_local
 from component.models.messages import text_message
 from component.models.protocol import ModelRefusedError, ModelRequest
-from component.settings.llm import ModelChoice
 from tests.component.models.llama import one_thread
 from tests.profiles import SEED
 

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from pydantic import SecretStr
 
+from component.config.llm import ModelChoice
 from component.models.catalog import resolve
 from component.models.hosted import HostedModel
 from component.models.messages import (
@@ -26,7 +27,6 @@ from component.models.offered_tools import (
     tool_profile_of,
 )
 from component.models.protocol import ModelRefusedError, Tool
-from component.settings.llm import ModelChoice
 from tests.component.models.asking import KEY, Make, Slept, asking, tool
 from tests.component.models.endpoint import Answer, Calls, Endpoint, Refuse, Request, Text
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from component.config.llm import LLM
 from component.models.availability import ModelCheck, check_models
 from component.models.protocol import ModelRefusedError
-from component.settings.llm import LLM
 from tests.component.models.asking import Make, asking, tool
 from tests.component.models.endpoint import Chunks, Endpoint, Garbage, Refuse, Text
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.config.llm import ModelChoice
 from component.models.catalog import resolve
 from component.models.hosted import HostedModel
 from component.models.messages import (
@@ -19,7 +20,6 @@ from component.models.messages import (
 from component.models.protocol import ContextOverflowError, ModelRequest
 from component.models.responses import Responses, ResponsesReader
 from component.models.tool_schemas import ToolNames
-from component.settings.llm import ModelChoice
 from tests.component.models.asking import Make, asking, tool
 from tests.component.models.disorder import parts, read_disordered
 from tests.component.models.endpoint import Answer, Endpoint, Events, Garbage, Text

@@ -7,6 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from component.config.agents import AgentEntry, PersonaRestriction
+from component.config.agents import Personas as Configured
 from component.conversations.directories import erase
 from component.memory_directory import files
 from component.memory_directory.files import MemoryStoreError
@@ -16,8 +18,6 @@ from component.personas.own_personas import OwnPersonas
 from component.personas.packages import Persona, PersonaError, PersonaText, tier_of
 from component.personas.personas import Personas
 from component.personas.workspace import Character, Workspace
-from component.settings.agents import AgentEntry, PersonaRestriction
-from component.settings.agents import Personas as Configured
 from tests.component.audit.book import Book
 from tests.profiles import examples
 from xep.jid import JID

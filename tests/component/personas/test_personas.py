@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from component.config.agents import PersonaRestriction
+from component.config.agents import Personas as Configured
 from component.memory_directory import files
 from component.memory_directory.files import MemoryStoreError
 from component.memory_directory.layout import Layout, SessionKey
 from component.memory_directory.texts import Texts
 from component.personas.packages import PersonaError, parse_manifest
 from component.personas.personas import Personas
-from component.settings.agents import PersonaRestriction
-from component.settings.agents import Personas as Configured
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio

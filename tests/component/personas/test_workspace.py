@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from component.config.agents import AgentEntry
 from component.memory_directory import files, texts
 from component.memory_directory.files import MemoryStoreError
 from component.memory_directory.layout import Layout, SessionKey
 from component.memory_directory.texts import Texts
 from component.personas.workspace import Character, Workspace
-from component.settings.agents import AgentEntry
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from component.pubsub import access
-from component.storage.database import Database
+from component.store.database import Database
 from xep.stanza_error import StanzaError
 
 SERVICE = "agent.example.com"

@@ -13,8 +13,8 @@ from component.pubsub.changes import NodeChange
 from component.pubsub.config import NodeConfig
 from component.pubsub.notifier import SLICE_BYTES, NodeNotifier
 from component.pubsub.rows import NodeSubscription, StoredItem
-from component.storage import Storage
-from component.storage.database import Database
+from component.store import Storage
+from component.store.database import Database
 
 pytestmark = pytest.mark.anyio
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from component.config.rest import RestSkill
 from component.http.targets import target_of
 from component.rest.template import RequestTemplate, checked_path, segment
-from component.settings.rest import RestSkill
 from component.skills import InvalidParam
 
 ENTRY = RestSkill(

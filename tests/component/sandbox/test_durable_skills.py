@@ -14,7 +14,7 @@ from component.skill_directories.host_functions import Functions
 from component.skills import Context, Skill, SkillFailed, SkillUnavailable
 from component.skills.fake_context import FakeContext, called
 from component.skills.host import HostFunctions, HttpRequest, HttpResponse
-from component.storage import Storage
+from component.store import Storage
 from tests.component.sandbox import durable_module
 from tests.component.sandbox.plain_functions import plain_functions
 from tests.component.tasks.world import AGENT, ANN, World, living

@@ -6,8 +6,8 @@ from contextlib import AbstractContextManager, suppress
 import pytest
 
 from component.app.schema import SCHEMA
-from component.storage.database import Database
-from component.storage.postgres import PostgreSQL
+from component.store.database import Database
+from component.store.postgres import PostgreSQL
 from tests.component.tasks.ledger import Ledger
 from tests.servers.postgres import Postgres
 

@@ -23,11 +23,11 @@ import pytest
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from component.app.schema import SCHEMA
-from component.storage.clock import SteadyClock
-from component.storage.database import Database, Rows, Value
-from component.storage.errors import StorageError
-from component.storage.sqlite import SQLite
-from component.storage.writes import Write
+from component.store.clock import SteadyClock
+from component.store.database import Database, Rows, Value
+from component.store.errors import StorageError
+from component.store.sqlite import SQLite
+from component.store.writes import Write
 from component.tasks import events, leases
 from component.tasks.service import TaskService
 from tests.component.tasks.interleaved_skills import Stage

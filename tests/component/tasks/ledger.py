@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from component.storage.database import Database, Dialect, Rows, Value
+from component.store.database import Database, Dialect, Rows, Value
 from component.tasks.protocol import TaskLimits
 from component.tasks.request import Request
 from component.tasks.rows import Row, load

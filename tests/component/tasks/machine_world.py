@@ -19,8 +19,8 @@ from anyio.from_thread import BlockingPortal
 from component.app.schema import SCHEMA
 from component.link.messages.delivery import Delivery, nothing_to_send
 from component.skills import Context, Skill, SkillError, skill
-from component.storage import Storage
-from component.storage.clock import HOLD_MS
+from component.store import Storage
+from component.store.clock import HOLD_MS
 from component.tasks.request import Confirmation, Request, request_from
 from component.tasks.service import Clocks
 from tests.component.tasks.ledger import NOON

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.app.schema import SCHEMA
-from component.storage.database import Database
-from component.storage.postgres import PostgreSQL
-from component.storage.writes import Write
+from component.store.database import Database
+from component.store.postgres import PostgreSQL
+from component.store.writes import Write
 from component.tasks import admin
 from component.tasks.admin import Counts
 from component.tasks.changes import TRANSITIONS

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from component.skills import Skill, SkillError, skill
-from component.storage.database import Database
+from component.store.database import Database
 from component.tasks.replay import ReplayCache
 from component.tasks.request import request_from
 from tests.component.link.router.wire import AGENT

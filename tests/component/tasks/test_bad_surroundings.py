@@ -20,10 +20,10 @@ from anyio import to_thread
 from component.app.schema import SCHEMA
 from component.kernel.errors import stored
 from component.skills import Context, Skill, skill
-from component.storage import Storage, StorageError
-from component.storage import sqlite as sqlite_module
-from component.storage.clock import wall_clock
-from component.storage.database import Database
+from component.store import Storage, StorageError
+from component.store import sqlite as sqlite_module
+from component.store.clock import wall_clock
+from component.store.database import Database
 from component.tasks import worker
 from component.tasks.request import Confirmation, Request, request_from
 from component.tasks.run import Run

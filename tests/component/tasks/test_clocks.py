@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from component.skills import Context, Skill, skill
-from component.storage.clock import GRACE_MS, HOLD_MS
+from component.store.clock import GRACE_MS, HOLD_MS
 from component.tasks.expiry import forget, remove
 from component.tasks.protocol import Bounds
 from component.tasks.request import Confirmation
-from tests.component.storage.clocks import DAY, HOUR, MINUTE, NOON, Life, Machine, life, machine
+from tests.component.store.clocks import DAY, HOUR, MINUTE, NOON, Life, Machine, life, machine
 from tests.component.tasks.world import AGENT, ANN, World, living
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Decision

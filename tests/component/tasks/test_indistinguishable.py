@@ -23,7 +23,7 @@ from component.link.messages.delivery import Delivery
 from component.link.router.route_resolver import Senders
 from component.link.router.router import Router, RouterOptions
 from component.skills import Context, Skill, skill
-from component.storage.database import Database, Rows, Value
+from component.store.database import Database, Rows, Value
 from component.tasks.request import Confirmation, Request, request_from
 from tests.component.link.router.wire import AGENT, DOMAIN, OURS, ListOutput, Wire, iq
 from tests.component.tasks.world import Open, World, living

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from component.skills import skill
 from component.skills.params import prepare
-from component.storage import Storage
-from component.storage.database import Database
+from component.store import Storage
+from component.store.database import Database
 from component.tasks import queries, question_rows, questions
 from component.tasks.changes import Change, Transaction, change
 from component.tasks.confirmation import confirm_for, lapses

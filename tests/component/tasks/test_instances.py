@@ -15,8 +15,8 @@ import pytest
 
 from component.app.schema import SCHEMA
 from component.skills import Context, Skill, skill
-from component.storage import Storage
-from component.storage import directory as lock_module
+from component.store import Storage
+from component.store import directory as lock_module
 from component.tasks import expiry, leases
 from component.tasks.membership import Membership
 from tests.component.tasks.test_durable import text_of, three_steps

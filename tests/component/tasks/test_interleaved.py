@@ -21,8 +21,8 @@ from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.storage.errors import StorageError
-from component.storage.sqlite import SQLite
+from component.store.errors import StorageError
+from component.store.sqlite import SQLite
 from component.tasks.admin import RefusedError, TaskAdmin
 from component.tasks.expiry import forget
 from component.tasks.leases import SUSPECT_ATTEMPTS

@@ -10,8 +10,8 @@ import pytest
 
 from component.app.schema import SCHEMA
 from component.skills.builtin.echo import echo
-from component.storage.database import Database, Rows, Value
-from component.storage.postgres import PostgreSQL
+from component.store.database import Database, Rows, Value
+from component.store.postgres import PostgreSQL
 from component.tasks import admin, question_rows
 from component.tasks.admin import Held
 from component.tasks.changes import TRANSITIONS, change

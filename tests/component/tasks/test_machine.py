@@ -29,8 +29,8 @@ from hypothesis.stateful import (
 )
 from structlog.typing import EventDict, WrappedLogger
 
-from component.storage.clock import TOLERANCE_MS
-from component.storage.database import Database
+from component.store.clock import TOLERANCE_MS
+from component.store.database import Database
 from component.tasks import queries
 from component.tasks.expiry import forget
 from component.tasks.request import UNNAMED_WINDOW_S

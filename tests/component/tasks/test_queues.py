@@ -10,7 +10,7 @@ import pytest
 
 from component.app.schema import SCHEMA
 from component.skills import Context, DeclarationError, Skill, skill
-from component.storage import Storage
+from component.store import Storage
 from component.tasks.admin import TaskAdmin
 from component.tasks.protocol import QueueLimits, TaskLimits
 from tests.component.tasks.ledger import NOON

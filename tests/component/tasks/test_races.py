@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from component.skills import Context, skill
-from component.storage.database import Database
+from component.store.database import Database
 from component.tasks import replay
 from component.tasks.leases import Slot
 from component.tasks.request import key_of

@@ -13,7 +13,7 @@ import pytest
 
 from component.app.schema import SCHEMA
 from component.skills import Skill, skill
-from component.storage import Storage
+from component.store import Storage
 from tests.component.tasks.ledger import NOON
 from tests.component.tasks.test_instances import two
 from tests.component.tasks.world import World, living

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.app.schema import SCHEMA
-from component.storage import Storage, StorageError, waiters
-from component.storage.database import Database
+from component.store import Storage, StorageError, waiters
+from component.store.database import Database
 from component.tasks.changes import TRANSITIONS, change
 from component.tasks.expiry import forget, keep
 from component.tasks.protocol import TaskLimits

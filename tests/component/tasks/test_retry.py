@@ -10,7 +10,7 @@ import pytest
 
 from component.app.schema import SCHEMA
 from component.skills import Context, Skill, skill
-from component.storage import Storage
+from component.store import Storage
 from component.tasks.admin import RefusedError, TaskAdmin
 from component.tasks.protocol import TaskLimits
 from component.tasks.service import TaskService

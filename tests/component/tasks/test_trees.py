@@ -10,8 +10,8 @@ import pytest
 
 from component.app.schema import SCHEMA
 from component.skills import Context, Skill, SkillError, skill
-from component.storage import Storage
-from component.storage.errors import StorageError
+from component.store import Storage
+from component.store.errors import StorageError
 from component.tasks.admin import RefusedError
 from tests.component.tasks.ledger import NOON
 from tests.component.tasks.test_durable import cancel, text_of

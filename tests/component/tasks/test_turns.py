@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from component.app.schema import SCHEMA
 from component.skills import Context, Skill, skill
-from component.storage import Storage, StorageError
+from component.store import Storage, StorageError
 from component.tasks import events, leases
 from component.tasks.leases import Slot, Slots
 from component.tasks.membership import Membership

@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from component.app.schema import SCHEMA
-from component.storage import waiters
-from component.storage.database import Database
-from component.storage.postgres import PostgreSQL
+from component.store import waiters
+from component.store.database import Database
+from component.store.postgres import PostgreSQL
 from component.tasks.changes import Transaction, change
 from component.tasks.protocol import TaskLimits
 from component.tasks.rows import load

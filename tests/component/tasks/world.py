@@ -16,7 +16,7 @@ from component.link.messages.delivery import Delivery, nothing_to_send
 from component.policy.flows import Flows
 from component.skills import Skill, View
 from component.skills.threads import Threads
-from component.storage import Storage
+from component.store import Storage
 from component.tasks.confirmation import Approvers
 from component.tasks.gate import Gate
 from component.tasks.protocol import (

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from component.settings.policy import Agent
+from component.config.policy import Agent
 from tests.component.models.endpoint import Answer, Calls, Request, Text
 from tests.servers import shipped
 from tests.servers.base import PortLease

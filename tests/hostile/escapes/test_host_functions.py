@@ -10,8 +10,8 @@ import anyio
 import msgspec
 import pytest
 
+from component.config.skills import XmppSend
 from component.kernel.guarded_messages import GuardedMessages
-from component.settings.skills import XmppSend
 from component.skill_directories.host_functions import Credential, Services
 from component.skills import Context
 from component.skills.calling import call
@@ -19,7 +19,7 @@ from component.skills.fake_context import FakeContext
 from component.skills.operations import Parked
 from component.skills.params import prepare
 from component.skills.threads import Threads
-from component.storage import Storage
+from component.store import Storage
 from tests.component.features.installed_skills.world import World, install, opened
 from tests.component.http.http_server import plain, redirect, serving
 from tests.hostile.escapes import host_module

@@ -10,7 +10,7 @@ import pytest
 from component.commands import Asking, CommandError, CommandResult, NoParams, Outline
 from component.policy import Rule
 from component.skills import Context, InvalidParam, SkillError, skill
-from component.storage import StorageError
+from component.store import StorageError
 from tests.component.features.adhoc.command_bench import (
     Answers,
     CommandBench,

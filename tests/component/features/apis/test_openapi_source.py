@@ -15,7 +15,7 @@ from component.features.apis.openapi_source import OpenApiSource
 from component.features.apis.settings import OpenApi
 from component.skills import InvalidParam, Skill
 from component.skills.errors import SkillLoadError
-from component.storage import Storage
+from component.store import Storage
 from tests.component.features.apis.documents import encoded, petstore
 from tests.component.features.installed_skills.described import ADMIN
 from tests.component.features.installed_skills.described import serving as pinned

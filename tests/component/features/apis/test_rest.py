@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from component.config.rest import RestSkill
 from component.features.apis.rest import RestSource, rest_skill
 from component.http.gate import HttpResponse
 from component.rest.answers import ResponseConverter
-from component.settings.rest import RestSkill
 from component.skills import InvalidParam, Skill, SkillError
 from component.skills.errors import SkillUnavailable
 from component.skills.outputs import File

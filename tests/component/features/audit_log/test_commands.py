@@ -20,11 +20,11 @@ from component.commands import (
     read_words,
     recorded,
 )
+from component.config.service import Audit as AuditSettings
 from component.features.audit_log.commands import AUDIT, AuditCommands, AuditParams
 from component.features.task_commands.commands import CANCEL, OneTask
 from component.kernel.pause_gate import PauseGate
-from component.settings.service import Audit as AuditSettings
-from component.storage import Storage
+from component.store import Storage
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.config.skills import XmppSend
 from component.features.builtins.xmpp_send import xmpp_send_skill
 from component.kernel.guarded_messages import GuardedMessages
 from component.kernel.hourly_limit import HourlyLimit
-from component.settings.skills import XmppSend
 from component.skills import InvalidParam, Skill
 from tests.component.skill_calls import called, text_of
 from xep.jid import JID

@@ -13,7 +13,7 @@ from component.link.messages.messenger import Messenger
 from component.link.messages.outbound import OutboundMessage, Text, conversation_with
 from component.policy import Rule
 from component.skills import Skill, skill
-from component.storage import StorageError
+from component.store import StorageError
 from tests.component.features.chat.handler import message_handler
 from tests.component.link.router.wire import (
     AGENT,

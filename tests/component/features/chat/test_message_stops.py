@@ -11,8 +11,8 @@ from component.agent.requests import TurnRequest
 from component.commands import Commands
 from component.link.messages.delivery import Delivery
 from component.link.messages.inbound import InboundMessage
-from component.storage import Storage
-from component.storage.database import Database
+from component.store import Storage
+from component.store.database import Database
 from tests.component.features.chat.handler import message_handler
 from tests.component.link.router.wire import AGENT, Bench, element, until
 from tests.component.sent import Sent

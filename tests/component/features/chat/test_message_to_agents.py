@@ -8,7 +8,7 @@ import pytest
 
 from component.agent.requests import TurnRequest
 from component.commands import Asking, CommandResult, Commands, NoParams, Outline
-from component.storage import StorageError
+from component.store import StorageError
 from tests.component.features.chat.handler import message_handler
 from tests.component.link.router.wire import AGENT, DOMAIN, Bench, until
 from tests.component.sent import Sent

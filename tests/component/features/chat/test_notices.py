@@ -14,7 +14,7 @@ from component.features.chat.notices import Notices
 from component.features.chat.rows import NoticeStore
 from component.features.service_commands.commands import everybody
 from component.policy.persons import Persons
-from component.storage import Storage, StorageError
+from component.store import Storage, StorageError
 from tests.component.features.chat.handler import message_handler
 from tests.component.link.router.wire import AGENT, DOMAIN, OURS, Bench, element
 from tests.component.sent import Sent

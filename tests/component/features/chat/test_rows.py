@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from component.features.chat.rows import NoticeStore
-from component.storage import Storage
+from component.store import Storage
 from xep.jid import JID
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]

@@ -13,7 +13,7 @@ from component.features.installed_skills.descriptions import Descriptions, Pinne
 from component.skills import Registry, Skill
 from component.skills.schema_inputs import schema_inputs
 from component.skills.sources import Offer, SkillSource, SkillSources
-from component.storage import Storage
+from component.store import Storage
 from tests.component.audit.book import Book
 
 ADMIN = "admin@example.com"

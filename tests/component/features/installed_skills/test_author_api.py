@@ -18,7 +18,7 @@ from component.skills.model_answers import ModelFailed
 from component.skills.operations import AskModel, PartialHost
 from component.skills.params import prepare
 from component.skills.threads import Threads
-from component.storage import Storage
+from component.store import Storage
 from tests.component.features.installed_skills.world import World, install, opened
 from tests.component.http.http_server import Server, plain, serving
 from tests.component.sandbox.test_wasm_imports import RESULT, TEXT, after, calling

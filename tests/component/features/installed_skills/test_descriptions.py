@@ -8,7 +8,7 @@ from component.features.installed_skills.commands import InstalledError
 from component.features.installed_skills.descriptions import PinnedSource
 from component.skills.errors import SkillLoadError
 from component.skills.sources import Offer
-from component.storage import Storage
+from component.store import Storage
 from tests.component.features.installed_skills.described import (
     ADMIN,
     SOURCE,

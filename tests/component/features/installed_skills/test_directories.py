@@ -9,8 +9,8 @@ import pytest
 from component.app.schema import SCHEMA
 from component.features.installed_skills.commands import InstalledError
 from component.skills import Registry, SkillUnavailable, skill
-from component.storage import Storage
-from component.storage.shared import SharedChanges
+from component.store import Storage
+from component.store.shared import SharedChanges
 from tests.component.features.installed_skills.world import Endless, install, opened, run
 from tests.waiting import eventually
 

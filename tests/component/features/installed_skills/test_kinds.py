@@ -16,7 +16,7 @@ from component.skill_directories.runners import Artefact
 from component.skills import CapabilityMissing, Context, InvalidParam, SkillUnavailable
 from component.skills.host import HostError, HttpRequest
 from component.skills.manifest import read_manifest
-from component.storage import Storage
+from component.store import Storage
 from tests.component.features.installed_skills.world import install, opened
 
 pytestmark = pytest.mark.anyio

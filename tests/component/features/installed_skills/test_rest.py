@@ -20,7 +20,7 @@ from component.skill_directories.cases import (
 from component.skill_directories.host_functions import Credential, Services
 from component.skills import CapabilityMissing, InvalidParam, SkillUnavailable
 from component.skills.manifest import ManifestError, read_manifest
-from component.storage import Storage
+from component.store import Storage
 from tests.component.features.installed_skills.world import opened
 from tests.component.web_server import Request, Response, as_json, redirect, serving
 

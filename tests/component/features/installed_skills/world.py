@@ -20,7 +20,7 @@ from component.skills.outputs import SkillResult
 from component.skills.params import prepare
 from component.skills.sources import SkillSources
 from component.skills.threads import Threads
-from component.storage import Storage
+from component.store import Storage
 
 MANIFEST = """
 [skill]

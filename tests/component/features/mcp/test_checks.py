@@ -3,8 +3,8 @@
 import pytest
 
 from component.app.features import make_settings
+from component.config import Server
 from component.features.mcp.feature import McpFeature
-from component.settings import Server
 from tests.component.features.mcp.serving import scripted
 
 pytestmark = pytest.mark.anyio

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from component.app.features import load
+from component.config import Settings, SettingsError
 from component.features.mcp.settings import SERVERS
-from component.settings import Settings, SettingsError
 
 BASE = """
 [server]

@@ -20,7 +20,7 @@ from component.features.mcp.settings import McpServer
 from component.skills import Denied, SkillUnavailable, UsageError
 from component.skills.outputs import JSON, File, Output
 from component.skills.spec import Annotations
-from component.storage import Storage
+from component.store import Storage
 from tests.component.features.installed_skills.described import ADMIN
 from tests.component.features.installed_skills.described import serving as pinned
 from tests.component.features.mcp.serving import (

@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
+from component.config.memory import Memory
 from component.features.memory_nodes.agent_nodes import AgentNodes, node_of
 from component.features.memory_nodes.store import PepStore
 from component.features.pubsub.allowance import Allowances
@@ -24,9 +25,8 @@ from component.memory_directory.layout import Layout, SessionKey
 from component.pubsub.interests import NodeInterests
 from component.pubsub.notifier import NodeNotifier
 from component.pubsub.service import PubSubService
-from component.settings.memory import Memory
-from component.storage import Storage
-from component.storage.database import Database
+from component.store import Storage
+from component.store.database import Database
 from tests.component.memory.remembering import ANN, BOB, Recording
 from tests.waiting import eventually
 from xep import pubsub, pubsub_owner

@@ -8,6 +8,7 @@ from typing import Any
 import anyio.to_thread
 from msgspec.structs import replace
 
+from component.config.memory import Memory
 from component.features.memory_nodes.items import Cipher, NodeItem
 from component.features.memory_nodes.store import NodeItemChangedError, PepStore
 from component.memory.index import Index
@@ -18,7 +19,6 @@ from component.memory.sharing import Sharing
 from component.memory.store import Generation, Past, StoreUnavailableError, Watcher
 from component.memory_directory.files import open_root
 from component.memory_directory.layout import Layout, SessionKey
-from component.settings.memory import Memory
 from tests.component.memory.remembering import AGENT, ANN, Recording
 from xep.binding import RawXML, read
 from xep.binding.escaping import escape_text

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from component.commands import OPERATOR, Asking, CommandError, CommandResult, read_words
+from component.config.work import Notifications
 from component.features.notifications.commands import NotificationCommands
-from component.settings.work import Notifications
-from component.storage import Storage
-from component.storage.notifications import Notification, NotificationStore
+from component.store import Storage
+from component.store.notifications import Notification, NotificationStore
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio

@@ -8,9 +8,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from component.config.work import Notifications
 from component.features.notifications.plan import MOST_IN_DIGEST, effective, plan
-from component.settings.work import Notifications
-from component.storage.notifications import (
+from component.store.notifications import (
     Batch,
     Notification,
     NotificationStore,

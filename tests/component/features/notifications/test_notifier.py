@@ -12,15 +12,15 @@ import anyio
 import pytest
 
 from component.app.schema import SCHEMA
+from component.config.work import Notifications
 from component.features.notifications.notifier import Notifier
 from component.features.notifications.plan import MESSAGE_PREFIX
 from component.kernel.triggers import Trigger, Work
 from component.link.messages.inbound import Account, InboundMessage, ReplyAddress
 from component.link.messages.messenger import Messenger
 from component.link.messages.outbound import conversation_with
-from component.settings.work import Notifications
-from component.storage import Storage
-from component.storage.notifications import NotificationStore
+from component.store import Storage
+from component.store.notifications import NotificationStore
 from tests.component.link.router.wire import ListOutput
 from tests.waiting import eventually
 from xep.jid import JID

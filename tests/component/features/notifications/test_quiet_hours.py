@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from component.config.work import Notifications, quiet_hours, time_zone
 from component.features.notifications.plan import QuietHours, effective, plan
-from component.settings.work import Notifications, quiet_hours, time_zone
-from component.storage.notifications import Notification, Preferences, Recipient
+from component.store.notifications import Notification, Preferences, Recipient
 from tests.profiles import examples
 from xep.jid import JID
 

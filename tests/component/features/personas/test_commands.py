@@ -14,6 +14,7 @@ from component.commands import (
     read_words,
     whose,
 )
+from component.config.agents import Personas as Configured
 from component.features.personas.commands import PERSONA, Exported, PersonaCommands, PersonaParams
 from component.kernel.persona_dialogue import PersonaDialogue
 from component.memory_directory import files
@@ -22,7 +23,6 @@ from component.memory_directory.texts import Texts
 from component.personas.own_personas import LAPSE_S, Drafts, OwnPersonas
 from component.personas.packages import LONGEST_TEXT, PersonaText
 from component.personas.personas import Personas
-from component.settings.agents import Personas as Configured
 from component.skills.schema_properties import properties_of
 from tests.component.audit.book import Book
 from xep.jid import JID

@@ -19,8 +19,8 @@ from component.features.presence.handlers import SLICE, PresenceHandler
 from component.kernel.presence_events import PresenceEvents
 from component.link.messages.delivery import Delivery, nothing_to_send
 from component.link.messages.outbox import Outbox, OutputStream
-from component.storage import Storage
-from component.storage.contacts import Subscription, SubscriptionState, SubscriptionStore
+from component.store import Storage
+from component.store.contacts import Subscription, SubscriptionState, SubscriptionStore
 from tests.component.link.router.wire import AGENT, DOMAIN, REFUSED, element, parse
 from tests.component.world import ALICE, BOB, Contacts, World
 from xep.binding import decode

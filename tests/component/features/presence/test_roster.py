@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from component.app.schema import SCHEMA
 from component.features.presence.roster import RosterPresence
 from component.link.router.addresses import AccountAddresses
-from component.storage import Storage
-from component.storage.contacts import StoppedContacts, Subscription, SubscriptionStore
+from component.store import Storage
+from component.store.contacts import StoppedContacts, Subscription, SubscriptionStore
 from tests.component.link.router.wire import Bench, condition, element, iq, parse
 from tests.profiles import examples
 from xep.binding import encode

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from component.app.schema import SCHEMA
+from component.config.skills import Proposals
 from component.features.proposals.source import ProposalFolder, ProposalSource
 from component.policy.taint import Taint
-from component.settings.skills import Proposals
 from component.skills.fake_context import FakeContext, called
 from component.skills.outputs import SkillResult
-from component.storage import Storage
+from component.store import Storage
 from tests.component.features.installed_skills import world as directories
 
 ADMIN = "admin@example.com"

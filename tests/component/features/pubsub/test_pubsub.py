@@ -15,7 +15,7 @@ from component.pubsub.config import DEFAULT, NodeConfig, config_form
 from component.pubsub.nodes import MOST_AFFILIATIONS
 from component.pubsub.subscriptions import MOST_AT_NODE
 from component.skills import skill
-from component.storage.database import Database
+from component.store.database import Database
 from component.tasks.expiry import forget
 from component.tasks.protocol import DeletedTask
 from tests.component.link.router.wire import AGENT, DOMAIN, condition, until

@@ -12,7 +12,7 @@ from component.features.questions.answers import ChatAnswers
 from component.features.tasks_iq.handlers import TasksHandler
 from component.skills import skill
 from component.skills.params import prepare
-from component.storage import StorageError
+from component.store import StorageError
 from component.task_messages.questions import Questions
 from component.tasks import question_rows, questions
 from component.tasks.changes import cancel, change

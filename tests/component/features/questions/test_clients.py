@@ -4,7 +4,7 @@ import pytest
 
 from component.agent.requests import MessageStarter, TurnRequest
 from component.commands import Commands
-from component.storage import StorageError
+from component.store import StorageError
 from tests.component.features.chat.handler import message_handler
 from tests.component.features.questions.chat_world import World
 from tests.component.link.messages.clients import CORRECTED, CORRECTED_ID, SAID, URL, Shape, shapes

@@ -8,7 +8,7 @@ import pytest
 from component.commands import Asking, CommandResult, Commands, NoParams, Outline
 from component.features.questions.answers import Dialogues
 from component.link.messages.inbound import InboundMessage
-from component.storage import StorageError
+from component.store import StorageError
 from tests.component.features.chat.handler import message_handler
 from tests.component.link.router.wire import AGENT, DOMAIN, Bench
 from tests.component.sent import Sent

@@ -7,7 +7,7 @@ from component.features.schedules.commands import SCHEDULE, ScheduleCommands, Sc
 from component.features.schedules.schedules import Schedules
 from component.features.schedules.settings import ScheduleLimits
 from component.kernel.contacts import PersonZones
-from component.storage import Storage
+from component.store import Storage
 from tests.component.features.schedules.year import JULIET, ROMEO
 from xep.jid import JID
 

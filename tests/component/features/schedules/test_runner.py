@@ -15,8 +15,8 @@ from component.features.schedules.rows import Schedule, instant_of
 from component.features.schedules.runner import ScheduleRunner, work_of
 from component.features.schedules.timing import Cron, Every, Once, Timing, next_after
 from component.kernel import started_work as started
-from component.storage import Storage
-from component.storage.clock import HOLD_MS
+from component.store import Storage
+from component.store.clock import HOLD_MS
 from tests.component.features.schedules.year import (
     Killed,
     MemoryStorage,
@@ -31,7 +31,7 @@ from tests.component.features.schedules.year import (
     now_of,
     schedule,
 )
-from tests.component.storage.clocks import DAY, HOUR, MINUTE, Machine, machine
+from tests.component.store.clocks import DAY, HOUR, MINUTE, Machine, machine
 from tests.profiles import THOROUGH
 from tests.waiting import eventually
 from xep.stanza_error import StanzaError

@@ -15,7 +15,7 @@ from component.kernel.contacts import PersonZones
 from component.models.messages import ToolCall
 from component.policy.flows import AgentLimits
 from component.skills import Context, InvalidParam, SkillError, SkillFailed, call, prepare
-from component.storage import Storage
+from component.store import Storage
 from component.tasks.confirmation import parameters_of
 from tests.component.link.router.wire import until
 from tests.component.tools.test_tools import AT, WHO, Desk, a_caller

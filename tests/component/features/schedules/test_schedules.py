@@ -17,7 +17,7 @@ from component.features.schedules.settings import ScheduleLimits
 from component.features.schedules.timing import Every
 from component.kernel.triggers import Work
 from component.skills import Registry, skill
-from component.storage import Storage
+from component.store import Storage
 from tests.component.features.schedules.year import JULIET, ROMEO, goal
 
 pytestmark = pytest.mark.anyio

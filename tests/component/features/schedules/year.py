@@ -14,11 +14,11 @@ from component.features.schedules.timing import Timing, next_after
 from component.kernel import started_work
 from component.kernel.started_work import Started
 from component.kernel.triggers import Trigger, Work
-from component.storage.clock import SteadyClock, Times
-from component.storage.database import Database
-from component.storage.schema import transaction
-from component.storage.storage import Storage
-from tests.component.storage.clocks import Machine
+from component.store.clock import SteadyClock, Times
+from component.store.database import Database
+from component.store.schema import transaction
+from component.store.storage import Storage
+from tests.component.store.clocks import Machine
 from tests.component.tasks.ledger import InMemory
 from tests.memory_database import memory_database
 from xep.jid import JID

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from component.storage.database import Database
+from component.store.database import Database
 from component.tasks.changes import Transaction, change
 from component.tasks.protocol import TaskLimits
 from component.tasks.request import Request

@@ -11,7 +11,7 @@ from component.app.schema import SCHEMA
 from component.commands import OPERATOR, Asking, CommandError, CommandResult, Commands, read_words
 from component.features.task_commands.commands import TaskCommands
 from component.features.task_commands.sheets import TaskLine, TaskSheet
-from component.storage import Storage
+from component.store import Storage
 from component.tasks import queries
 from component.tasks.admin import TaskAdmin
 from component.tasks.changes import change

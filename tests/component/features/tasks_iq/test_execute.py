@@ -20,8 +20,8 @@ from component.skills import (
     SkillResult,
     skill,
 )
-from component.storage import StorageError
-from component.storage.database import Database
+from component.store import StorageError
+from component.store.database import Database
 from tests.component.link.router.wire import AGENT, condition, error_of, iq, until
 from tests.component.world import ALICE, BOB, NOW, World, all_skills, result, xml
 from xep.disco import Feature, InfoQuery

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from component.features.tasks_iq.handlers import TasksHandler
-from component.storage import StorageError
+from component.store import StorageError
 from component.tasks import queries
 from component.tasks.changes import change
 from component.tasks.protocol import TaskLimits

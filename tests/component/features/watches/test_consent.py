@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from component.features.watches.sources import Consent
 from component.features.watches.watch import Source
-from component.storage.contacts import Subscription, SubscriptionState
-from component.storage.errors import StorageError
+from component.store.contacts import Subscription, SubscriptionState
+from component.store.errors import StorageError
 from tests.direct_database import done
 from xep.jid import JID
 from xep.stanza import Presence

@@ -14,7 +14,7 @@ from component.features.watches.events import Accepted, Pending
 from component.features.watches.provenance import with_chain
 from component.features.watches.sources import Interests, observed_item
 from component.features.watches.watch import Rate, Source, Watch
-from component.storage import Storage
+from component.store import Storage
 from xep.binding import RawXML
 from xep.jid import JID
 

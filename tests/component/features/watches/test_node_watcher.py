@@ -15,7 +15,7 @@ from component.features.watches.rows import RetryingStorage
 from component.features.watches.sources import SourcePorts
 from component.features.watches.watch import Rate, Source, Watch
 from component.pubsub.client import PAGE, PubSubClient
-from component.storage import Storage
+from component.store import Storage
 from tests.waiting import eventually
 from xep.binding import Payload, RawXML
 from xep.jid import JID

@@ -16,7 +16,7 @@ from component.features.watches.room_watcher import RoomWatcher
 from component.features.watches.rows import RetryingStorage
 from component.features.watches.sources import SourcePorts
 from component.features.watches.watch import ROOM, Rate, Source, Watch
-from component.storage import Storage
+from component.store import Storage
 from tests.component.features.watches.test_room import presence
 from tests.waiting import eventually
 from xep.jid import JID

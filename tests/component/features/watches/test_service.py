@@ -9,7 +9,7 @@ from component.features.watches.filters import Condition
 from component.features.watches.service import WatchError, WatchService, Wish
 from component.features.watches.sources import SourceStatus
 from component.features.watches.watch import Rate, Watch
-from component.storage import Storage
+from component.store import Storage
 from tests.direct_database import DirectDatabase, done
 from xep.jid import JID
 

@@ -27,8 +27,8 @@ from component.kernel.started_work import Started
 from component.kernel.triggers import Trigger, Work
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
-from component.storage import Storage
-from component.storage.errors import StorageError
+from component.store import Storage
+from component.store.errors import StorageError
 from tests.component.agent.world import begun
 from tests.direct_database import DirectDatabase
 from tests.waiting import eventually

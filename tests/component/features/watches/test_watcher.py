@@ -20,7 +20,7 @@ from component.features.watches.settings import LIMITS, WatchLimits
 from component.features.watches.watch import PRESENCE, Rate, Source, Watch
 from component.features.watches.watcher import Watcher
 from component.kernel.triggers import Trigger, Work
-from component.storage import Storage
+from component.store import Storage
 from tests.direct_database import DirectDatabase
 from tests.waiting import eventually
 from xep.binding import RawXML

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from component.features.webhooks.settings import Listener
-from component.storage import Storage, StorageError
+from component.store import Storage, StorageError
 from tests.component.features.webhooks.world import (
     KEY,
     WORK,

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from component.app.features import load_skills, make_settings
+from component.config import Server, Settings
+from component.config.policy import Agent, Policy, Rule
 from component.features.webhooks.feature import check_webhooks
-from component.settings import Server, Settings
-from component.settings.policy import Agent, Policy, Rule
 
 HOOK: dict[str, Any] = {
     "name": "deployments",

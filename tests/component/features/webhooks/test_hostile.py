@@ -19,7 +19,7 @@ from component.features.webhooks.delivery import (
 )
 from component.features.webhooks.settings import Listener
 from component.features.webhooks.webhook import Rate
-from component.storage import Storage
+from component.store import Storage
 from tests.component.features.webhooks.world import (
     KEY,
     SECRET,

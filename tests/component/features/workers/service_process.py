@@ -6,7 +6,7 @@ from pathlib import Path
 import anyio
 
 from component.app.schema import SCHEMA
-from component.storage import Storage
+from component.store import Storage
 from tests.component.features.workers.support import serving
 
 

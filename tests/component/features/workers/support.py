@@ -21,7 +21,7 @@ from component.features.workers.settings import WorkersEntry
 from component.features.workers.source import WorkersSource
 from component.skills.registry import Registry
 from component.skills.sources import SkillSources
-from component.storage import Storage
+from component.store import Storage
 from tests.component.tasks.world import World, living
 from tests.profiles import THOROUGH
 from tests.servers.forked import Forked

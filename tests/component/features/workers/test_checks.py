@@ -6,9 +6,9 @@ import pytest
 from pydantic import SecretStr
 
 from component.app.features import make_settings
+from component.config import Server
 from component.features.workers.feature import WorkersFeature
 from component.features.workers.settings import Worker, WorkersEntry
-from component.settings import Server
 from tests.component.features.workers.support import workers
 
 pytestmark = [pytest.mark.servers, pytest.mark.anyio]

@@ -20,7 +20,7 @@ import anyio
 import pytest
 
 from component.app.schema import SCHEMA
-from component.storage import Storage
+from component.store import Storage
 from component.tasks.rows import TERMINAL
 from tests.component.features.workers import service_process
 from tests.component.features.workers.support import (

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from component.app.schema import SCHEMA
 from component.features.workers import client, statements
-from component.storage import Storage
+from component.store import Storage
 from component.tasks.rows import TERMINAL
 from tests.component.features.workers.support import (
     Serving,

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from component.config import Settings
 from component.features.workers.settings import QUEUES, WORKER
-from component.settings import Settings
 from tests.component.smallest_settings import SMALLEST
 
 QUEUE = 'database = "postgresql://agent:${PASSWORD}@db.example.com/queue"\n'

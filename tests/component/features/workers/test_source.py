@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from component.app.schema import SCHEMA
 from component.skills.model_answers import ModelQuestion
 from component.skills.spec import Annotations
-from component.storage import Storage
+from component.store import Storage
 from component.tasks.rows import TERMINAL
 from tests.component.features.workers.support import (
     Serving,

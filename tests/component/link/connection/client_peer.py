@@ -7,7 +7,7 @@ import anyio
 from anyio.abc import SocketAttribute, SocketListener, SocketStream, TaskGroup
 from pydantic import SecretStr
 
-from component import settings
+from component import config
 from tests.component.link.connection.running import PATIENCE_S, Running
 from tests.xep.client_server import ACCOUNT, PASSWORD, Connection, Server
 
@@ -73,7 +73,7 @@ class Peer:
         self._changed = anyio.Event()
 
 
-class PlainServer(settings.Server):
+class PlainServer(config.Server):
     """The settings of a client without TLS, which people cannot have."""
 
     @property
@@ -81,7 +81,7 @@ class PlainServer(settings.Server):
         return False
 
 
-def client_settings(port: int, account: str = ACCOUNT) -> settings.Server:
+def client_settings(port: int, account: str = ACCOUNT) -> config.Server:
     return PlainServer(
         mode="client",
         host="127.0.0.1",

@@ -7,10 +7,10 @@ from typing import Any
 import anyio
 from pydantic import SecretStr
 
+from component.config.server import Server
 from component.link.connection.connection import Connection
 from component.link.connection.live import Receiver, StanzaEvent
 from component.link.messages.outbox import Outbox
-from component.settings.server import Server
 from tests.component.link.connection.acceptor import DOMAIN, SECRET, Acceptor
 from xep.stanza_stream import StanzaReceived
 

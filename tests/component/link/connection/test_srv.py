@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
+from component.config.server import Server
 from component.link.connection import failure, srv
 from component.link.connection.transport import connect
-from component.settings.server import Server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 

@@ -1,0 +1,153 @@
+"""Lists the settings: the source of `init` and of the reference page."""
+
+import inspect
+import json
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from component.config.model import LATER, Settings
+from component.config.problems import env_name, section_of
+
+_KINDS = {bool: "true or false", int: "whole number", float: "number", str: "string", Path: "path"}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key. `default` and `example` are TOML, or None if there is none."""
+
+    name: str
+    description: str
+    kind: str
+    required: bool
+    default: str | None
+    example: str | None
+    variable: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One section with its keys. `name` is empty for the keys above all sections.
+
+    `optional` says that the presence of the section has a meaning. `like` is a section described
+    earlier, with the same keys.
+    """
+
+    name: str
+    description: str
+    repeated: bool
+    optional: bool
+    like: str | None
+    keys: tuple[Key, ...]
+
+    @property
+    def header(self) -> str:
+        """Return `[server]` or `[[policy.rules]]`."""
+        return f"[[{self.name}]]" if self.repeated else f"[{self.name}]"
+
+
+def tables(model: type[Settings]) -> Iterator[Table]:
+    """Yield every section in the order of the file; keys above all sections come first."""
+    yield from _tables(model, (), {})
+
+
+def toml(value: Any) -> str:
+    """Return `value` as TOML, on one line.
+
+    Raises TypeError for a type that no setting has.
+    """
+    if isinstance(value, SecretStr):
+        value = value.get_secret_value()  # a default, which is not secret
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return repr(int(value)) if value.is_integer() else repr(value)
+    if isinstance(value, int):
+        return repr(value)
+    if isinstance(value, Path):
+        # `Path("./data")` drops the `./`.
+        return toml(str(value) if value.is_absolute() else f"./{value}")
+    if isinstance(value, str):
+        # JSON's strings are TOML's, except for DEL, which JSON does not escape.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, Mapping):
+        members = ", ".join(f"{toml(key)} = {toml(each)}" for key, each in value.items())
+        return f"{{ {members} }}" if members else "{}"
+    if isinstance(value, Sequence):
+        return f"[{', '.join(map(toml, value))}]"
+    raise TypeError(f"no setting holds a {type(value).__name__}")
+
+
+def _tables(
+    section: type[BaseModel],
+    path: tuple[str, ...],
+    known: dict[type[BaseModel], str],
+    *,
+    repeated: bool = False,
+    optional: bool = False,
+    about: str | None = None,
+) -> Iterator[Table]:
+    inner: list[tuple[str, FieldInfo, type[BaseModel]]] = []
+    keys: list[Key] = []
+    for name, field in section.model_fields.items():
+        if not path and name in LATER:
+            continue
+        if (table := section_of(field)) is not None:
+            inner.append((name, field, table))
+        else:
+            keys.append(_key(path, name, field))
+    if keys:
+        description = (about or inspect.cleandoc(section.__doc__ or "")) if path else ""
+        yield Table(".".join(path), description, repeated, optional, None, tuple(keys))
+    for name, field, table in inner:
+        kind = get_origin(field.annotation)
+        if issubclass(section, table):  # the same again: a choice beside the first one
+            known[table] = ".".join(path)
+        if table in known:
+            here = ".".join((*path, name, *(("…",) if kind is dict else ())))
+            yield Table(here, field.description or "", kind is tuple, True, known[table], ())
+            continue
+        yield from _tables(
+            table,
+            (*path, name, *(("…",) if kind is dict else ())),
+            known,
+            repeated=kind is tuple,
+            optional=optional or repeated or kind in (dict, types.UnionType, Union),
+            about=field.description,
+        )
+
+
+def _key(path: tuple[str, ...], name: str, field: FieldInfo) -> Key:
+    unset = field.default is PydanticUndefined or field.default is None
+    return Key(
+        name=name,
+        description=field.description or "",
+        kind=_kind(field.annotation),
+        required=field.is_required(),
+        default=None if unset else toml(field.default),
+        example=toml(field.examples[0]) if field.examples else None,
+        variable=env_name((*path, name)),
+    )
+
+
+def _kind(annotation: Any) -> str:
+    if annotation is SecretStr:
+        return "string (secret)"
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return " or ".join(map(toml, arguments))
+    if origin in (types.UnionType, Union):
+        return _kind(next(a for a in arguments if a is not types.NoneType))
+    if origin is Annotated:
+        return _kind(arguments[0])
+    if origin is tuple:
+        return "list of strings"
+    if origin is dict:
+        return "table"
+    return _KINDS[annotation]

@@ -1,0 +1,212 @@
+"""The sections about who may talk to the agent, who may use which skill, and which skills a model
+may use after reading data of strangers.
+"""
+
+import re
+from pathlib import Path
+from typing import Annotated, Final, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, model_validator
+
+from component.config.kinds import (
+    Confirm,
+    DisplayText,
+    Domains,
+    Jids,
+    Seconds,
+    Section,
+    Zone,
+    refusal,
+)
+
+
+class Flow(Section):
+    """A rule for a model that has read data of strangers: which skills it may use, and whether a
+    person confirms it.
+
+    Without a matching rule such a model may use skills that stay within the agent, and those of the
+    open world with values that the person has written. With other values, skills that only read the
+    open world are refused, and all others need a confirmation. The first rule that matches applies.
+    """
+
+    of: tuple[Literal["peer", "web", "file"], ...] = Field(
+        min_length=1,
+        examples=[["web", "file"]],
+        description="Source of the data: other agents, the web, files.",
+    )
+    to: tuple[str, ...] = Field(
+        min_length=1,
+        examples=[["network:*.example.com:443"]],
+        description="Capabilities of the skills to which the rule applies; `*` and `?` match any "
+        "characters and any one character, `network` matches all that begin with `network:`. `*` "
+        "also matches skills that declare none.",
+    )
+    then: Literal["allow", "confirm", "refuse"] = Field(
+        examples=["allow"],
+        description="allow runs such skills, confirm asks a person first, refuse rejects them.",
+    )
+
+
+_SCHEMES: Final = ("http", "https", "mailto", "xmpp")
+_PLACEHOLDER: Final = re.compile(r"\{(\w*)\}")
+_PLACEHOLDERS: Final = frozenset(("contact", "name", "operator"))
+
+
+def _contact(value: str) -> str:
+    if value:
+        try:
+            parts = urlsplit(value)
+            usable = parts.scheme in _SCHEMES and bool(parts.netloc or parts.path)
+        except ValueError:
+            usable = False
+        if not usable or " " in value:
+            raise refusal("must be a URI such as xmpp:admin@example.com or mailto:it@example.com")
+    return value
+
+
+def _notice(value: str) -> str:
+    for name in _PLACEHOLDER.findall(value):
+        if name not in _PLACEHOLDERS:
+            known = ", ".join(f"{{{each}}}" for each in sorted(_PLACEHOLDERS))
+            raise refusal(f"contains {{{name}}}; only {known} are replaced")
+    return value
+
+
+class Agent(Section):
+    """The agent, and who may talk to it. A sender must pass both lists."""
+
+    name: DisplayText = Field(
+        default="Assistant",
+        min_length=1,
+        description="Name shown to people and in service discovery.",
+    )
+    operator: DisplayText = Field(
+        default="",
+        examples=["Example Ltd"],
+        description="Person or organisation responsible for the agent, shown in its vCard, in "
+        "service discovery and in notice. Default: the administrators of component_domain.",
+    )
+    contact: Annotated[DisplayText, AfterValidator(_contact)] = Field(
+        default="",
+        examples=["mailto:it@example.com"],
+        description="URI (xmpp:, mailto:, https:) at which people reach the operator; published "
+        "in the vCard and in service discovery. Default: none.",
+    )
+    avatar: Path | None = Field(
+        default=None,
+        examples=["./avatar.png"],
+        description="PNG file that clients show for the agent: at most 64 KiB and from 32 to 1024 "
+        "pixels on each side; 64 by 64 pixels and less than 8 KB are best. Default: a pattern "
+        "generated from the agent's address. A relative path is relative to the working directory.",
+    )
+    notice: Annotated[str, AfterValidator(_notice)] = Field(
+        default="I am {name}, an automated agent operated by {operator}. I am not a person, and "
+        "what I say can be wrong.",
+        description="Notice that each person gets once, before the first answer. {name}, "
+        "{operator} "
+        'and {contact} are replaced. "" turns it off: first make sure that the law where your '
+        "users are does not require it.",
+    )
+    allowed_jids: Jids | None = Field(
+        default=None,
+        examples=[["admin@example.com"]],
+        description='Bare JIDs that may use the agent. Missing or `["*"]` means everybody of the '
+        "allowed domains, an empty list means nobody.",
+    )
+    allowed_domains: Domains | None = Field(
+        default=None,
+        examples=[["example.com"]],
+        description="Domains whose users may use the agent. Default: component_domain without its "
+        'first label. `["*"]` means every domain that the server federates with, an empty list '
+        "means none.",
+    )
+    zone: Zone = Field(
+        default="UTC",
+        min_length=1,
+        examples=["Europe/Paris"],
+        description="IANA time zone of people whose own is not known, and of the work in the"
+        " settings.",
+    )
+    admins: Jids = Field(
+        default=(),
+        examples=[["admin@example.com"]],
+        description="Bare JIDs that may use the commands for admins, in chat and as forms: list "
+        "and cancel the tasks of everybody, pause, status. They must also pass both lists.",
+    )
+
+
+class Rule(Section):
+    """Restricts who sees and may execute the matching skills.
+
+    A sender must pass `[agent]` and every rule that matches the skill. A skill that a sender may
+    not execute is reported as unknown to them.
+    """
+
+    skills: tuple[str, ...] = Field(
+        min_length=1,
+        examples=[["report", "conformance.*"]],
+        description="Names of skills; `*` and `?` match any characters and any one character.",
+    )
+    allowed_jids: Jids | None = Field(
+        default=None,
+        examples=[["admin@example.com"]],
+        description="Bare JIDs that may execute these skills; an empty list means nobody.",
+    )
+    allowed_domains: Domains | None = Field(
+        default=None,
+        examples=[["example.com"]],
+        description="Domains whose users may execute these skills; an empty list means none.",
+    )
+    confirm: Confirm | None = Field(
+        default=None,
+        examples=["never"],
+        description="When a person is asked before these skills run, instead of policy.confirm.",
+    )
+    approvers: Jids | None = Field(
+        default=None,
+        min_length=1,
+        examples=[["boss@example.com"]],
+        description="Bare JIDs of those who confirm these skills instead of the person who "
+        "executes them. The first answer counts.",
+    )
+
+    @model_validator(mode="after")
+    def _narrows(self) -> Self:
+        if all(value is None for name, value in self if name != "skills"):
+            raise refusal(
+                "restricts nothing: add allowed_jids, allowed_domains, confirm or approvers, or "
+                "remove it"
+            )
+        return self
+
+
+class Policy(Section):
+    """Who may use which skill, and when a confirmation is needed."""
+
+    confirm: Confirm = Field(
+        default="destructive",
+        description="When a person is asked before a skill runs: destructive (for each skill "
+        "that is not marked as harmless), always, or never. never applies to skills that people "
+        "execute themselves; other agents never run destructive skills without one.",
+    )
+    confirm_expires_s: Seconds = Field(
+        default=86400,
+        description="Seconds after which a confirmation expires, and the task that waits for it "
+        "fails.",
+    )
+    rules: tuple[Rule, ...] = Field(
+        default=(),
+        description="Rules that restrict who may use which skills. For confirm and approvers, "
+        "the first rule that matches a skill and sets the key applies.",
+    )
+    flows: tuple[Flow, ...] = Field(
+        default=(), description="Which skills a model may use after reading data from strangers."
+    )
+    scanner: Annotated[str, Field(pattern=r"^(|[\w.]+:\w+)$")] = Field(
+        default="",
+        examples=["my_classifier:Scanner"],
+        description="Scanner that looks for prompt injections in data of strangers, as"
+        " `package.module:object`, which is called without arguments and has a method"
+        " scan(text). Default: one that finds hidden characters.",
+    )

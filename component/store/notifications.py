@@ -1,0 +1,566 @@
+"""The notifications of people on disk: those that are held, and those that were sent lately.
+
+A recipient is a person as one agent sees them. Each instance looks at the recipients that are due,
+and claims one for the time in which it sends (`take`): so of several instances one sends. What is
+to be sent is decided and stored in the same transaction that claims, with the id of the message,
+and marked as sent afterwards. If a process is killed in between, the next one sends the message
+again under the same id.
+
+All times are in milliseconds on the steady clock (`component.store.clock`), except `created`,
+which people are shown.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from component.store.database import Database
+from component.store.forgetting import Forgotten
+from component.store.schema import Table
+from component.store.storage import Storage
+from xep.jid import JID
+
+TABLES: Final = (
+    Table(
+        name="notifications",
+        columns="""
+            id TEXT {C} NOT NULL PRIMARY KEY,
+            agent TEXT {C} NOT NULL,
+            person TEXT {C} NOT NULL,
+            priority INTEGER NOT NULL,
+            title TEXT NOT NULL,
+            text TEXT NOT NULL,
+            created BIGINT NOT NULL,
+            waits_online INTEGER NOT NULL,
+            message TEXT {C},
+            sent BIGINT,
+            received INTEGER NOT NULL DEFAULT 0,
+            repeated INTEGER NOT NULL DEFAULT 0,
+            on_time INTEGER NOT NULL DEFAULT 0
+        """,
+        indexes={
+            "notifications_recipient": "(agent, person, sent)",
+            "notifications_message": "(message)",
+            "notifications_sent": "(sent)",
+        },
+    ),
+    Table(
+        name="recipients",
+        columns="""
+            agent TEXT {C} NOT NULL,
+            person TEXT {C} NOT NULL,
+            look_at BIGINT,
+            claimed BIGINT NOT NULL DEFAULT 0,
+            token TEXT {C},
+            dropped INTEGER NOT NULL DEFAULT 0,
+            PRIMARY KEY (agent, person)
+        """,
+        indexes={
+            "recipients_look": "(look_at)",
+        },
+    ),
+    Table(
+        name="notification_preferences",
+        columns="""
+            person TEXT {C} NOT NULL PRIMARY KEY,
+            quiet TEXT {C},
+            zone TEXT {C},
+            utc_offset INTEGER,
+            urgent INTEGER NOT NULL DEFAULT 0,
+            sends_receipts INTEGER NOT NULL DEFAULT 0
+        """,
+        kept="the person's preferences for all agents",
+    ),
+)
+
+
+CHANNEL: Final = "notifications"
+"""Notified when a recipient is due."""
+
+Priority: TypeAlias = Literal["low", "normal", "high"]
+PRIORITIES: Final[tuple[Priority, ...]] = ("low", "normal", "high")
+
+_CLAIM_MS: Final = 30_000
+"""So long one instance alone may send to a recipient."""
+_KEPT_MS: Final = 7 * 24 * 3_600_000
+"""So long a notification that was sent is kept, and not recorded a second time."""
+LATELY_MS: Final = 25 * 3_600_000
+"""So long a notification that was sent is among those of a `Recipient`."""
+_SAME_MS: Final = 1_000
+"""Notifications of one recipient that are recorded within so many milliseconds keep their order."""
+_MOST_DELETED: Final = 1_000
+_COLUMNS: Final = (
+    "id, priority, title, text, created, waits_online, on_time, message, sent, received, repeated"
+)
+
+
+class Notification(msgspec.Struct, frozen=True, kw_only=True):
+    """A notification of one person by one agent.
+
+    Attributes:
+        id: identifies it; recording it again changes nothing.
+        agent: the bare address that sends it.
+        person: the bare JID of the person.
+        priority: how urgent it is.
+        title: what it is about: the name of what started the work.
+        text: what the person reads.
+        created: when it was recorded, in milliseconds since 1970, UTC.
+        waits_online: it is held until the person is online.
+        on_time: the person has set its time, so quiet hours do not delay it.
+        message: the id of the message that says it; None until that is decided.
+        sent: when the message was sent; None until then.
+        received: a client has sent a receipt.
+        repeated: the message was sent once more.
+    """
+
+    id: str
+    agent: JID
+    person: JID
+    priority: Priority = "normal"
+    title: str
+    text: str
+    created: int = 0
+    waits_online: bool = False
+    on_time: bool = False
+    message: str | None = None
+    sent: int | None = None
+    received: bool = False
+    repeated: bool = False
+
+
+class Preferences(msgspec.Struct, frozen=True):
+    """What a person wants, and what is known of their clients.
+
+    Attributes:
+        quiet: hours as `22:00-07:00`; empty for none; None for those of the settings.
+        zone: the time zone of these, by its name in the IANA database; None for that of the client.
+        utc_offset: seconds by which the clock of the client differs from UTC, as it last said.
+        urgent: notifications of high priority are sent in quiet hours, too.
+        sends_receipts: a client of the person has sent a receipt for a notification.
+    """
+
+    quiet: str | None = None
+    zone: str | None = None
+    utc_offset: int | None = None
+    urgent: bool = False
+    sends_receipts: bool = False
+
+
+class Recipient(msgspec.Struct, frozen=True):
+    """All that is needed to decide what a person is sent now.
+
+    Attributes:
+        now: milliseconds since 1970, UTC; after a jump forward only when it has held for a minute.
+        steady: milliseconds that do not jump.
+        preferences: what the person wants.
+        notifications: those that are held, are being sent, or were sent lately; the oldest first.
+        dropped: how many were dropped because too many were held.
+    """
+
+    now: int
+    steady: int
+    preferences: Preferences
+    notifications: tuple[Notification, ...]
+    dropped: int = 0
+
+
+class PlannedMessage(msgspec.Struct, frozen=True):
+    """A message to send.
+
+    `ids` are its notifications; `is_repeat` says that it was sent before and no receipt came.
+    """
+
+    id: str
+    ids: tuple[str, ...]
+    is_repeat: bool = False
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What a recipient is sent now, and after how many milliseconds to look again; None if nothing
+    will be due by time alone.
+    """
+
+    messages: tuple[PlannedMessage, ...] = ()
+    look_in: int | None = None
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """What one instance has taken on to send."""
+
+    recipient: Recipient
+    plan: Plan
+
+
+class NotificationStore:
+    """The notifications in the database. Methods raise StorageError."""
+
+    def __init__(self, storage: Storage, home: str = "") -> None:
+        """Keep them in this storage. `home` names the data directory of this process among those
+        that share a database; only a process that sends needs one.
+        """
+        self._storage = storage
+        self._home = home
+
+    async def release_earlier(self) -> None:
+        """Release the recipients that an earlier process of this data directory has claimed."""
+        await self._storage.change(
+            "UPDATE recipients SET claimed = 0, token = NULL WHERE token LIKE ?",
+            (f"{self._home}.%",),
+        )
+
+    async def add(self, notifications: Sequence[Notification], most_held: int) -> None:
+        """Record notifications, each once. Beyond `most_held` for one recipient the least urgent
+        and oldest ones are dropped, and counted.
+        """
+
+        def op(database: Database) -> None:
+            for one in notifications:
+                _insert(database, one, most_held)
+            database.notify(CHANNEL)
+
+        await self._storage.write(op)
+
+    async def due(self, limit: int) -> tuple[list[tuple[JID, JID]], int | None]:
+        """The agents and persons of recipients to look at now, and after how many milliseconds the
+        next one is; None if there is none.
+        """
+
+        def op(database: Database) -> tuple[list[tuple[str, str]], int | None]:
+            found = database.execute(
+                "SELECT agent, person FROM recipients WHERE look_at <= ? AND claimed <= ?"
+                " ORDER BY look_at LIMIT ?",
+                (database.steady, database.steady, limit),
+            ).fetchall()
+            (next_,) = database.execute(
+                "SELECT min(CASE WHEN claimed > look_at THEN claimed ELSE look_at END)"
+                " FROM recipients WHERE look_at IS NOT NULL"
+            ).fetchone() or (None,)
+            return found, None if next_ is None else max(0, int(next_) - database.steady)
+
+        found, next_in = await self._storage.read(op)
+        return [(JID.parse(agent), JID.parse(person)) for agent, person in found], next_in
+
+    async def take(
+        self, agent: JID, person: JID, token: str, decide: Callable[[Recipient], Plan]
+    ) -> Batch | None:
+        """Decide what a recipient is sent now, and claim it for a while if that is something.
+
+        `decide` may be called more than once. Returns None if another instance has the recipient,
+        or if there is nothing to send.
+        """
+        key, held_by = _key(agent, person), self._token(token)
+
+        def op(database: Database) -> Batch | None:
+            claimed = database.execute(
+                "UPDATE recipients SET claimed = ?, token = ?"
+                " WHERE agent = ? AND person = ? AND claimed <= ?",
+                (database.steady + _CLAIM_MS, held_by, *key, database.steady),
+            )
+            if not claimed.rowcount:
+                return None
+            recipient = _recipient(database, agent.bare, person.bare)
+            plan = decide(recipient)
+            for message in plan.messages:
+                for id_ in message.ids:
+                    database.execute(
+                        "UPDATE notifications SET message = ? WHERE id = ?", (message.id, id_)
+                    )
+            if not plan.messages:
+                look_at = None if plan.look_in is None else database.steady + plan.look_in
+                _release(database, key, held_by, look_at)
+                return None
+            return Batch(recipient, plan)
+
+        return await self._storage.write(op)
+
+    async def sent(self, agent: JID, person: JID, token: str, batch: Batch) -> None:
+        """All messages of a batch were sent: look at the recipient again."""
+        key = _key(agent, person)
+
+        def op(database: Database) -> None:
+            for message in batch.plan.messages:
+                what = "repeated = 1" if message.is_repeat else "sent = ?"
+                at = () if message.is_repeat else (database.steady,)
+                database.execute(
+                    f"UPDATE notifications SET {what} WHERE message = ?",  # noqa: S608 - constants
+                    (*at, message.id),
+                )
+            if batch.recipient.dropped:
+                database.execute(
+                    "UPDATE recipients SET dropped = dropped - ? WHERE agent = ? AND person = ?",
+                    (batch.recipient.dropped, *key),
+                )
+            _release(database, key, self._token(token), database.steady)
+            _forget_old(database)
+
+        await self._storage.write(op, keep_trying=True)
+
+    async def release(self, agent: JID, person: JID, token: str, look_in: int) -> None:
+        """The batch of a recipient could not be sent: look again in so many milliseconds."""
+        key = _key(agent, person)
+        await self._storage.write(
+            lambda db: _release(db, key, self._token(token), db.steady + look_in)
+        )
+
+    def _token(self, token: str) -> str:
+        return f"{self._home}.{token}"
+
+    async def waiting_online(self) -> set[tuple[JID, JID]]:
+        """The agents and persons of notifications that are held until the person is online."""
+        found = await self._storage.select(
+            "SELECT DISTINCT agent, person FROM notifications"
+            " WHERE waits_online = 1 AND message IS NULL"
+        )
+        return {(JID.parse(agent), JID.parse(person)) for agent, person in found}
+
+    async def online(self, agent: JID, person: JID) -> None:
+        """A person is online: nothing is held for that any more."""
+        key = _key(agent, person)
+
+        def op(database: Database) -> None:
+            changed = database.execute(
+                "UPDATE notifications SET waits_online = 0"
+                " WHERE agent = ? AND person = ? AND waits_online = 1 AND message IS NULL",
+                key,
+            )
+            if changed.rowcount:
+                _wake(database, *key)
+                database.notify(CHANNEL)
+
+        await self._storage.write(op)
+
+    async def received(self, person: JID, message: str) -> None:
+        """A client of a person has sent a receipt for a message."""
+        who = str(person.bare)
+
+        def op(database: Database) -> None:
+            changed = database.execute(
+                "UPDATE notifications SET received = 1"
+                " WHERE message = ? AND person = ? AND received = 0",
+                (message, who),
+            )
+            if changed.rowcount:
+                _set(database, who, {"sends_receipts": 1})
+
+        await self._storage.write(op)
+
+    # For the people themselves.
+
+    async def held(self, person: JID | None, agent: JID | None = None) -> list[Notification]:
+        """The notifications that are held for a person, or for everybody; the oldest first. Those
+        that are being sent this moment are not among them.
+        """
+        where, values = _held(person=person, agent=agent)
+        found = await self._storage.select(
+            f"SELECT agent, person, {_COLUMNS} FROM notifications WHERE {where}"  # noqa: S608 - constants
+            " ORDER BY created, id",
+            values,
+        )
+        return [_notification(JID.parse(row[0]), JID.parse(row[1]), row[2:]) for row in found]
+
+    async def drop(self, person: JID | None, id_: str | None, agent: JID | None = None) -> int:
+        """Delete one held notification, or with None all, of a person or of everybody.
+
+        Returns how many there were. What is being sent this moment is not deleted.
+        """
+        where, values = _held(person=person, agent=agent, id=id_)
+        return await self._storage.change(f"DELETE FROM notifications WHERE {where}", values)  # noqa: S608 - constants
+
+    async def forget(self, agent: JID, person: JID) -> None:
+        """Delete all notifications of a person by an agent, those that were sent as well."""
+        who = Forgotten(agent="", address=agent, person=person)
+        await self._storage.write(lambda database: forget(database, who))
+
+    async def preferences(self, person: JID) -> Preferences:
+        """What a person wants."""
+        who = str(person.bare)
+        return await self._storage.read(lambda database: _preferences(database, who))
+
+    async def set_quiet(
+        self, person: JID, quiet: str | None, zone: str | None, *, urgent: bool
+    ) -> None:
+        """Store the quiet hours of a person; see `Preferences`."""
+        who = str(person.bare)
+
+        def op(database: Database) -> None:
+            _set(database, who, {"quiet": quiet, "zone": zone, "urgent": int(urgent)})
+            database.execute(
+                "UPDATE recipients SET look_at = ? WHERE person = ?", (database.steady, who)
+            )
+            database.notify(CHANNEL)
+
+        await self._storage.write(op)
+
+    async def set_utc_offset(self, person: JID, seconds: int) -> None:
+        """Store by how many seconds the clock of a person differs from UTC, if that is new."""
+        who = str(person.bare)
+        if (await self.preferences(person)).utc_offset != seconds:
+            await self._storage.write(lambda database: _set(database, who, {"utc_offset": seconds}))
+
+
+def forget(database: Database, who: Forgotten) -> None:
+    """Delete all notifications of a person by an agent, those that were sent as well."""
+    for table in ("notifications", "recipients"):
+        database.execute(
+            f"DELETE FROM {table} WHERE agent = ? AND person = ?",  # noqa: S608 - constants
+            _key(who.address, who.person),
+        )
+
+
+def record(database: Database, one: Notification, most_held: int) -> None:
+    """Record a notification, once, as `NotificationStore.add` does."""
+    _insert(database, one, most_held)
+    database.notify(CHANNEL)
+
+
+def _insert(database: Database, one: Notification, most_held: int) -> None:
+    key = _key(one.agent, one.person)
+    made = database.execute(
+        "INSERT INTO notifications"
+        " (id, agent, person, priority, title, text, created, waits_online, on_time)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+        (
+            one.id,
+            *key,
+            PRIORITIES.index(one.priority),
+            one.title,
+            one.text,
+            _created(database, key),
+            int(one.waits_online),
+            int(one.on_time),
+        ),
+    )
+    if made.rowcount:
+        _wake(database, *key)
+        _drop_surplus(database, *key, most_held)
+
+
+def _held(**values: JID | str | None) -> tuple[str, tuple[str, ...]]:
+    """Return the condition on held notifications with these values, as far as they are given."""
+    given = {name: value for name, value in values.items() if value is not None}
+    where = "".join(f" AND {name} = ?" for name in given)
+    texts = [str(value.bare) if isinstance(value, JID) else value for value in given.values()]
+    return f"sent IS NULL AND message IS NULL{where}", tuple(texts)
+
+
+def _key(agent: JID, person: JID) -> tuple[str, str]:
+    return str(agent.bare), str(person.bare)
+
+
+def _wake(database: Database, agent: str, person: str) -> None:
+    database.execute(
+        "INSERT INTO recipients (agent, person, look_at) VALUES (?, ?, ?)"
+        " ON CONFLICT (agent, person) DO UPDATE SET look_at = excluded.look_at",
+        (agent, person, database.steady),
+    )
+
+
+def _created(database: Database, recipient: tuple[str, str]) -> int:
+    """The time now, later by a millisecond than that of a notification of the same millisecond: so
+    they keep their order.
+    """
+    (last,) = database.execute(
+        "SELECT max(created) FROM notifications"
+        " WHERE agent = ? AND person = ? AND created BETWEEN ? AND ?",
+        (*recipient, database.now, database.now + _SAME_MS),
+    ).fetchone() or (None,)
+    return database.now if last is None else int(last) + 1
+
+
+def _drop_surplus(database: Database, agent: str, person: str, most: int) -> None:
+    (count,) = database.execute(
+        "SELECT count(*) FROM notifications"
+        " WHERE agent = ? AND person = ? AND sent IS NULL AND message IS NULL",
+        (agent, person),
+    ).fetchone() or (0,)
+    if count <= most:
+        return
+    dropped = database.execute(
+        "DELETE FROM notifications WHERE id IN (SELECT id FROM notifications"
+        " WHERE agent = ? AND person = ? AND sent IS NULL AND message IS NULL"
+        " ORDER BY priority, created, id LIMIT ?)",
+        (agent, person, count - most),
+    )
+    database.execute(
+        "UPDATE recipients SET dropped = dropped + ? WHERE agent = ? AND person = ?",
+        (dropped.rowcount, agent, person),
+    )
+
+
+def _release(database: Database, key: tuple[str, str], token: str, look_at: int | None) -> None:
+    database.execute(
+        "UPDATE recipients SET claimed = 0, token = NULL, look_at = ?"
+        " WHERE agent = ? AND person = ? AND token = ?",
+        (look_at, *key, token),
+    )
+
+
+def _forget_old(database: Database) -> None:
+    database.execute(
+        "DELETE FROM notifications WHERE id IN"
+        " (SELECT id FROM notifications WHERE sent <= ? LIMIT ?)",
+        (database.steady - _KEPT_MS, _MOST_DELETED),
+    )
+
+
+def _recipient(database: Database, agent: JID, person: JID) -> Recipient:
+    key = _key(agent, person)
+    rows = database.execute(
+        f"SELECT {_COLUMNS} FROM notifications WHERE agent = ? AND person = ?"  # noqa: S608 - constants
+        " AND (sent IS NULL OR sent > ?) ORDER BY created, id",
+        (*key, database.steady - LATELY_MS),
+    ).fetchall()
+    (dropped,) = database.execute(
+        "SELECT dropped FROM recipients WHERE agent = ? AND person = ?", key
+    ).fetchone() or (0,)
+    return Recipient(
+        now=database.settled,
+        steady=database.steady,
+        preferences=_preferences(database, key[1]),
+        notifications=tuple(_notification(agent, person, row) for row in rows),
+        dropped=dropped,
+    )
+
+
+def _notification(agent: JID, person: JID, row: Sequence[Any]) -> Notification:
+    id_, priority, title, text, created, waits_online, on_time, message, *marks = row
+    sent, received, repeated = marks
+    return Notification(
+        id=id_,
+        agent=agent,
+        person=person,
+        priority=PRIORITIES[priority],
+        title=title,
+        text=text,
+        created=created,
+        waits_online=bool(waits_online),
+        on_time=bool(on_time),
+        message=message,
+        sent=sent,
+        received=bool(received),
+        repeated=bool(repeated),
+    )
+
+
+def _preferences(database: Database, person: str) -> Preferences:
+    row = database.execute(
+        "SELECT quiet, zone, utc_offset, urgent, sends_receipts FROM notification_preferences"
+        " WHERE person = ?",
+        (person,),
+    ).fetchone()
+    if row is None:
+        return Preferences()
+    quiet, zone, utc_offset, urgent, sends_receipts = row
+    return Preferences(quiet, zone, utc_offset, bool(urgent), bool(sends_receipts))
+
+
+def _set(database: Database, person: str, values: dict[str, str | int | None]) -> None:
+    """Change some columns of a person's preferences."""
+    names, marks = ", ".join(values), ", ".join("?" * len(values))
+    changes = ", ".join(f"{name} = excluded.{name}" for name in values)
+    database.execute(
+        f"INSERT INTO notification_preferences (person, {names}) VALUES (?, {marks})"  # noqa: S608 - constants
+        f" ON CONFLICT (person) DO UPDATE SET {changes}",
+        (person, *values.values()),
+    )

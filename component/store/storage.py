@@ -1,0 +1,209 @@
+"""The data directory and its database, with an async interface."""
+
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+
+from component import system
+from component.private import make_directory
+from component.store.clock import SteadyClock, since_boot, skew_in, wall_clock
+from component.store.database import Database, Value
+from component.store.directory import DirectoryLock, home_of
+from component.store.errors import explained
+from component.store.schema import Schema
+from component.store.sqlite import SQLite
+from component.store.writes import Engine, Writer
+
+T = TypeVar("T")
+
+
+class Storage:
+    """The data directory, open and locked; made by `Storage.open`.
+
+    Stores pass functions that take a `Database` to `read` and `write`. They run in two worker
+    threads, one that writes and one that reads, so the event loop never waits for the disk.
+    """
+
+    def __init__(self, directory: Path, engine: Engine, place: str | None = None) -> None:
+        """Use `Storage.open`."""
+        self.directory = directory
+        """The data directory, in which other packages may store files."""
+        self.place = place
+        """The same in consecutive runs, if it is certain that the previous run has ended and
+        writes nothing more; None if that is not certain, or on SQLite."""
+        self._engine = engine
+        self._writer = Writer(engine)
+        self._reading = anyio.CapacityLimiter(1)
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        schema: Schema,
+        directory: Path,
+        *,
+        postgres: str = "",
+        now: Callable[[], int] = wall_clock,
+        elapsed: Callable[[], int] | None = None,
+    ) -> "AsyncIterator[Storage]":
+        """Open the directory (created with mode 0700 if missing) for the duration of the context; a
+        new database gets the tables of `schema`.
+
+        The database is the file `agent.db` in it, or, if `postgres` is a connection string of
+        libpq, one on a PostgreSQL server; the directory is locked in either case. `now` is
+        the clock of SQLite, in milliseconds since 1970, UTC; PostgreSQL has its own. `elapsed` is
+        a clock in milliseconds that does not jump, for detecting jumps of the other: that
+        of the kernel by default, or `now` if that is passed.
+
+        Raises StorageError if the directory cannot be used, if another process uses it, if the
+        database is damaged or was written by a newer release, or if the server cannot be reached
+        or denies access.
+        """
+        closing = ExitStack()
+        if elapsed is None:
+            elapsed = since_boot if now is wall_clock or postgres else now
+        steady = SteadyClock(elapsed)
+
+        def open_engine(place: Callable[[], str | None]) -> Engine:
+            if not postgres:
+                return SQLite.open(directory / "agent.db", schema, now, steady)
+            from component.store.postgres import PostgreSQL  # noqa: PLC0415 - only if configured
+
+            return PostgreSQL.open(postgres, schema, place(), steady)
+
+        engine, place = await system.in_thread(_open, directory, open_engine, closing)
+        storage = cls(directory, engine, place)
+        try:
+            yield storage
+        finally:
+            with anyio.CancelScope(shield=True):
+                await storage._writer.idle()
+                await system.in_thread(closing.close, limiter=storage._reading)
+
+    async def read(self, op: Callable[[Database], T]) -> T:
+        """Return `op(database)`, which sees one state of the database throughout.
+
+        Reads run one after another, concurrently with writes. A read that has begun is completed
+        even if its caller is cancelled.
+
+        Raises StorageError if the database cannot be read.
+        """
+        return await system.in_thread(self._engine.read, op, limiter=self._reading)
+
+    async def write(
+        self,
+        op: Callable[[Database], T],
+        *,
+        keep_trying: bool = False,
+        tasks: Collection[str] = (),
+    ) -> T:
+        """Return `op(database)` after all it changed is on disk; if it raises, nothing is.
+
+        Writes run one after another in the order of the calls. Those that wait at the
+        same time share one commit, and a failing one does not affect the others. A write that has
+        begun is completed and returns its value even if its caller is cancelled; cancellation is
+        only raised if nothing was written.
+
+        `tasks` are the ids of the tasks whose rows the operation locks, as far as they are known.
+        On PostgreSQL a transaction locks all rows that its operations name, in the order of their
+        ids, before it runs the first of them: so two instances that change the same tasks do not
+        deadlock. Omitting them can cost time, but does not change results: a transaction
+        that waits for other rows longer than half a second is split, and one that the server ends
+        because of a deadlock runs again.
+
+        Raises StorageError if the database fails: a full disk, a lock, damage, an unreachable
+        server. Nothing is written then; with `keep_trying` it is retried instead, after 0.2 s
+        and up to 5 s, until it is written or the caller is cancelled. Raises UnstorableError, with
+        `keep_trying` too, if the database cannot store a value.
+        """
+        return await self._writer.write(op, keep_trying, tasks)
+
+    async def select(self, sql: str, parameters: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
+        """Return the rows of one statement that reads. Raises StorageError, like `read`."""
+        return await self.read(lambda database: database.execute(sql, parameters).fetchall())
+
+    async def change(self, sql: str, parameters: Sequence[Value] = ()) -> int:
+        """Run one statement that writes; return the number of changed rows. Raises StorageError
+        and UnstorableError, like `write`.
+        """
+        return await self.write(lambda database: database.execute(sql, parameters).rowcount)
+
+    def listen(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[None]]:
+        """Listen for the duration of the context, whose value yields after each notification.
+
+            async with storage.listen("tasks") as notified:
+                async for _ in notified: ...
+
+        Several notifications may be merged. It also yields after a reconnect, since notifications
+        may have been missed. On SQLite it never yields.
+
+        Raises StorageError on entering if the server cannot be reached; later it keeps retrying.
+        """
+        return self._engine.listen(channel)
+
+
+def _open(
+    directory: Path,
+    open_engine: Callable[[Callable[[], str | None]], Engine],
+    closing: ExitStack,
+) -> tuple[Engine, str | None]:
+    """Do the blocking part of `Storage.open`; return engine and place; `closing` undoes it."""
+    with ExitStack() as stack:
+        with explained(directory):
+            make_directory(directory)
+        with explained(directory / "agent.lock"):
+            lock = DirectoryLock.acquire(directory)
+        stack.callback(lock.release)
+        engine = open_engine(partial(_place, directory, lock))
+        stack.callback(engine.close)
+        closing.push(stack.pop_all())
+    return engine, engine.place
+
+
+def _place(directory: Path, lock: DirectoryLock) -> str | None:
+    # The id of the directory as well, in case a sandbox hides the boot id.
+    held, home = lock.place, home_of(directory)
+    return None if held is None else sha256(f"{home}/{held}".encode()).hexdigest()[:32]
+
+
+def peek(directory: Path, postgres: str, op: Callable[[Database], T]) -> T | None:
+    """Return `op(database)`, which may only read; None if there is no database.
+
+    Blocks. Arguments are those of `Storage.open`. Raises StorageError.
+    """
+    if postgres:
+        from psycopg.errors import UndefinedTable  # noqa: PLC0415 - only if it is configured
+
+        from component.store.postgres import PostgreSQL  # noqa: PLC0415
+        from component.store.server import Server  # noqa: PLC0415
+
+        server = PostgreSQL(Server.of(postgres))
+        try:
+            return server.look(op)
+        except UndefinedTable:
+            return None
+        finally:
+            server.close()
+    import sqlite3  # noqa: PLC0415
+
+    path = directory / "agent.db"
+    if not path.exists():
+        return None
+    with explained(path):
+        reader = sqlite3.connect(
+            f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None
+        )
+        try:
+            stored = SQLite(path, reader, reader).read(skew_in)
+            return SQLite(path, reader, reader, steady=SteadyClock(stored=stored)).read(op)
+        except sqlite3.OperationalError as error:
+            if "no such table" in str(error):
+                return None
+            raise
+        finally:
+            reader.close()

@@ -1,0 +1,114 @@
+"""Waiters: turns of conversations that wait for tasks, and tasks that wait for tasks or for a turn.
+
+They wait as rows. The commit that ends a task, or that records the outcome of a turn, wakes its
+waiters, on whichever instance it happens. Functions take the `Database` of one operation.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from component.store.database import Database
+
+CHANNEL: Final = "waiters"
+"""The channel notified when a task that a turn waits for has ended."""
+
+_ENDED: Final = "('completed', 'failed', 'rejected', 'cancelled')"
+
+
+def wait_for(
+    database: Database, waiter: str, tasks: Sequence[str], home: str | None, *, eager: bool = False
+) -> int:
+    """Set the tasks that a waiter waits for; return how many of them have not ended.
+
+    `home` is the id of the data directory of the turn; None for a task. An `eager` waiter stops
+    waiting when one task has ended without success. A task that is no longer stored has ended.
+    """
+    forget(database, waiter)
+    _lock(database, tasks)
+    for task in dict.fromkeys(tasks):
+        database.execute(
+            "INSERT INTO waiters (task, waiter, home, eager, ended) VALUES (?, ?, ?, ?,"  # noqa: S608
+            f" CASE WHEN EXISTS (SELECT 1 FROM tasks WHERE id = ? AND state NOT IN {_ENDED})"
+            " THEN 0 ELSE 1 END)",
+            (task, waiter, home, int(eager), task),
+        )
+    (count,) = database.execute(
+        "SELECT count(*) FROM waiters WHERE waiter = ? AND ended = 0", (waiter,)
+    ).fetchone() or (0,)
+    return int(count)
+
+
+def _lock(database: Database, tasks: Sequence[str]) -> None:
+    """Prevent the tasks from ending before this transaction, which would miss the waiter."""
+    if database.dialect == "postgresql" and tasks:
+        marks = ", ".join("?" * len(tasks))
+        database.execute(
+            f"SELECT id FROM tasks WHERE id IN ({marks}) ORDER BY id FOR SHARE",  # noqa: S608 - marks
+            tuple(tasks),
+        )
+
+
+def wait_for_turn(database: Database, waiter: str, turn: str) -> int:
+    """Set that a task waits for the outcome of a turn; return 1, or 0 if there is nothing to wait
+    for: the outcome is recorded, or the turn is not stored any more.
+    """
+    forget(database, waiter)
+    lock_turn(database, turn)
+    made = database.execute(
+        "INSERT INTO waiters (task, waiter, home, eager, ended) SELECT id, ?, NULL, 0, 0 FROM turns"
+        " WHERE id = ? AND NOT EXISTS (SELECT 1 FROM turn_outcomes WHERE turn = turns.id)",
+        (waiter, turn),
+    )
+    return made.rowcount
+
+
+def lock_turn(database: Database, turn: str) -> None:
+    """Let the transactions that wait for a turn and the one that records its outcome take turns,
+    so that no waiter is missed.
+    """
+    if database.dialect == "postgresql":
+        database.execute("SELECT id FROM turns WHERE id = ? FOR UPDATE", (turn,))
+
+
+def wake_tasks(database: Database, ended: str, *, success: bool = True) -> tuple[str, ...]:
+    """Note that a task or a turn has ended, notify waiting turns, and let those tasks continue that
+    wait for nothing else. Returns the principals of these tasks.
+
+    Several may end at once in transactions that do not see each other, so they count down in the
+    row of the task that waits, which one transaction changes at a time.
+    """
+    principals = []
+    for waiter, is_eager in _note_ended(database, ended):
+        at_once = is_eager and not success
+        found = database.execute(
+            "UPDATE tasks SET waits = (waits - 1) * ? WHERE id = ? AND waits > 0"
+            " RETURNING waits, principal",
+            (int(not at_once), waiter),
+        ).fetchone()
+        if found is not None and not found[0]:
+            principals.append(str(found[1]))
+    return tuple(principals)
+
+
+def _note_ended(database: Database, task: str) -> list[tuple[str, bool]]:
+    """The tasks that waited for a task or turn that has ended, and whether each is eager."""
+    found = database.execute(
+        "UPDATE waiters SET ended = 1 WHERE task = ? AND ended = 0 RETURNING waiter, home, eager",
+        (task,),
+    ).fetchall()
+    if any(home is not None for _, home, _ in found):
+        database.notify(CHANNEL)
+    return sorted((waiter, bool(eager)) for waiter, home, eager in found if home is None)
+
+
+def ended_tasks(database: Database, home: str) -> list[str]:
+    """The ended tasks that waiters of a home wait for."""
+    found = database.execute(
+        "SELECT DISTINCT task FROM waiters WHERE home = ? AND ended = 1", (home,)
+    ).fetchall()
+    return [task for (task,) in found]
+
+
+def forget(database: Database, waiter: str) -> None:
+    """Delete the rows of a waiter."""
+    database.execute("DELETE FROM waiters WHERE waiter = ?", (waiter,))

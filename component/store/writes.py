@@ -1,0 +1,334 @@
+"""Group commit: waiting writes share one transaction, and so one sync of the disk.
+
+There is no background task: the first caller while no transaction runs becomes the leader, commits
+all writes that wait by then, and notifies their callers. The first of those that arrive meanwhile
+is the next leader.
+
+A batch first runs in one transaction without savepoints, which are a round trip each on
+PostgreSQL. If an operation raises after it has changed something, the batch runs again with each
+operation in a savepoint. If the database rejects the batch, each operation runs in its own
+transaction, so that only those that the database rejects fail.
+"""
+
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
+
+import anyio
+import structlog
+
+from component import system
+from component.store.database import Database
+from component.store.errors import StorageError, UnavailableError, UnstorableError
+
+_log = structlog.get_logger("component.store")
+
+T = TypeVar("T")
+
+TOGETHER: Final = 256
+"""Maximum number of writes in one transaction."""
+FIRST_WAIT_S: Final = 0.2
+LONGEST_WAIT_S: Final = 5.0
+_APART_S: Final = 15.0
+"""Time limit for running the operations of a rejected batch one by one, while others wait."""
+
+
+class Doubt:
+    """Whether a transaction whose commit got no answer was committed; None until this is known."""
+
+    committed: bool | None = None
+
+
+class Write(Generic[T]):
+    """A queued operation and its outcome.
+
+    `tasks` are the ids of the tasks whose rows it is known to lock. `error` is the operation's own,
+    final error; `refused` is an error of the database, after which nothing is written, unless there
+    is a `doubt`: then it may have been written, and `value` may be valid.
+    """
+
+    __slots__ = ("begun", "doubt", "error", "leads", "op", "refused", "tasks", "told", "value")
+
+    def __init__(self, op: Callable[[Database], T], tasks: Collection[str] = ()) -> None:
+        self.op = op
+        self.tasks = tasks
+        self.value: T | None = None
+        self.error: BaseException | None = None
+        self.refused: StorageError | None = None
+        self.doubt: Doubt | None = None
+        self.begun = False
+        self.leads = False
+        self.told: anyio.Event | None = None
+
+    def run(self, database: Database) -> None:
+        """Run the operation, and discard the outcome of an earlier run."""
+        self.value = self.error = None
+        try:
+            self.value = self.op(database)
+        except BaseException as error:
+            self.error = error
+            raise
+
+
+class Transaction(Database, Protocol):
+    """A running transaction.
+
+    Attributes:
+        changed: whether anything but a SELECT was run since this was last set to False.
+        failed: whether an error, even if an operation caught it, only allows a rollback.
+    """
+
+    changed: bool
+
+    @property
+    def failed(self) -> bool:
+        """See above."""
+
+    def savepoint(self) -> None:
+        """Set a savepoint for `back`."""
+
+    def release(self) -> None:
+        """Release the savepoint and keep the changes since."""
+
+    def back(self) -> None:
+        """Roll back to the savepoint and release it."""
+
+    def explain(self, error: BaseException) -> StorageError | UnstorableError | None:
+        """Return what to raise in place of `error`: a StorageError if disk, server or network
+        caused it, an UnstorableError if a value cannot be stored, None if it is the operation's
+        own.
+        """
+
+
+class Engine(Protocol):
+    """One of the two databases, used by one thread that writes and one that reads.
+
+    Attributes:
+        place: the place of this run if no transaction of an earlier run there can be committed any
+            more; None if that is not certain.
+    """
+
+    place: str | None
+
+    def write(self, writes: Sequence[Write[Any]]) -> None:
+        """Run and commit operations in order, in one transaction if possible (`run_writes`).
+
+        Sets `refused` of operations that the database rejects individually. Raises
+        StorageError if it rejects all; then nothing is written, as far as is known.
+        """
+
+    def transaction(self, writes: Sequence[Write[Any]]) -> AbstractContextManager[Transaction]:
+        """Begin a transaction for these operations; commit at the end of the context, or roll
+        back if it raises.
+
+        Entering it raises UnavailableError if no transaction can begin. Leaving it may raise
+        LateError.
+        """
+
+    def read(self, op: Callable[[Database], T]) -> T:
+        """Run an operation that reads. Raises StorageError."""
+
+    def listen(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[None]]:
+        """Receive notifications of `Database.notify`. Raises StorageError on entering."""
+
+    def close(self) -> None:
+        """Close the connections."""
+
+
+class LateError(Exception):
+    """A statement failed after its operation had continued: nothing of the batch was written.
+
+    Raised by a context of `Engine.transaction` when it is left, instead of committing.
+    """
+
+
+class _SpoiltError(Exception):
+    """An operation failed after a change, so this run must be rolled back."""
+
+
+class Writer:
+    """Groups writes and commits them with the engine, one transaction at a time."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._waiting: deque[Write[Any]] = deque()
+        self._led = False
+        self._crowded = False
+        self._thread = anyio.CapacityLimiter(1)
+
+    async def write(
+        self, op: Callable[[Database], T], keep_trying: bool, tasks: Collection[str] = ()
+    ) -> T:
+        """See `Storage.write`."""
+        write = Write(op, tasks)
+        wait = FIRST_WAIT_S
+        while True:
+            await self._once(write)
+            if write.refused is None:
+                if write.error is not None:
+                    raise write.error
+                return cast("T", write.value)
+            if not keep_trying:
+                raise write.refused
+            if wait == FIRST_WAIT_S:
+                _log.warning("a write failed; will retry", reason=str(write.refused))
+            await anyio.sleep(wait)
+            wait = min(2 * wait, LONGEST_WAIT_S)
+
+    async def idle(self) -> None:
+        """Wait until the running transaction, if any, has ended."""
+        async with self._thread:
+            pass
+
+    async def _once(self, write: Write[Any]) -> None:
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        write.begun = write.leads = False
+        write.told = None
+        self._waiting.append(write)
+        if self._led and not await self._follow(write):
+            return
+        self._led = True
+        with anyio.CancelScope(shield=True):
+            if self._crowded:
+                # Callers of the last transaction are about to write again: include them.
+                await anyio.lowlevel.checkpoint()
+            batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), TOGETHER))]
+            for other in batch:
+                other.begun = True
+            self._crowded = len(batch) > 1
+            try:
+                await system.in_thread(self._commit, batch, limiter=self._thread)
+            finally:
+                for other in batch:
+                    if other.told is not None:
+                        other.told.set()
+                self._hand_over()
+
+    async def _follow(self, write: Write[Any]) -> bool:
+        """Wait until it is done or has to lead; return whether it has to lead."""
+        write.told = anyio.Event()
+        try:
+            await write.told.wait()
+        except anyio.get_cancelled_exc_class():
+            if write.begun:
+                # A committed write is reported; cancellation takes effect at the next await.
+                with anyio.CancelScope(shield=True):
+                    await write.told.wait()
+                return False
+            self._waiting.remove(write)
+            if write.leads:  # woken and cancelled at the same time; no current event loop does that
+                self._hand_over()
+            raise
+        return write.leads
+
+    def _hand_over(self) -> None:
+        self._led = bool(self._waiting)
+        if self._waiting:
+            first = self._waiting[0]
+            first.leads = True
+            assert first.told is not None, "the write is waiting"
+            first.told.set()
+
+    def _commit(self, batch: Sequence[Write[Any]]) -> None:
+        for write in batch:
+            write.refused = None
+        try:
+            self._engine.write(batch)
+        except StorageError as error:
+            for write in batch:
+                write.refused = StorageError(str(error)).with_traceback(error.__traceback__)
+                write.refused.__cause__ = error.__cause__
+        except BaseException as error:  # noqa: BLE001 - all waiting callers must get it
+            for write in batch:
+                write.error = error
+
+
+def run_writes(
+    commit: Callable[[Sequence[Write[Any]]], None], writes: Sequence[Write[Any]]
+) -> None:
+    """Run operations together or, if the database rejects that, each in its own transaction.
+
+    `commit` runs operations in one transaction (`run_together`). Each operation gets its value,
+    its own error, or in `refused` the error of the database.
+
+    Raises:
+        StorageError: the database rejects all of them; nothing is written.
+    """
+    try:
+        commit(writes)
+    except UnavailableError:
+        raise
+    except StorageError:
+        if len(writes) == 1:
+            raise
+    else:
+        return
+    give_up = system.monotonic() + _APART_S
+    over: StorageError | None = None
+    for write in writes:
+        if over is not None:
+            write.refused = over
+            continue
+        try:
+            commit([write])
+        except StorageError as error:
+            write.refused = error
+            if isinstance(error, UnavailableError) or system.monotonic() > give_up:
+                over = error
+        except BaseException as error:  # noqa: BLE001 - its caller gets it; the others continue
+            write.error = error
+
+
+def run_together(engine: Engine, writes: Sequence[Write[Any]]) -> None:
+    """Run operations in order in one transaction; each gets its value or error.
+
+    Raises:
+        StorageError: the database rejects the transaction. Nothing is written.
+    """
+    try:
+        with engine.transaction(writes) as transaction:
+            for write in writes:
+                _run(transaction, write)
+    except (_SpoiltError, LateError):
+        if len(writes) == 1 and writes[0].error is not None:
+            return
+        with engine.transaction(writes) as transaction:
+            for write in writes:
+                _run_apart(transaction, write)
+
+
+def _run(transaction: Transaction, write: Write[Any]) -> None:
+    transaction.changed = False
+    try:
+        write.run(transaction)
+    except BaseException as error:
+        write.error = _own(transaction, error)
+        if transaction.changed or transaction.failed:
+            raise _SpoiltError from error
+    else:
+        if transaction.failed:
+            raise _SpoiltError
+
+
+def _run_apart(transaction: Transaction, write: Write[Any]) -> None:
+    transaction.savepoint()
+    try:
+        write.run(transaction)
+        transaction.release()
+    except BaseException as error:  # noqa: BLE001 - its caller gets it; the others continue
+        write.error = _own(transaction, error)
+        transaction.back()
+
+
+def _own(transaction: Transaction, error: BaseException) -> BaseException:
+    """Return the error to raise to an operation's caller. Raises StorageError if it is not the
+    error of the operation.
+    """
+    why = transaction.explain(error)
+    if why is None:
+        return error
+    if isinstance(why, StorageError):
+        raise why from error
+    why.__cause__ = error
+    return why

@@ -1,0 +1,30 @@
+"""The name of a data directory."""
+
+from pathlib import Path
+
+import pytest
+
+from component.store import StorageError
+from component.store.directory import home_of
+
+
+def test_a_directory_keeps_its_name(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    first = home_of(tmp_path / "a")
+    assert len(first) == 32
+    assert home_of(tmp_path / "a") == first
+    assert home_of(tmp_path / "b") != first
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"0123\n", b"\xff" * 32, b"x" * 32])
+def test_a_damaged_file_is_an_error_that_says_what_to_do(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "home").write_bytes(content)
+    with pytest.raises(StorageError, match=r"home is damaged.*Put it back from a backup"):
+        home_of(tmp_path)
+    assert (tmp_path / "home").read_bytes() == content
+
+
+def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(StorageError):
+        home_of(tmp_path / "nowhere")
