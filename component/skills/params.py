@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from component.skills.inputs import Arguments
     from component.skills.readers import Reader
     from component.skills.skill import Skill
+    from xep.fluux_agent.execute import Param
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -62,14 +63,7 @@ def prepare(
     return filled
 
 
-class TextParam(msgspec.Struct, frozen=True, gc=False):
-    """A parameter as a caller sent it: its name and its text."""
-
-    name: str
-    text: str
-
-
-def prepare_texts(skill: Skill, params: Iterable[TextParam]) -> Arguments:
+def prepare_texts(skill: Skill, params: Iterable[Param]) -> Arguments:
     """Do the same as `prepare` for parameters that are all text: nearly always the text is the
     value.
     """

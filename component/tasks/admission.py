@@ -25,14 +25,13 @@ from component.skills import CapabilityMissing, InvalidParam, Skill, SkillFailed
 from component.skills.calling import call_inline
 from component.skills.context import Context
 from component.skills.inputs import Arguments
-from component.system import perf_counter
 from component.tasks import changes, leases, queries, replay, rows
 from component.tasks.changes import Transaction
 from component.tasks.confirmation import UNKNOWN, action_of, check_size
 from component.tasks.gate import arguments_of, completed
 from component.tasks.outputs import error_of, result_of
 from component.tasks.records import TaskRecords
-from component.tasks.replay import Flight, NewRecord, ReplayCache, ReplayRecord, copy_error
+from component.tasks.replay import Flight, NewRecord, ReplayCache, ReplayRecord
 from component.tasks.request import (
     THE_CALLER,
     CallerContext,
@@ -97,6 +96,7 @@ class Admission:
         self._accepted = accepted
         self._now = now
         self._pacer = Pacer()
+        self._perf_counter = system.current().perf_counter
         self.any_records = True
 
     def execute(
@@ -123,57 +123,72 @@ class Admission:
         self, request: Request, on_result: OnResult | None, internal: Skill | None
     ) -> Waits[Answer]:
         # Row 2, else `malformed`: identifiers (COM-017); the decoder has checked the rest.
-        if request.name is not None:
-            check_identifier("execute", "request", request.name)
-        if request.context is not None:
-            check_identifier("execute", "context", request.context)
-        for earlier in request.earlier:
-            check_identifier("earlier", "task", earlier)
+        if request.name is not None or request.context is not None or request.earlier:
+            _check_identifiers(request)
 
         # Row 3, else `unknown-skill`, or why the agent whose model asks must not use the skill.
+        skill = internal or self._gate.visible(request)
+        if skill is None:
+            self._records.refused(request, "unknown or hidden skill")
+            raise errors.unknown_skill()
         if internal is None:
-            skill = self._visible(request)
             request = self._gate.passed(request, skill)
-        else:
-            skill = internal
         may_ask = request.confirmation is not None or self._approvers.needed(request, skill)
 
         # Row 4: a repetition gets the recorded answer, or `conflict`.
+        small = request.size < SMALL
         at_once = skill.at_once and not may_ask and request.mode != "async"
         # Then the key includes the content, and no record on disk has this content.
-        volatile = at_once and not request.is_named
-        key = yield from self._paced(request, key_in_memory if volatile else key_of)
+        volatile = at_once and request.name is None and request.session is None
         flight: Flight | None = None
-        if volatile and not (skill.complete or request.earlier or request.size >= SMALL):
+        if volatile and small and skill.complete is None and not request.earlier:
+            key = key_in_memory(request)
             known = self._cache.get(key)  # nothing else waits, so none of these are in progress
         else:
+            key_maker = key_in_memory if volatile else key_of
+            key = key_maker(request) if small else (yield from self._in_turn(request, key_maker))
             known, flight = yield from self._enter(key, on_disk=not volatile)
         if known is not None:
             return known
+
         try:
-            request, arguments = yield from self._check(request, skill, may_ask=may_ask)
+            # Rows 5 to 8 check what few requests have.
+            if request.has_terms:
+                yield from self._check_terms(request, skill)
+
+            # Row 9, else `invalid-param` or `malformed`.
+            try:
+                if small:
+                    arguments = arguments_of(request, skill)
+                else:
+                    read = partial(arguments_of, skill=skill)
+                    arguments = yield from self._in_turn(request, read)
+                if skill.complete is not None:
+                    arguments = yield partial(completed, request, skill, arguments)
+            except InvalidParam as error:
+                raise error_of(skill, error) from error
+
+            # Row 10, else `confirmation-unavailable`.
+            if may_ask:
+                request = yield from self._confirmed(request, skill, arguments)
+
+            # Row 11, else `retry`. The limit of open tasks is checked when a new one is committed.
+            self._skills.let_in(request.principal)
+
             asks = request.confirmation is not None or request.undecided
-            admitted = Admitted(request, skill, arguments, key, flight, on_result)
-            if skill.at_once and not asks and request.mode != "async":
-                return self._run_at_once(admitted)
-            answered = yield partial(self._serve, admitted)
-            return cast("Answer", answered)
+            if not skill.at_once or asks or request.mode == "async":
+                admitted = Admitted(request, skill, arguments, key, flight, on_result)
+                return cast("Answer", (yield partial(self._serve, admitted)))
+            outcome = self._run_at_once(request, skill, arguments, on_result)
+            self._remember(key, flight, outcome)
+            return replay.return_or_raise(outcome)
         except BaseException:
             # Repetitions try again themselves; a run that has started lands the flight later.
             if flight is not None and not self._worker.serves(flight):
                 flight.land(None)
             raise
 
-    def _visible(self, request: Request) -> Skill:
-        try:
-            return self._gate.visible(request)
-        except StanzaError:
-            self._records.refused(request, "unknown or hidden skill")
-            raise
-
-    def _check(
-        self, request: Request, skill: Skill, *, may_ask: bool
-    ) -> Waits[tuple[Request, Arguments]]:
+    def _check_terms(self, request: Request, skill: Skill) -> Waits[None]:
         # Row 5, else `delegation-unavailable`: the limits of a delegation are not enforced yet.
         if request.delegation is not None:
             raise errors.delegation_unavailable()
@@ -192,22 +207,6 @@ class Admission:
         # Row 8, else `deadline-expired`.
         if request.deadline is not None and request.deadline <= self._now():
             raise errors.deadline_expired()
-
-        # Row 9, else `invalid-param` or `malformed`.
-        try:
-            arguments = yield from self._paced(request, lambda one: arguments_of(one, skill))
-            if skill.complete is not None:
-                arguments = yield partial(completed, request, skill, arguments)
-        except InvalidParam as error:
-            raise error_of(skill, error) from error
-
-        # Row 10, else `confirmation-unavailable`.
-        if may_ask:
-            request = yield from self._confirmed(request, skill, arguments)
-
-        # Row 11, else `retry`. The limit of open tasks is checked when a new one is committed.
-        self._skills.let_in(request.principal)
-        return request, arguments
 
     def _confirmed(self, request: Request, skill: Skill, arguments: Arguments) -> Waits[Request]:
         """Return the request with the confirmation that is needed, if one is."""
@@ -232,10 +231,8 @@ class Admission:
             needed = found
         return msgspec.structs.replace(request, confirmation=needed)
 
-    def _paced(self, request: Request, work: Callable[[Request], T]) -> Waits[T]:
-        """Do work on the parameters of a request; large ones wait for a turn."""
-        if request.size < SMALL:
-            return work(request)
+    def _in_turn(self, request: Request, work: Callable[[Request], T]) -> Waits[T]:
+        """Do work on the parameters of a large request in its turn."""
         yield partial(self._pacer.enter, str(request.principal))
         try:
             return work(request)
@@ -337,8 +334,10 @@ class Admission:
             CallerContext(self._skills.agent_at(request.target)) if known is THE_CALLER else known
         )
 
-    def _run_at_once(self, admitted: Admitted) -> Result:
-        request, skill = admitted.request, admitted.skill
+    def _run_at_once(
+        self, request: Request, skill: Skill, arguments: Arguments, on_result: OnResult | None
+    ) -> Result | StanzaError:
+        """Run a skill that never waits; return its result or its error."""
         context = None
         if skill.wants_context:
             caller = self._caller_context(request)
@@ -351,33 +350,33 @@ class Admission:
                 limits=caller.limits,
                 trace=caller.trace,
             )
-        began = perf_counter()
+        began = self._perf_counter()
         try:
             if skill.capabilities:
                 caller = self._caller_context(request)
-                request = msgspec.structs.replace(request, caller_context=caller)
-                self._skills.check(request, skill, "")
-            made = call_inline(skill, admitted.arguments, context)
+                self._skills.check(
+                    msgspec.structs.replace(request, caller_context=caller), skill, ""
+                )
+            made = call_inline(skill, arguments, context, began)
         except (InvalidParam, SkillFailed, CapabilityMissing) as error:
-            failure = error_of(skill, error)
-            self._remember(admitted, failure)  # an error is an outcome, too (RPL-013)
             if request.caller_context.asker == "caller":
-                seconds = perf_counter() - began
+                seconds = self._perf_counter() - began
                 self._records.ran(request.principal, skill.name, "failed", seconds)
-            raise copy_error(failure) from error
-        if admitted.on_result is not None and made.taints is not None:
-            admitted.on_result(skill.taint_of(made))
-        result = result_of(skill, made)
-        self._remember(admitted, result)
+            return error_of(skill, error)
+        if on_result is not None and made.taints is not None:
+            on_result(skill.taint_of(made))
         if request.caller_context.asker == "caller":
             self._records.ran(request.principal, skill.name, "done", made.duration)
-        return result
+        return result_of(skill, made)
 
-    def _remember(self, admitted: Admitted, answer: Result | StanzaError) -> None:
-        if admitted.flight is not None:
-            admitted.flight.land(answer)
+    def _remember(
+        self, key: RequestKey, flight: Flight | None, outcome: Result | StanzaError
+    ) -> None:
+        """Store an outcome for repetitions; an error is one, too (RPL-013)."""
+        if flight is None:
+            self._cache.put(key, outcome)
         else:
-            self._cache.put(admitted.key, answer)
+            flight.land(outcome)
 
     async def _serve(self, admitted: Admitted) -> Answer:
         """Run a skill within the inline limit or as a task, and record the outcome."""
@@ -394,7 +393,7 @@ class Admission:
         return answer
 
     async def _recorded_answer(self, admitted: Admitted) -> Answer:
-        began = perf_counter()
+        began = self._perf_counter()
         outcome, task, detail = "failed", "", ""
         try:
             answer = await self._answer(admitted)
@@ -406,7 +405,8 @@ class Admission:
             detail = error.application[0].xml.local if error.application else error.condition
             raise
         finally:
-            self._records.answered(admitted.request, outcome, perf_counter() - began, task, detail)
+            seconds = self._perf_counter() - began
+            self._records.answered(admitted.request, outcome, seconds, task, detail)
         return answer
 
     async def _answer(self, admitted: Admitted) -> Answer:
@@ -532,6 +532,15 @@ class Admission:
         elif not asks:
             self._worker.wake(principal)
         return None
+
+
+def _check_identifiers(request: Request) -> None:
+    if request.name is not None:
+        check_identifier("execute", "request", request.name)
+    if request.context is not None:
+        check_identifier("execute", "context", request.context)
+    for earlier in request.earlier:
+        check_identifier("earlier", "task", earlier)
 
 
 async def _wait(steps: Waits[T], waiting: Callable[[], Awaitable[Any]]) -> T:

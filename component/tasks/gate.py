@@ -21,7 +21,6 @@ from component.skills import Skill, View, prepare
 from component.skills.inputs import Arguments
 from component.skills.params import prepare_texts
 from component.tasks.request import THE_CALLER, Asker, Request
-from xep.fluux_agent import errors
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
@@ -65,12 +64,9 @@ class Gate:
         self._flows = flows
         self._recorder = recorder
 
-    def visible(self, request: Request) -> Skill:
-        """Return the skill, if the principal sees it. Raises StanzaError: `unknown-skill`."""
-        skill = self._view(request.principal).get(request.skill)
-        if skill is None:
-            raise errors.unknown_skill()
-        return skill
+    def visible(self, request: Request) -> Skill | None:
+        """Return the skill; None if there is none of this name that the principal sees."""
+        return self._view(request.principal).get(request.skill)
 
     def passed(self, request: Request, skill: Skill) -> Request:
         """Return the request with the asker that the flows determine.

@@ -2,12 +2,13 @@
 "Admission and Replay")."""
 
 import math
+from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Final, TypeAlias
 
 import anyio
 import msgspec
-from cachebox import FIFOCache, LRUCache
+from cachebox import LRUCache
 
 from component.store.clock import seconds_since_boot
 from component.store.database import Database
@@ -378,19 +379,42 @@ class Flight:
 _Entry: TypeAlias = tuple[str, RecordedAnswer, float, int]
 """The digest of the request, its answer, the time until which it is valid, and its size."""
 
-_Entries: TypeAlias = "FIFOCache[Hashable, _Entry]"
 
+class _Half:
+    """Half of a cache: answers in the order in which they were put, and their size in bytes."""
 
-def _size_of(_key: object, entry: _Entry) -> int:
-    return entry[3]
+    __slots__ = ("bytes", "entries", "most_bytes")
+
+    def __init__(self, most_bytes: int) -> None:
+        self.entries: OrderedDict[Hashable, _Entry] = OrderedDict()
+        self.most_bytes = most_bytes
+        self.bytes = 0
+
+    def put(self, key: Hashable, entry: _Entry, now: float) -> None:
+        """Add an entry; remove the oldest while there are too many, and up to two expired ones."""
+        entries = self.entries
+        previous = entries.get(key)
+        if previous is not None:
+            self.remove(key)
+        entries[key] = entry
+        self.bytes += entry[3]
+        while self.bytes > self.most_bytes:
+            self.bytes -= entries.popitem(last=False)[1][3]
+        for _ in range(_EXPIRED_AT_ONCE):
+            if next(iter(entries.values()))[2] > now:
+                break
+            self.bytes -= entries.popitem(last=False)[1][3]
+
+    def remove(self, key: Hashable) -> None:
+        """Remove an entry."""
+        self.bytes -= self.entries.pop(key)[3]
 
 
 class ReplayCache:
     """Recent answers, limited in number and bytes, and the requests in progress.
 
     Answers to named and unnamed requests have half of the room each. In either half, the oldest are
-    dropped first, and each new answer drops up to two that have expired. (The library's caches with
-    a time to live use a clock that stops while the machine is suspended.)
+    dropped first, and each new answer drops up to two that have expired.
 
     Args:
         window_s: seconds for which the answer to a named request is cached, as advertised.
@@ -408,61 +432,54 @@ class ReplayCache:
         clock: Callable[[], float] = seconds_since_boot,
     ) -> None:
         self._window_s = window_s
-        self._most_bytes = size // 2
         self._least = size // entries
         """The minimum size of each entry, so that the limit on bytes also limits their number."""
         self._clock = clock
-        self._named: _Entries = FIFOCache(self._most_bytes, getsizeof=_size_of)
-        self._unnamed: _Entries = FIFOCache(self._most_bytes, getsizeof=_size_of)
+        self._named = _Half(size // 2)
+        self._unnamed = _Half(size // 2)
         self._flights: dict[Hashable, Flight] = {}
 
     def __len__(self) -> int:
         """Return how many answers are kept."""
-        return len(self._named) + len(self._unnamed)
+        return len(self._named.entries) + len(self._unnamed.entries)
 
     def get(self, key: RequestKey) -> Result | Accepted | None:
         """Return the answer to a repetition, if it is in memory.
 
         Raises StanzaError: the recorded error, or `conflict` for other content.
         """
-        entries = self._entries_of(key)
-        # The library's types do not say that `get` returns None for a missing key.
-        entry: _Entry | None = entries.get(key.id)
+        half = self._named if key.named else self._unnamed
+        entry = half.entries.get(key.id)
         if entry is None:
             if self._flights:
                 self.flight(key)
             return None
         digest, answer, until, _ = entry
         if until <= self._clock():
-            del entries[key.id]
+            half.remove(key.id)
             return None
         check_same_content(digest, key.digest)
         return return_or_raise(answer)
 
     def knows(self, key: RequestKey) -> bool:
         """Return whether a request with this key is in progress, or its answer is in memory."""
-        return self.flight(key) is not None or key.id in self._entries_of(key)
+        half = self._named if key.named else self._unnamed
+        return self.flight(key) is not None or key.id in half.entries
 
     def put(self, key: RequestKey, answer: RecordedAnswer, left_s: float | None = None) -> None:
         """Store an answer: for `left_s` seconds, or as long as a repetition is recognised.
 
-        If the value is too large, no answer is stored for this request. (To make room for a larger
-        value the library may drop the very key whose value it replaces.)
+        If it is too large, no answer is stored for this request.
         """
         if left_s is None:
             left_s = self._window_s if key.named else UNNAMED_WINDOW_S
+        half = self._named if key.named else self._unnamed
         size = _ENTRY_BYTES + key.size + size_of(answer)
-        if size > self._most_bytes or left_s <= 0:
+        if size > half.most_bytes or left_s <= 0:
             return
+        size = max(size, self._least)
         now = self._clock()
-        entries = self._entries_of(key)
-        for _ in range(_EXPIRED_AT_ONCE):
-            if entries and entries[entries.first()][2] <= now:
-                entries.popitem()
-        entries[key.id] = key.digest, answer, now + left_s, max(size, self._least)
-
-    def _entries_of(self, key: RequestKey) -> _Entries:
-        return self._named if key.named else self._unnamed
+        half.put(key.id, (key.digest, answer, now + left_s, size), now)
 
     def flight(self, key: RequestKey) -> Flight | None:
         """Return the same request, if it is in progress. Raises StanzaError: `conflict`."""

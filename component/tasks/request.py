@@ -21,9 +21,8 @@ import msgspec
 from component.budget.protocol import TurnBudget
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
-from component.skills.params import TextParam
 from xep.fluux_agent.delegation import Delegation
-from xep.fluux_agent.execute import Execute
+from xep.fluux_agent.execute import Execute, Param
 from xep.jid import JID
 
 Mode: TypeAlias = Literal["auto", "inline", "async"]
@@ -89,7 +88,7 @@ NO_JSON: Final = msgspec.Raw()
 """No parameters as JSON."""
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     """A request to run a skill. Its JSON is stored in the row of the task that it becomes.
 
     `principal` is the bare JID of `requester`, which is full; `target` is the component's address
@@ -111,20 +110,20 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     principal: JID
     requester: JID
     target: JID
-    params: tuple[TextParam, ...] = ()
+    params: tuple[Param, ...] = ()
     json: msgspec.Raw = NO_JSON
     mode: Mode = "auto"
     name: str | None = None
     stanza_id: str = ""
-    session: str | None = None
+    lang: str | None = None
     deadline: datetime | None = None
     priority: Priority = "normal"
     context: str | None = None
     thread: str | None = None
     earlier: tuple[str, ...] = ()
     delegation: Delegation | None = None
+    session: str | None = None
     origin: Origin = "iq"
-    lang: str | None = None
     caller_context: CallerContext = THE_CALLER
     confirmation: Confirmation | None = None
     undecided: bool = False
@@ -133,12 +132,25 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def size(self) -> int:
         """The approximate size of the parameters in bytes."""
-        return len(self.json) + sum([len(param.name) + len(param.text) for param in self.params])
+        size = len(self.json)
+        for param in self.params:
+            size += len(param.name) + len(param.text)
+        return size
 
     @property
     def is_named(self) -> bool:
         """Whether a name identifies repetitions, and not only the id of its IQ."""
         return self.name is not None or self.session is not None
+
+    @property
+    def has_terms(self) -> bool:
+        """Whether it says more than what to run: how, until when, after what, or for whom."""
+        return (
+            self.mode == "inline"
+            or self.deadline is not None
+            or bool(self.earlier)
+            or self.delegation is not None
+        )
 
     @property
     def conversational(self) -> bool:
@@ -171,23 +183,24 @@ def request_from(
 ) -> Request:
     """Return the request that an execute element in an IQ makes."""
     given = execute.json_params
+    # In the order of the fields: a Struct takes five times as long for so many by name.
     return Request(
-        skill=execute.skill,
-        principal=principal,
-        requester=requester,
-        target=target,
-        params=tuple([TextParam(param.name, param.text) for param in execute.params]),
-        json=NO_JSON if given is None else given.json,
-        mode=execute.mode,
-        name=execute.request,
-        deadline=execute.deadline,
-        priority=execute.priority,
-        context=execute.context,
-        thread=execute.thread,
-        earlier=tuple([earlier.task for earlier in execute.earlier]),
-        delegation=execute.delegation,
-        stanza_id=stanza_id,
-        lang=lang,
+        execute.skill,
+        principal,
+        requester,
+        target,
+        execute.params,
+        NO_JSON if given is None else given.json,
+        execute.mode,
+        execute.request,
+        stanza_id,
+        lang,
+        execute.deadline,
+        execute.priority,
+        execute.context,
+        execute.thread,
+        tuple([earlier.task for earlier in execute.earlier]) if execute.earlier else (),
+        execute.delegation,
     )
 
 
@@ -199,7 +212,7 @@ _LARGEST_EXACT: Final = 2**53
 _SESSION: Final = "session "
 """An identifier of a caller never contains a space, so it cannot equal one of a session."""
 
-_Content: TypeAlias = tuple[object, ...]
+_Content: TypeAlias = tuple[JID, JID, str]
 
 
 class RequestKey(msgspec.Struct, frozen=True):
@@ -249,17 +262,26 @@ def key_of(request: Request) -> RequestKey:
 def key_in_memory(request: Request) -> RequestKey:
     """Return the key of a request without a name that leaves no record on disk.
 
-    Every short request has one, so this avoids hashing: with at most one parameter as text, two
-    requests have the same content exactly if these fields are equal.
+    Every short request has one, so this avoids hashing where there is little content. XML has no
+    character U+0000, so it separates the fields.
     """
-    if request.json or len(request.params) > 1:
+    params = request.params
+    if (
+        len(params) > 1
+        or request.json
+        or request.earlier
+        or request.context is not None
+        or request.thread is not None
+        or request.deadline is not None
+        or request.delegation is not None
+    ):
         return key_of(request)
-    content = (
-        *(request.requester, request.target, request.stanza_id, request.skill, request.params),
-        *(request.mode, request.priority, request.context, request.thread, request.earlier),
-        *(request.deadline, request.delegation),
-    )
-    return RequestKey(content, "", False, request.size)
+    given = ""
+    if params:
+        (param,) = params
+        given = f"\0{param.name}\0{param.text}"
+    content = f"{request.stanza_id}\0{request.skill}\0{request.mode}\0{request.priority}{given}"
+    return RequestKey((request.requester, request.target, content), "", False, len(content))
 
 
 def session_key(requester: JID, target: JID, session: str) -> str:

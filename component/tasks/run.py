@@ -707,12 +707,9 @@ class Run:
             confirmation=None,
             undecided=True,
         )
-        try:
-            skill = access.gate.visible(request)
-            if not access.may_use(request.principal, skill):
-                raise errors.unknown_skill()
-        except StanzaError:
-            raise SkillError(f"There is no skill called {printable(name, 64)}.") from None
+        skill = access.gate.visible(request)
+        if skill is None or not access.may_use(request.principal, skill):
+            raise SkillError(f"There is no skill called {printable(name, 64)}.")
         try:
             request = access.gate.passed(request, skill)
             arguments = gate.arguments_of(request, skill)

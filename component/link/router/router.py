@@ -5,6 +5,7 @@ at once is encoded at once, a handler that suspends gets a task. So the stream i
 however slow a handler is.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 
@@ -13,6 +14,7 @@ import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
+from component import system
 from component.link.messages.outbox import Outbox
 from component.link.router.calls import Calls
 from component.link.router.fair_queue import FairQueue, StanzaEvent, are_small
@@ -28,7 +30,6 @@ from component.link.router.route_resolver import (
 )
 from component.link.router.table import Host, Request, Route, StanzaRoute, Table
 from component.link.router.work import AdmissionGate, RunningHandlers, Shares, discard
-from component.system import perf_counter, thread_time
 from xep.binding import ContentError, Payload
 from xep.jid import JID
 from xep.stanza import Incoming
@@ -55,8 +56,10 @@ _IN_ORDER_BYTES = 4096
 _SLICE = 16
 _SLICE_S = 0.001
 """Number of stanzas, and seconds, of work after which the router looks at new input."""
-_LONGEST_ROUND = 8
-"""Number of principals that are served before finished answers are sent."""
+_LEAST_S = 0.00025
+"""Seconds between two times at which the answers of principals are sent while others wait."""
+_LONG_S = 0.0002
+"""Stanzas that take longer may have waited for a processor."""
 
 
 class RouterOptions(msgspec.Struct, frozen=True):
@@ -123,8 +126,10 @@ class Router:
         self.call, self.call_optional = self._calls.call, self._calls.call_optional
         self._work = RunningHandlers(self._admission, self._replies, options.request_timeout_s)
         self._queue = FairQueue()
-        self._clock = perf_counter
-        self._processor_clock = thread_time
+        self._clock = system.current().perf_counter
+        self._processor_clock = system.current().thread_time
+        self._unsent = False  # a principal has nothing waiting any more, and its answers are unsent
+        self._sent_at = -math.inf
         self._rare_log = RareLog(_log)
 
     # -- start and stop --------------------------------------------------------------------------
@@ -179,6 +184,8 @@ class Router:
         none, so that a new principal is served soon.
         """
         queue = self._queue
+        if not queue.waiting:
+            self._unsent = False  # the caller sends all that is left when nothing waits
         if not queue.waiting and are_small(events, _IN_ORDER_BYTES):
             over = self._clock() + _IN_ORDER_S
             for number, event in enumerate(events):
@@ -192,31 +199,35 @@ class Router:
             self._handle_refused(event)
         if not queue.waiting:
             return 0
-        clock, handle, take, charge = self._processor_clock, self._handle, queue.take, queue.charge
+        clock, handle, take, charge = self._clock, self._handle, queue.take, queue.charge
         principals = queue.principals
-        left = min(principals, _LONGEST_ROUND)
-        now = clock()
-        over = now + _SLICE_S
+        began = now = clock()
+        processor_s, charged_s = self._processor_clock(), 0.0
         for _ in range(min(queue.waiting, _SLICE)):
             event = take()
-            if queue.principals < principals and not are_small((event,)):
-                # answers must not wait for the following stanzas, which may take long
-                self._outbox.send_now()
-                principals = queue.principals
+            if self._unsent and not are_small((event,)):
+                self._send(now)  # answers must not wait for this one, which may take long
             handle(event)
-            began, now = now, clock()
-            charge(now - began)
-            if now > over:
-                break
-            left -= 1
-            if not left:
-                if 0 < queue.principals < principals:
-                    self._outbox.send_now()
+            last, now = now, clock()
+            took = now - last
+            if took > _LONG_S:
+                # The time for which this thread waited for a processor is nobody's.
+                took = max(0.0, min(took, self._processor_clock() - processor_s - charged_s))
+            charged_s += took
+            charge(took)
+            if queue.principals < principals:
                 principals = queue.principals
-                left = min(principals, _LONGEST_ROUND) if principals > 1 else _SLICE
-        if 0 < queue.principals < principals:
-            self._outbox.send_now()
+                self._unsent = principals > 0
+            if self._unsent and now > self._sent_at + _LEAST_S:
+                self._send(now)
+            if now > began + _SLICE_S:
+                break
         return queue.waiting
+
+    def _send(self, now: float) -> None:
+        self._unsent = False
+        self._sent_at = now
+        self._outbox.send_now()
 
     def _handle_refused(self, event: StanzaEvent) -> None:
         """Handle a stanza whose principal already has the maximum waiting: refuse requests.

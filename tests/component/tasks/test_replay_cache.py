@@ -7,13 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from component.skills.params import TextParam
 from component.tasks.replay import Flight, ReplayCache
 from component.tasks.request import UNNAMED_WINDOW_S, Request, RequestKey, key_in_memory
 from tests.component.tasks.world import AGENT, ANN
 from xep.fluux_agent import errors
 from xep.fluux_agent.errors import Conflict
-from xep.fluux_agent.execute import Output, Result
+from xep.fluux_agent.execute import Output, Param, Result
 from xep.stanza_error import StanzaError
 
 REPLAY_S = 3600.0
@@ -67,7 +66,7 @@ def test_the_content_in_a_key_counts() -> None:
             principal=ANN.bare,
             requester=ANN,
             target=AGENT,
-            params=(TextParam("text", text),),
+            params=(Param(name="text", text=text),),
             stanza_id=str(number),
         )
         cache.put(key_in_memory(request), result("ok"))

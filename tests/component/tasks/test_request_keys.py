@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from component.skills.params import TextParam
 from component.tasks.request import NO_JSON, Request, digest_of, key_in_memory, key_of
 from tests.component.tasks.world import AGENT, ANN, BOB
 from xep.fluux_agent.delegation import Delegation
+from xep.fluux_agent.execute import Param
 from xep.jid import JID
 
 texts = st.text(max_size=8)
@@ -38,7 +38,7 @@ def execute(given_params: list[tuple[str, str]], value: Any = None, **attributes
         principal=ANN.bare,
         requester=ANN,
         target=AGENT,
-        params=tuple(TextParam(name, text) for name, text in given_params),
+        params=tuple(Param(name=name, text=text) for name, text in given_params),
         json=NO_JSON if value is None else msgspec.Raw(value),
         **attributes,
     )

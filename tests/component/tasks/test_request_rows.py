@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.policy.flows import AgentLimits
-from component.skills.params import TextParam
 from component.tasks.request import CallerContext, Confirmation, Request
 from tests.component.tasks.ledger import AGENT, ALICE, BOB, PHONE
 from xep.fluux_agent.delegation import Delegation
+from xep.fluux_agent.execute import Param
 
 _TEXT = st.text("abc", min_size=1, max_size=3)
 
@@ -23,7 +23,7 @@ _TEXT = st.text("abc", min_size=1, max_size=3)
         principal=st.just(ALICE),
         requester=st.just(PHONE),
         target=st.just(AGENT),
-        params=st.lists(st.builds(TextParam, _TEXT, _TEXT), max_size=2).map(tuple),
+        params=st.lists(st.builds(Param, name=_TEXT, text=_TEXT), max_size=2).map(tuple),
         mode=st.sampled_from(["auto", "inline", "async"]),
         name=st.none() | _TEXT,
         stanza_id=_TEXT,
