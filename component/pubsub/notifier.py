@@ -143,8 +143,9 @@ class NodeNotifier:
         if sending.after is not None:
             page = await self._storage.read(_page_of(change, sending.after))
             sending.to.extend(jid for jid, is_told in page if is_told)
-            sending.after = page[-1][0] if page else None
-            return
+            sending.after = page[-1][0] if len(page) == rows.PAGE else None
+            if sending.to or sending.after is not None:
+                return
         if sending.online is None:
             # Who came online later has been sent the last item, which may be this one.
             sending.online = [
@@ -155,11 +156,14 @@ class NodeNotifier:
                 if change.principal in (None, bare)
             ]
         part, sending.online = sending.online[: rows.PAGE], sending.online[rows.PAGE :]
-        allowed = await self._storage.read(_allowed(change, [bare for _, bare in part]))
-        sending.to.extend(full for full, bare in part if bare in allowed)
+        if part:
+            allowed = await self._storage.read(_allowed(change, [bare for _, bare in part]))
+            sending.to.extend(full for full, bare in part if bare in allowed)
 
     async def _send(self, sending: _Sending) -> int:
         """Send a slice. Returns its size in bytes."""
+        if not sending.to:
+            return 0
         from_ = JID.parse(sending.entry.service)
         delivery: Delivery | None = None
         sent = 0
@@ -195,6 +199,8 @@ def _page_of(change: NodeChange, after: str) -> Callable[[Database], list[tuple[
 
     def op(database: Database) -> list[tuple[str, bool]]:
         page = rows.subscriptions_after(database, change.service, change.node, "subscribed", after)
+        if not page:
+            return []
         node = rows.node(database, change.service, change.node)
         checked = node is not None and node.config.access_model in ("presence", "whitelist")
         told: list[tuple[str, bool]] = []

@@ -6,7 +6,7 @@ person and the rate. So results are not lost while the process, the connection o
 away.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timezone, tzinfo
 from hashlib import sha256
 from string import Template
@@ -26,6 +26,7 @@ from component.link.messages.inbound import Account, InboundMessage, ReplyAddres
 from component.link.messages.outbound import OutboundMessage, Text, conversation_with
 from component.link.messages.styling import styled
 from component.store import StorageError
+from component.store.database import Database
 from component.store.notifications import (
     CHANNEL,
     Batch,
@@ -77,20 +78,13 @@ class Notifier:
         self._zones: dict[JID, int] = {}
         self._active = anyio.Event()
 
-    async def ended(
+    def notifications_of(
         self, work: Work, trigger: Trigger, outcome: str, text: str
     ) -> Sequence[Notification]:
-        """Record a notification of the result for each person that the work names, and return them.
+        """Return a notification of the result for each person that the work names.
 
-        After that, the result does not depend on this process. Called again with the same result,
-        after a kill or by another instance, it changes nothing. Raises StorageError; then call it
-        again later.
-
-        Args:
-            work: the work.
-            trigger: the event that started it.
-            outcome: `completed`, `failed`, `cancelled` or `rejected`.
-            text: the result for people; may be empty.
+        `outcome` is `completed`, `failed`, `cancelled` or `rejected`; `text` is the result for
+        people and may be empty. The same result gives the same notifications.
         """
         said = notification_text(work, trigger, outcome, text)
         if work.silent or not said:
@@ -115,13 +109,21 @@ class Notifier:
                     on_time=work.deliver == "on-time" and person == work.principal.bare,
                 )
             )
-        if not found:
-            return ()
-        await self.store.add(found, self._settings.held_per_person)
-        if work.deliver == "online":
-            self._wait_online({(one.agent, one.person) for one in found})
-        self.wake()
         return found
+
+    async def record(
+        self,
+        notifications: Sequence[Notification],
+        also: Callable[[Database], object] | None = None,
+    ) -> None:
+        """Record notifications, each once, and make another change in the same transaction.
+
+        After that they do not depend on this process. Raises StorageError; then call it again.
+        """
+        await self.store.add(notifications, self._settings.held_per_person, also)
+        self._wait_online({(one.agent, one.person) for one in notifications if one.waits_online})
+        if notifications:
+            self.wake()
 
     # Activity of people; no method waits.
 
@@ -273,7 +275,7 @@ class Notifier:
                 _log.info("notifications are dropped: their recipient wants none")
                 await self.store.forget(agent, person)
             elif await self._sent(agent, person, batch):
-                await self.store.sent(agent, person, token, batch)
+                await self.store.sent(agent, person, token, batch, self._plan)
             else:
                 await self.store.release(agent, person, token, _AGAIN_MS)
         except StorageError as error:

@@ -16,7 +16,7 @@ from component.kernel.kernel import Kernel
 from component.kernel.started_work import Started
 from component.kernel.triggers import Trigger, Work, title_of
 from component.policy.taint import Taint
-from component.store.errors import StorageError
+from component.store.errors import StorageError, UnstorableError
 from component.store.notifications import Notification
 from component.tasks.outputs import text_of
 from xep.fluux_agent.task import Task
@@ -56,15 +56,13 @@ class Results:
                 found = await self._storage.read(started_work.ended)
                 for each in found:
                     await self._pass_on(each)
-                if found:
-                    await self._storage.write(started_work.delete_old)
             except StorageError as error:
                 _log.warning("results have to wait", reason=str(error), seconds=wait)
                 await anyio.sleep(wait)
                 wait = min(wait * 2, _LONGEST_WAIT_S)
                 continue
             wait = _FIRST_WAIT_S
-            if not found:
+            if len(found) < started_work.AT_ONCE:
                 with anyio.move_on_after(_LOOK_S):
                     await self._woken.wait()
 
@@ -80,22 +78,25 @@ class Results:
             # The owner is notified of a failure, even if the results are for others or nobody.
             work = msgspec.structs.replace(work, tell=(), silent=False)
             text = f"The {trigger.source} {title_of(trigger)} failed: {failure}"
-        if not is_known and not work.silent:
-            try:
-                for told in await self._notifier.ended(work, trigger, outcome, text):
-                    await self._add_to_conversation(told, work, trigger)
-            except StorageError:
-                raise
-            except Exception:  # noqa: BLE001 - a fault with one result must not delay the others
-                _log.exception(
-                    "a result cannot be passed on", source=trigger.source, name=trigger.name
-                )
+        told: Sequence[Notification] = ()
+        try:
+            if not is_known and not work.silent:
+                told = self._notifier.notifications_of(work, trigger, outcome, text)
+            for each in told:
+                await self._add_to_conversation(each, work, trigger)
+        except StorageError:
+            raise
+        except Exception:  # noqa: BLE001 - a fault with one result must not delay the others
+            _log.exception("a result cannot be passed on", source=trigger.source, name=trigger.name)
         agents = self._kernel.agents
         if work.goal is not None and agents is not None:
             await agents.conversations.cancel(work.agent, work.principal, turn_of(trigger))
-        await self._storage.write(
-            partial(started_work.mark_passed_on, trigger=trigger, failure=failure)
-        )
+        mark = partial(started_work.mark_passed_on, trigger=trigger, failure=failure)
+        try:
+            await self._notifier.record(told, mark)
+        except UnstorableError as error:
+            _log.error("a result cannot be passed on", name=trigger.name, reason=str(error))
+            await self._storage.write(mark)
 
     async def _add_to_conversation(
         self, notification: Notification, work: Work, trigger: Trigger
