@@ -7,7 +7,7 @@ with its type. Other strings stay as they are.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -206,6 +206,11 @@ def fill_params(params: bytes, data: bytes) -> bytes:
     return msgspec.json.encode({key: value for key, value in filled.items() if value is not None})
 
 
+def check_params(params: Mapping[str, Any]) -> None:
+    """Raise FilterError if an expression is not valid, or parameters are nested too deep."""
+    _walk(params, compiled, 0)
+
+
 def _value(expression: str, event: Any) -> Any:
     from jmespath.exceptions import JMESPathError  # noqa: PLC0415 - where it is used
 
@@ -215,7 +220,7 @@ def _value(expression: str, event: Any) -> Any:
         return None
 
 
-def _walk(value: Any, replace: Any, depth: int) -> Any:
+def _walk(value: Any, replace: Callable[[str], Any], depth: int) -> Any:
     if depth > _MOST_DEPTH:
         raise FilterError(f"The parameters are nested more than {_MOST_DEPTH} levels deep.")
     if isinstance(value, dict):
