@@ -1,8 +1,13 @@
 """Service discovery (XEP-0030): agents, features and skills; and queries that every entity answers:
 ping, software version, time (XEP-0199, XEP-0092, XEP-0202).
+
+The profile of an agent in a contact list is its name, avatar, vCard and operator. A server stores
+them for its accounts. A component has no account, so it answers for its addresses itself: the vCard
+by IQ (XEP-0054), and three PubSub nodes as on an account's server: the vCard (XEP-0292), the avatar
+and its metadata (XEP-0084).
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timezone
 from typing import Final
 
@@ -12,14 +17,19 @@ from component import system
 from component.kernel.disco import Disco
 from component.kernel.errors import stored
 from component.kernel.paging import address_asked, check_page, page, sized
+from component.kernel.profiles import NODES, ContactProfile, Profiles
 from component.link.router.table import IQRoute, Request
+from component.pubsub.config import NodeConfig
+from component.pubsub.rows import StoredItem
 from component.pubsub.service import PubSubService
 from component.skills.registry import View
-from xep import disco, entity_time, ping, pubsub, result_sets, version
+from xep import disco, entity_time, ping, pubsub, result_sets, vcard4, vcard_temp, version
+from xep.binding import encode
 from xep.fluux_agent import skills as fluux
 from xep.jid import JID
 from xep.result_sets import PAGE_ROOM, ResultSet
 from xep.stanza_error import StanzaError
+from xep.vcard_temp import VCard
 
 _LEAF: Final = disco.Identity(category="pubsub", type="leaf")
 _SKILL_NODE: Final = fluux.NAMESPACE + "/"
@@ -199,3 +209,66 @@ class CommonQueries:
         now = self._now()
         offset = now.utcoffset()
         return entity_time.Time(tzo=UTC if offset is None else timezone(offset), utc=now)
+
+
+class ContactProfiles:
+    """Answers requests for vCards.
+
+    Args:
+        profiles: one for each agent, and one for the domain.
+    """
+
+    def __init__(self, profiles: Profiles) -> None:
+        self._profiles = profiles
+
+    def routes(self) -> tuple[IQRoute, ...]:
+        """Return the routes of this handler."""
+        return (
+            IQRoute("get", VCard, self.vcard, (vcard_temp.NAMESPACE, vcard4.NAMESPACE)),
+            IQRoute("set", VCard, self.refuse_vcard),
+        )
+
+    def vcard(self, request: Request[VCard]) -> VCard:
+        """Return the vCard (XEP-0054 §3.3)."""
+        return self._of(request.to).vcard_temp()
+
+    def refuse_vcard(self, _request: Request[VCard]) -> VCard:
+        """Refuse to change the vCard of somebody else (XEP-0054 §3.2)."""
+        raise StanzaError("forbidden", "only the operator can change this vCard")
+
+    def _of(self, address: JID) -> ContactProfile:
+        return self._profiles[address.local]
+
+
+class ProfileNode:
+    """A PubSub node for a part of the profile: a `component.pubsub.computed.ComputedNode`.
+
+    Args:
+        name: one of `NODES`.
+        profiles: as for `ContactProfiles`.
+    """
+
+    def __init__(self, name: str, profiles: Profiles) -> None:
+        self.name = name
+        self.config = NodeConfig(access_model="open")
+        self.is_compared = True
+        self._profiles = profiles
+        self._since = system.now()
+
+    def is_at(self, service: JID) -> bool:
+        """Return whether the address has this node."""
+        return service.local in self._profiles
+
+    async def items(self, service: JID, principal: JID) -> Sequence[StoredItem]:
+        """Return the only item."""
+        id_, content = self._profiles[service.local].content(self.name)
+        return [
+            StoredItem(
+                id=id_, payload=encode(content), publisher=str(service), published=self._since
+            )
+        ]
+
+
+def profile_nodes(profiles: Profiles) -> tuple[ProfileNode, ...]:
+    """Return the nodes of the profiles."""
+    return tuple(ProfileNode(name, profiles) for name in NODES)

@@ -7,9 +7,10 @@ commit. Errors have the conditions of XEP-0060. `owners.py` has the requests of 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar, get_args
 
+import anyio
 import msgspec
+from cachebox import LRUCache
 
-from component.features.pubsub.allowance import Allowances
 from component.kernel.errors import stored
 from component.link.router.table import IQRoute, Request
 from component.pubsub import access, faults, items, nodes, rows, subscriptions
@@ -18,11 +19,12 @@ from component.pubsub.changes import Direct
 from component.pubsub.computed import as_node, digests, last_of
 from component.pubsub.config import DEFAULT, configured, preconditions
 from component.pubsub.items import NewItem, Wanted, choose, new_id
+from component.pubsub.notifier import ENVELOPE_BYTES
 from component.pubsub.rows import NodeSubscription, StoredItem
 from component.pubsub.service import PubSubService, last_messages
 from component.pubsub.subscriptions import Options, options_form
 from component.store.database import Database
-from xep import pubsub
+from xep import pubsub, pubsub_errors
 from xep.binding import RawXML
 from xep.data_forms import Form
 from xep.jid import JID
@@ -31,6 +33,66 @@ from xep.pubsub_errors import Feature
 from xep.pubsub_owner import PubsubOwner
 from xep.result_sets import PAGE_ROOM, ResultSet
 from xep.stanza_error import StanzaError
+
+BURST_BYTES: Final = 32 * 1024 * 1024
+"""How many bytes a principal may cause at once."""
+BYTES_PER_S: Final = 256 * 1024
+"""How many bytes it may cause per second in the long run."""
+_MOST_PRINCIPALS: Final = 10_000
+
+
+class Allowances:
+    """An account for each principal: what it causes is taken from it, and it fills up again.
+
+    Only the most recent principals are stored; an account that is not stored is full.
+    """
+
+    def __init__(self) -> None:
+        self._accounts: LRUCache[str, tuple[float, float]] = LRUCache(_MOST_PRINCIPALS)
+
+    async def charge_change(
+        self, service: PubSubService, who: Requester, node: str, bytes_: int = 0
+    ) -> None:
+        """Charge a requester for a change of a node: it is stored, and sent to all subscribers.
+
+        Raises StanzaError: there is no such node, or the requester has caused too much.
+        """
+        if who.is_service or who.may_create:
+            return
+
+        def op(database: Database) -> int:
+            access.find_node(database, who, node)
+            return rows.count_subscribers(database, who.service, node)
+
+        told = await service.storage.read(op) + service.notifier.interested_in(who.service, node)
+        self.charge(who.principal, (1 + told) * (bytes_ + ENVELOPE_BYTES))
+
+    def charge(self, principal: str, bytes_: int) -> None:
+        """Take bytes from the account of a principal.
+
+        Raises:
+            StanzaError: ``not-acceptable`` with `payload-too-big` if no account holds that many,
+                ``resource-constraint`` if this one does not now. Nothing is taken then.
+        """
+        now = anyio.current_time()
+        left, at = self._accounts.get(principal, (float(BURST_BYTES), now))
+        left = min(BURST_BYTES, left + (now - at) * BYTES_PER_S)
+        if bytes_ > BURST_BYTES:
+            raise faults.fault(
+                "not-acceptable",
+                pubsub_errors.PayloadTooBig(),
+                f"this would cause {bytes_} bytes, because it is sent to each subscriber, and"
+                f" {BURST_BYTES} are the most; publish a smaller item",
+            )
+        if bytes_ > left:
+            seconds = round((bytes_ - left) / BYTES_PER_S) + 1
+            raise faults.fault(
+                "resource-constraint",
+                text="you have published as much as one address may; try again in"
+                f" {seconds} seconds",
+            )
+        self._accounts[principal] = (left - bytes_, now)
+
 
 _LACKING: Final = (
     "access-roster",

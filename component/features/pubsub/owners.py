@@ -7,8 +7,7 @@ from typing import Final
 
 import msgspec
 
-from component.features.pubsub.allowance import Allowances
-from component.features.pubsub.handlers import answer_at_node, unknown_request
+from component.features.pubsub.handlers import Allowances, answer_at_node, unknown_request
 from component.kernel.adhoc import AdHocRequest, Completed, Offer
 from component.kernel.errors import stored
 from component.link.router.table import IQRoute, Request

@@ -1,9 +1,14 @@
-"""What watches do with the content of events: filters, and the parameters of skills.
+"""What watches do with the content of events: filters, parameters of skills, and provenance.
 
 Filters are typed conditions on XML payloads, and JMESPath for JSON payloads. A string in the
 parameters that is one expression in braces, such as `"{json.title}"` or `"{text}"`, is replaced by
 the value of that JMESPath expression over the event (`component.features.watches.watch.EventData`),
 with its type. Other strings stay as they are.
+
+The provenance of an event says which agents' work has led to it, so that agents do not trigger each
+other endlessly. Work that an event triggers has the chain of the event. The items that this work
+publishes carry the chain and the agent's own address inside their payloads, which every service
+passes on.
 """
 
 import re
@@ -13,7 +18,10 @@ from typing import Any, Final
 import msgspec
 
 from xep.atom import NAMESPACE as ATOM
+from xep.binding import RawXML, encode
+from xep.fluux_agent.provenance import MOST, NAMESPACE, Provenance
 from xep.fluux_agent.provenance import NAMESPACE as PROVENANCE
+from xep.jid import JID, JIDError
 from xep.json_containers import NAMESPACE as JSON
 from xep.tree import Tree
 
@@ -230,3 +238,33 @@ def _walk(value: Any, replace: Callable[[str], Any], depth: int) -> Any:
     if isinstance(value, str) and (found := _EXPRESSION.fullmatch(value)):
         return replace(found[1].strip())
     return value
+
+
+def chain_of(payload: Tree | None) -> tuple[str, ...]:
+    """Return the chain that a payload carries; empty if it carries none. Never raises."""
+    found = None if payload is None else payload.find(NAMESPACE, "provenance")
+    if found is None:
+        return ()
+    return tuple(
+        each.text.strip() for each in found.children if each.local == "via" and each.text.strip()
+    )[-MOST:]
+
+
+def with_chain(payload: RawXML, agent: JID, chain: Sequence[str]) -> RawXML:
+    """Return a payload that carries a chain and the agent that publishes it.
+
+    Invalid addresses in the chain are left out; others can have written them.
+    """
+    via = []
+    for text in chain:
+        try:
+            via.append(JID.parse(text).bare)
+        except JIDError:
+            continue
+    element = encode(Provenance(via=(*via, agent.bare)[-MOST:]))
+    text = payload.text
+    if text.endswith("/>"):
+        name = text[1:].split(maxsplit=1)[0].rstrip("/>")
+        return RawXML(f"{text[:-2]}>{element}</{name}>")
+    at = text.rindex("</")
+    return RawXML(text[:at] + element + text[at:])

@@ -102,6 +102,8 @@ _STALE_MS: Final = 3_600_000
 """Milliseconds for which an item counts as seen that a listing of its node lacks."""
 _UNLISTED_MS: Final = 86_400_000
 """Milliseconds for which an item counts as seen if its node cannot be listed."""
+_KEPT_MS: Final = 7 * 86_400_000
+"""Milliseconds for which the chain of work is stored; no work takes longer."""
 _FIRST_WAIT_S: Final = 0.2
 _LONGEST_WAIT_S: Final = 5.0
 
@@ -251,6 +253,23 @@ def versions(database: Database, source: str) -> dict[str, str]:
 def item_key(item: str) -> str:
     """Return an item's id as it is stored: a digest of one that is too long for an index."""
     return item if len(item) <= _LONGEST_ITEM else sha256(item.encode()).hexdigest()
+
+
+def note_chain(database: Database, trace: str, chain: Sequence[str]) -> None:
+    """Note the chain of the work whose skills have this trace (`Context.trace`)."""
+    database.execute("DELETE FROM watch_chains WHERE trace = ?", (trace,))
+    if chain:
+        database.execute("DELETE FROM watch_chains WHERE at < ?", (database.steady - _KEPT_MS,))
+        database.execute(
+            "INSERT INTO watch_chains (trace, chain, at) VALUES (?, ?, ?)",
+            (trace, " ".join(chain), database.steady),
+        )
+
+
+def noted_chain(database: Database, trace: str) -> tuple[str, ...]:
+    """Return the bare JIDs of the agents whose work has led to the work with this trace."""
+    found = database.execute("SELECT chain FROM watch_chains WHERE trace = ?", (trace,)).fetchone()
+    return () if found is None else tuple(str(found[0]).split())
 
 
 def forget(database: Database, who: Forgotten) -> None:

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from component.agent.requests import Outcome, TurnRequest
-from component.features.notifications import results as results_module
-from component.features.notifications.results import Results
+from component.features.notifications import notifier as results_module
+from component.features.notifications.notifier import Results
 from component.kernel import started_work
 from component.kernel.goals import GOAL, goal_skill
 from component.kernel.task_starter import TaskStarter

@@ -11,8 +11,7 @@ import pytest
 from component.config.memory import Memory
 from component.features.memory_nodes.agent_nodes import AgentNodes, node_of
 from component.features.memory_nodes.store import PepStore
-from component.features.pubsub.allowance import Allowances
-from component.features.pubsub.handlers import PubSubHandler
+from component.features.pubsub.handlers import Allowances, PubSubHandler
 from component.features.pubsub.owners import OwnerHandler
 from component.link.router.addresses import ComponentAddresses
 from component.memory.index import Index

@@ -11,7 +11,7 @@ import pytest
 from component.features.watches import events as watch_events
 from component.features.watches import rows as watch_rows
 from component.features.watches.events import Accepted, Pending
-from component.features.watches.provenance import with_chain
+from component.features.watches.filters import with_chain
 from component.features.watches.sources import Interests, observed_item
 from component.features.watches.watch import Rate, Source, Watch
 from component.store import Storage

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.features.watches.room import (
+from component.features.watches.room_watcher import (
     Joined,
     Moved,
     Occupant,

@@ -11,8 +11,7 @@ import pytest
 
 from component.features.watches import room_watcher
 from component.features.watches import rows as watch_rows
-from component.features.watches.room import RoomPresence
-from component.features.watches.room_watcher import RoomWatcher
+from component.features.watches.room_watcher import RoomPresence, RoomWatcher
 from component.features.watches.rows import RetryingStorage
 from component.features.watches.sources import SourcePorts
 from component.features.watches.watch import ROOM, Rate, Source, Watch

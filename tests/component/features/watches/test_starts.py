@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from component.app.schema import SCHEMA
 from component.features.watches import events as watch_events
 from component.features.watches import rows as watch_rows
-from component.features.watches import starts as watch_starts
-from component.features.watches.provenance import noted_chain, with_chain
-from component.features.watches.rows import RetryingStorage
+from component.features.watches.events import WatchStarts, taint_of
+from component.features.watches.filters import with_chain
+from component.features.watches.rows import RetryingStorage, noted_chain
 from component.features.watches.sources import Interests, observed_item
-from component.features.watches.starts import WatchStarts, taint_of
 from component.features.watches.watch import Rate, Source, Watch
 from component.kernel import started_work as started
 from component.kernel.goals import turn_of
@@ -143,7 +142,7 @@ class World:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch_starts, "_FIRST_RETRY_S", 0.001)
+    monkeypatch.setattr(watch_events, "_FIRST_RETRY_S", 0.001)
 
 
 @pytest.fixture
