@@ -24,9 +24,6 @@ class Requester(msgspec.Struct, frozen=True, kw_only=True):
     """Who asks for something, and at which service.
 
     Attributes:
-        service: the bare address of the service.
-        principal: the bare address of the requester.
-        jid: its full address.
         may_create: whether it may create nodes.
         has_stopped: whether it has asked the agent not to write to it.
     """

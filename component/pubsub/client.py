@@ -68,7 +68,6 @@ class ItemPage(msgspec.Struct, frozen=True):
     """Items of a node in the order of the service, the oldest first on every known one.
 
     Attributes:
-        items: the items.
         complete: False if older items were left out, because all would not fit into a stanza.
     """
 
@@ -79,9 +78,6 @@ class ItemPage(msgspec.Struct, frozen=True):
 class PubSubClient:
     """Requests to PubSub services. Every method raises StanzaError: the service's own error, or
     `remote-server-timeout`.
-
-    Args:
-        call: makes IQs.
     """
 
     def __init__(self, call: IQCall) -> None:

@@ -29,7 +29,6 @@ class ComputedNode(Protocol):
     sees its own items.
 
     Attributes:
-        name: the name of the node.
         config: the configuration that others see.
         is_compared: whether changes are found by comparing the items with those that a subscriber
             knows (`PubSubService.refresh`); otherwise `PubSubService.recomputed` reports them.

@@ -40,11 +40,7 @@ class _Resource(msgspec.Struct, frozen=True):
 
 
 class NodeInterests:
-    """Stores which clients are online, and the nodes that each wants notifications of.
-
-    Args:
-        ask: queries the features of a client.
-    """
+    """Stores which clients are online, and the nodes that each wants notifications of."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask

@@ -56,10 +56,6 @@ def publish(
     service. `items` have ids: they are drawn before, because an operation may run again.
 
     Args:
-        database: the transaction.
-        who: the requester.
-        name: the node.
-        items: what to publish.
         required: the preconditions of publish options.
     """
     made = _auto_create(database, who, name, required)
@@ -272,9 +268,6 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """Which items are requested.
 
     Attributes:
-        ids: only those; all if it is empty.
-        most: only so many, the newest.
-        page: a page of them.
         subid: the subscription that the requester refers to.
     """
 
@@ -316,8 +309,6 @@ def choose(
 
     Args:
         keys: all items, the oldest first.
-        request: the page that is requested.
-        most: only so many, the newest.
         room: the bytes that the items may take; a single one may be larger.
 
     Raises:

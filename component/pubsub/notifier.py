@@ -43,7 +43,6 @@ class _Sending:
     """A change or a message on its way: whom it is sent to, a slice at a time.
 
     Attributes:
-        to: the next addresses.
         after: the subscriber after which to go on reading; None if all were read.
         online: the interested clients that are still to be read, each with its bare address.
     """
@@ -83,11 +82,8 @@ class NodeNotifier:
     Contacts that have stopped the agent's messages get no notifications.
 
     Args:
-        storage: has the subscriptions.
-        messages: sends messages.
         interests: the online clients whose capabilities request notifications.
         may_write: whether one of our addresses may write to a contact.
-        pause_s: seconds between two slices.
 
     Attributes:
         interests: as given.

@@ -111,11 +111,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """A node of a service.
 
     Attributes:
-        service: the bare address at which it is.
-        name: its id.
-        config: how it is configured.
         creator: the bare address that created it.
-        created: when.
     """
 
     service: str
@@ -129,10 +125,7 @@ class StoredItem(msgspec.Struct, frozen=True, kw_only=True):
     """An item of a node.
 
     Attributes:
-        id: its id, unique in the node.
         payload: an element as XML text that declares its namespaces; empty if it has none.
-        publisher: the bare address that published it.
-        published: when.
     """
 
     id: str
@@ -145,11 +138,7 @@ class NodeSubscription(msgspec.Struct, frozen=True, kw_only=True):
     """A subscription to a node.
 
     Attributes:
-        node: the node.
         jid: the address that is notified, bare or full.
-        subid: the id of the subscription.
-        state: whether an owner has still to approve it.
-        deliver: whether notifications are sent now (XEP-0060 §6.3).
         expires: when it ends, in milliseconds since 1970; None if it does not.
         since: the number of the last change of the node before the subscription.
     """

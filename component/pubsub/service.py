@@ -68,13 +68,9 @@ class PubSubService:
     """The nodes of all our addresses.
 
     Args:
-        storage: has the tables.
-        notifier: sends notifications.
         creators: the bare addresses that may create nodes.
 
     Attributes:
-        storage: as given.
-        notifier: as given.
         creators: as given.
     """
 

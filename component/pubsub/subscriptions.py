@@ -33,21 +33,10 @@ _DELIVER: Final = "pubsub#deliver"
 _EXPIRE: Final = "pubsub#expire"
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of a subscription (XEP-0060 §6.3).
-
-    Attributes:
-        deliver: whether notifications are sent.
-        expires: when the subscription ends, in milliseconds since 1970; None if it does not.
-    """
-
-    deliver: bool = True
-    expires: int | None = None
-
-
-def options_form(options: Options) -> Form:
-    """The options as a form to fill in."""
-    expires = "" if options.expires is None else _text(options.expires)
+def options_form(made: NodeSubscription | None) -> Form:
+    """The options of a subscription as a form to fill in (§6.3); without one the defaults."""
+    deliver = made is None or made.deliver
+    expires = "" if made is None or made.expires is None else _text(made.expires)
     return Form(
         type="form",
         fields=(
@@ -56,7 +45,7 @@ def options_form(options: Options) -> Form:
                 var=_DELIVER,
                 type="boolean",
                 label="Send notifications",
-                values=("1" if options.deliver else "0",),
+                values=("1" if deliver else "0",),
             ),
             Field(
                 var=_EXPIRE,
@@ -68,29 +57,29 @@ def options_form(options: Options) -> Form:
     )
 
 
-def read_options(form: Form | None, options: Options = Options()) -> Options:  # noqa: B008 - it is immutable
-    """The options after a form was submitted.
+def with_options(made: NodeSubscription, form: Form | None) -> NodeSubscription:
+    """A subscription with the options of a form that was submitted.
 
     Raises:
         StanzaError: ``bad-request`` with `invalid-options`.
     """
     if form is None:
-        return options
+        return made
     if form.type != "submit" or form.form_type not in (None, SUBSCRIBE_OPTIONS):
         raise faults.invalid_options(f"expected a submitted form of type {SUBSCRIBE_OPTIONS}")
     for field in form.fields:
         try:
             if field.var == _DELIVER:
-                options = msgspec.structs.replace(options, deliver=field.read(bool) is not False)
+                made = msgspec.structs.replace(made, deliver=field.read(bool) is not False)
             elif field.var == _EXPIRE:
                 when = field.read(datetime)
                 expires = None if when is None else round(when.timestamp() * 1000)
-                options = msgspec.structs.replace(options, expires=expires)
+                made = msgspec.structs.replace(made, expires=expires)
             elif field.var != FORM_TYPE:
                 raise faults.invalid_options(f"{field.var}: there is no such option here")
         except ContentError as error:
             raise faults.invalid_options(str(error)) from error
-    return options
+    return made
 
 
 def _text(milliseconds: int) -> str:

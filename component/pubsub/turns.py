@@ -18,11 +18,7 @@ T = TypeVar("T")
 
 
 class QueueTurn(Generic[T]):
-    """The oldest entry of a key, whose turn it is.
-
-    Attributes:
-        entry: the entry.
-    """
+    """The oldest entry of a key, whose turn it is."""
 
     __slots__ = ("entry", "queue", "time")
 
@@ -51,8 +47,6 @@ class Turns(Generic[T]):
 
     Args:
         what: who waits for the entries, for the log.
-        most_entries: how many entries may wait.
-        most_bytes: their maximum size in bytes.
     """
 
     def __init__(

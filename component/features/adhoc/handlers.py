@@ -54,7 +54,6 @@ class CommandsHandler:
 
     Args:
         offers: the sources of commands; the first that has a node serves it.
-        sessions: the sessions and their stages.
     """
 
     def __init__(self, offers: Sequence[Offers], sessions: CommandSessions) -> None:
@@ -266,12 +265,7 @@ def _end(error: BaseException) -> StanzaError:
 
 
 class CommandNodes:
-    """Answers disco#info and disco#items at the nodes of commands.
-
-    Args:
-        offers: where commands come from.
-        room: the bytes that the entries of a page may take.
-    """
+    """Answers disco#info and disco#items at the nodes of commands."""
 
     def __init__(self, offers: Sequence[Offers], room: int = PAGE_ROOM) -> None:
         self._room = room

@@ -42,13 +42,7 @@ It may raise StanzaError, and so may its awaitable.
 
 
 class SkillOffers:
-    """The skills of a view.
-
-    Args:
-        view: the skills that a principal sees.
-        run: runs them.
-        retry_after_s: seconds after which to try again when the database refuses.
-    """
+    """The skills of a view."""
 
     def __init__(self, view: Callable[[JID], View], run: RunSkill, retry_after_s: int = 5) -> None:
         self._view = view
@@ -94,11 +88,7 @@ class SkillOffers:
 
 
 class CommandOffers:
-    """The commands that are also slash commands.
-
-    Args:
-        commands: the commands.
-    """
+    """The commands that are also slash commands."""
 
     def __init__(self, commands: Commands) -> None:
         self._commands = commands

@@ -35,17 +35,10 @@ class CommandSession:
     """One session: its requester, command and stage.
 
     Attributes:
-        id: its id on the wire.
-        requester: the full JID that it belongs to.
-        target: the component's address at which it was started.
-        node: the command.
-        lang: the language in which it was started.
-        stage: its stage.
         attempts: how often the work was started; more than once only if the parameters were not
             valid.
         given: the form that was submitted last.
         answer: the last answer, which a repetition gets again.
-        error: the error to raise instead, if the session ended with one.
         done: set when the work is over, if somebody can wait for it.
     """
 
@@ -109,12 +102,8 @@ class CommandSessions:
     to make room for more. So a principal without a session gets one, however many the others have.
 
     Args:
-        clock: monotonic seconds; the event loop's by default.
         lifetime_s: seconds after its last use for which a session is kept.
-        each: the maximum number of sessions of a principal.
-        total: the maximum number of all sessions.
         admins: bare addresses that can also use the last `reserved` of them.
-        reserved: see `admins`.
     """
 
     def __init__(

@@ -40,11 +40,8 @@ class Discovery:
     """Answers disco#info and disco#items at the component's domain and at each agent.
 
     Args:
-        disco: describes our addresses, and the nodes of others.
-        view: the skills that a principal sees.
         pubsub: the PubSub service; None without one.
         room: the bytes that the entries of a page may take.
-        retry_after_s: seconds after which to ask again when the database refuses.
     """
 
     def __init__(
@@ -174,8 +171,6 @@ class CommonQueries:
     """Answers queries that are not about agents.
 
     Args:
-        software: the name of the software.
-        release: its version.
         now: returns the time with its zone; the system's clock by default.
     """
 
@@ -212,11 +207,7 @@ class CommonQueries:
 
 
 class ContactProfiles:
-    """Answers requests for vCards.
-
-    Args:
-        profiles: one for each agent, and one for the domain.
-    """
+    """Answers requests for vCards."""
 
     def __init__(self, profiles: Profiles) -> None:
         self._profiles = profiles
@@ -241,12 +232,7 @@ class ContactProfiles:
 
 
 class ProfileNode:
-    """A PubSub node for a part of the profile: a `component.pubsub.computed.ComputedNode`.
-
-    Args:
-        name: one of `NODES`.
-        profiles: as for `ContactProfiles`.
-    """
+    """A PubSub node for a part of the profile: a `component.pubsub.computed.ComputedNode`."""
 
     def __init__(self, name: str, profiles: Profiles) -> None:
         self.name = name

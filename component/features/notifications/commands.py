@@ -119,8 +119,6 @@ class NotificationCommands:
     """The commands about notifications.
 
     Args:
-        store: the notifications.
-        settings: have the quiet hours and the time zone of people who have chosen none.
         changed: called when a person's quiet hours have changed, so that held notifications are
             sent.
     """

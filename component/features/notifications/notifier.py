@@ -68,11 +68,7 @@ _LONGEST_LINE: Final = 200
 
 
 class Notifier:
-    """Records the results of work as notifications, and sends them when people want them.
-
-    Attributes:
-        store: the notifications on disk.
-    """
+    """Records the results of work as notifications, and sends them when people want them."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.store = NotificationStore(kernel.storage, kernel.environment.home)

@@ -90,12 +90,8 @@ class PresenceHandler:
     is back probes us for each of its users who logs in (RFC 6121 §4.3).
 
     Args:
-        subscriptions: the stored subscriptions.
-        stream: sends stanzas.
         payloads: returns the payloads of a host's available presence, with the localpart if it is
             an agent: its capabilities (XEP-0115) and the digest of its avatar (XEP-0153).
-        contacts: whether contacts want unsolicited messages.
-        events: passes on which contacts are online, and which let an agent see their presence.
         asks: whether a contact that subscribes to an agent is asked for its presence in return.
     """
 
@@ -287,12 +283,6 @@ class RosterPresence:
 
     The router passes on requests of admitted senders only, so a subscription request that arrives
     here is granted. The stored subscriptions follow the roster of the server.
-
-    Args:
-        subscriptions: the stored subscriptions.
-        stream: sends stanzas, and requests the roster of the server.
-        capabilities: returns the capabilities of the account.
-        contacts: whether contacts want unsolicited messages.
     """
 
     def __init__(

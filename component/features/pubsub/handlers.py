@@ -22,7 +22,7 @@ from component.pubsub.items import NewItem, Wanted, choose, new_id
 from component.pubsub.notifier import ENVELOPE_BYTES
 from component.pubsub.rows import NodeSubscription, StoredItem
 from component.pubsub.service import PubSubService, last_messages
-from component.pubsub.subscriptions import Options, options_form
+from component.pubsub.subscriptions import options_form, with_options
 from component.store.database import Database
 from xep import pubsub, pubsub_errors
 from xep.binding import RawXML
@@ -119,8 +119,6 @@ class PubSubHandler:
     """Answers requests of the namespace of XEP-0060, for requesters whose rights are checked.
 
     Args:
-        service: the PubSub service.
-        allowances: what each principal may cause.
         retry_after_s: seconds after which to ask again when the database refuses.
         room: maximum size of the items of an answer, in bytes.
     """
@@ -163,7 +161,7 @@ class PubSubHandler:
         if asked.options is not None:
             return await self._options(who, asked.options)
         if asked.default is not None:
-            form = options_form(Options())
+            form = options_form(None)
             return Pubsub(default=pubsub.Default(node=asked.default.node, form=form))
         raise unknown_request()
 
@@ -291,15 +289,8 @@ class PubSubHandler:
         if not name:
             raise faults.node_id_required()
         address = subscriptions.check_own(who, asked.jid, faults.invalid_jid())
-        chosen = subscriptions.read_options(None if options is None else options.form)
-        wanted = NodeSubscription(
-            node=name,
-            jid=address,
-            subid=new_id(),
-            state="subscribed",
-            deliver=chosen.deliver,
-            expires=chosen.expires,
-        )
+        plain = NodeSubscription(node=name, jid=address, subid=new_id(), state="subscribed")
+        wanted = with_options(plain, None if options is None else options.form)
         computed = self._service.computed(who, name)
         seen = None
         if computed is not None and computed.is_compared:
@@ -350,7 +341,7 @@ class PubSubHandler:
         made = await self._service.storage.read(
             lambda database: self._known(database, who, asked.node, address, asked.subid)
         )
-        form = options_form(Options(deliver=made.deliver, expires=made.expires))
+        form = options_form(made)
         return Pubsub(
             options=pubsub.Options(node=asked.node, jid=asked.jid, subid=made.subid, form=form)
         )
@@ -365,14 +356,8 @@ class PubSubHandler:
 
         def op(database: Database) -> None:
             found = self._known(database, who, asked.node, address, asked.subid)
-            before = Options(deliver=found.deliver, expires=found.expires)
-            options = subscriptions.read_options(form, before)
-            after = msgspec.structs.replace(
-                found,
-                deliver=options.deliver,
-                expires=options.expires,
-                since=rows.last_change(database, who.service, asked.node),
-            )
+            since = rows.last_change(database, who.service, asked.node)
+            after = msgspec.structs.replace(with_options(found, form), since=since)
             rows.put_subscription(database, who.service, who.principal, after)
 
         await self._service.storage.write(op)

@@ -27,11 +27,6 @@ class NodeDiscovery:
     """Answers disco#info and disco#items about nodes; a `component.kernel.disco.Nodes`.
 
     It answers for each name, with an error if there is no such node, so it is the last one asked.
-
-    Args:
-        service: the PubSub service.
-        retry_after_s: seconds after which to ask again when the database refuses.
-        room: the bytes that the entries of a page may take.
     """
 
     def __init__(

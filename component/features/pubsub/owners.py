@@ -35,11 +35,6 @@ class OwnerHandler:
     `component.kernel.adhoc.Offers`.
 
     The command is listed for those who may create nodes; every owner of a node can use it.
-
-    Args:
-        service: the PubSub service.
-        allowances: what each principal may cause.
-        retry_after_s: seconds after which to ask again when the database refuses.
     """
 
     def __init__(

@@ -104,12 +104,7 @@ SCHEDULE = Outline(
 
 
 class ScheduleCommands:
-    """The command about schedules.
-
-    Args:
-        schedules: the schedules.
-        is_agent: returns whether an agent of that name exists.
-    """
+    """The command about schedules."""
 
     def __init__(
         self,

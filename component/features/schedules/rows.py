@@ -58,11 +58,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The work and the times of a schedule, as they were written.
 
     Attributes:
-        when: when it fires; see `component.features.schedules.when`.
         zone: the time zone of local times (`component.zones.zone_named`). Of a wish it is empty for
             that of the person, or of the settings for what they declare.
-        work: the work of each firing.
-        missed: the policy for missed firings.
         missed_most: the maximum number of missed firings that `all` makes up for.
     """
 
@@ -89,12 +86,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """A schedule.
 
     Attributes:
-        id: unique among all schedules.
         owner: the bare JID whose rights its work has, and who can pause and remove it.
         name: unique among those of its owner.
-        origin: who made it.
-        state: a schedule that is paused does not fire.
-        definition: what it does, and when.
         due: the nominal instant of its next firing.
         fired: the nominal instant of its last firing, if there was one.
     """

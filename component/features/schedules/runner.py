@@ -53,13 +53,7 @@ class ScheduleRunner:
     """Fires schedules.
 
     Args:
-        storage: has the table `schedules`.
-        starter: starts the work.
-        node: notifies the owners of schedules.
         clock: seconds that do not jump.
-
-    Attributes:
-        node: as given.
     """
 
     def __init__(

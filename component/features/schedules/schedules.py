@@ -63,11 +63,8 @@ class Schedules:
     """The schedules.
 
     Args:
-        storage: has the table `schedules`.
-        limits: bounds of the schedules that people make.
         view: gives the skills that a principal may use; None where skills cannot be looked at.
         runner: fires the schedules; None while no service runs.
-        goals: whether goals can be done: there is a language model.
         zones: finds the time zone of a person; without it all times are in UTC.
     """
 
@@ -121,8 +118,6 @@ class Schedules:
         Args:
             person: the person; with a full JID that client is asked for its time, from `at`.
             at: the address of this service that asks.
-            when: the time as it was written.
-            given: a time zone; empty for none.
 
         Raises ScheduleError and StorageError.
         """

@@ -217,8 +217,6 @@ def take_time(phrase: Phrase, part: Part | None = None, *, bare: bool = True) ->
     """Read a time of the day, such as `at 9`, `9:30 pm`, `noon` or `half past nine`.
 
     Args:
-        phrase: the text.
-        part: the part of the day that was said before.
         bare: whether a mere number is a time without `at`.
     """
     begin = phrase.at

@@ -50,8 +50,6 @@ class Cron(msgspec.Struct, frozen=True, tag="cron", omit_defaults=True):
     """Cron expressions of five fields, evaluated in a time zone.
 
     Attributes:
-        expression: the cron expression.
-        zone: the time zone; see `zone_of`.
         others: further expressions, at whose instants it fires too: 9:30 and 18:00 need two.
         weeks: it fires in every so many weeks, of which that of `since` is the first.
         days: it fires at every so many days, of which `since` is the first.

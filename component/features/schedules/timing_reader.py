@@ -66,14 +66,10 @@ class _Recurrence(msgspec.Struct):
     """On which days something is repeated, or at which interval.
 
     Attributes:
-        days: the days of the week; None for an interval or a day of the month.
         of_month: the day of the month, as in a cron expression.
         nth: which of these days of the week in a month, as in a cron expression; empty for all.
-        weeks: every so many weeks.
-        every: every so many days.
         seconds: the interval without times of the day; 0 if they are needed.
         count: how many times on each day; 0 if that was not said.
-        part: the part of the day.
     """
 
     days: frozenset[int] | None = None
@@ -93,9 +89,6 @@ class TimingReader:
     """Reads one time in words.
 
     Args:
-        text: the text, without a time zone.
-        zone: the name of the time zone.
-        now: the current time.
         past: instants up to this one have passed.
         declared: whether the time must not depend on the current one.
     """

@@ -57,9 +57,7 @@ def read_timing(text: str, zone: str, now: datetime, *, declared: bool = False) 
     """Read when a schedule fires.
 
     Args:
-        text: what a person, a model or the settings say.
         zone: the time zone of local times, if the text names none; see `timing.zone_of`.
-        now: the current time, from which intervals are counted.
         declared: the text is in the settings, which are read at each start. Then a time that has
             passed is valid, and one that depends on the current time is not.
 

@@ -64,10 +64,7 @@ class Accepted(msgspec.Struct):
 
     Attributes:
         new: how many of them were not seen before.
-        starts: how many starts of work they made.
-        thinned: how many were thinned by the policies of watches.
         cut: the ids of watches with events that were cut, because too many agents led to them.
-        tripped: the ids of watches that the breaker has stopped.
     """
 
     new: int = 0
@@ -92,13 +89,10 @@ class Counters(msgspec.Struct):
     """The counters on which the decisions for one watch depend; stored in its row.
 
     Attributes:
-        last_number: the number of its newest start.
         waiting: the number of the start that events above the rate join; 0 if there is none.
         window_at: when the current window begins, in milliseconds; in the future while a start
             waits for it.
-        window_starts: starts in the current window.
         hour_at: when the hour of the breaker began, in milliseconds.
-        hour_starts: starts in it.
     """
 
     last_number: int = 0
@@ -113,8 +107,6 @@ def decide(counters: Counters, watch: Watch, now: int, *, has_room: bool) -> tup
     """Decide on one event and change the counters.
 
     Args:
-        counters: those of the watch.
-        watch: has the rate, and what happens to events above it.
         now: milliseconds on a clock that does not jump.
         has_room: whether another start may wait now; if not, the event is above the rate.
 

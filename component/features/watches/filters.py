@@ -42,12 +42,6 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         element: the path to the element: local names separated by slashes, the payload's own name
             first; `*` stands for any name. Empty for the payload itself.
         attribute: the attribute whose value is compared; the text of the element if it is empty.
-        namespace: the namespace of the element; any if it is empty.
-        equals: the value is this text.
-        contains: the value contains this text, whatever its case.
-        above: the value is a number greater than this.
-        below: the value is a number less than this.
-        exists: whether there is such an element or attribute.
     """
 
     element: str = ""
@@ -64,7 +58,6 @@ class Filter:
     """Decides whether a watch accepts an item.
 
     Args:
-        conditions: conditions on XML payloads; all of them must hold.
         json: a JMESPath expression on JSON payloads (XEP-0335); it is true if its value is neither
             null, false nor empty. With one, an item without a JSON payload is not of interest.
 

@@ -93,7 +93,6 @@ class Subscription:
             attempts.
 
     Attributes:
-        state: the state.
         failures: attempts in a row that did not lead to a subscription.
     """
 

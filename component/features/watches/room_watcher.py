@@ -96,9 +96,6 @@ class RoomPresence(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         nick: the nickname of the occupant whose it is; empty for that of the room itself.
-        user: what it says about the room.
-        show: what the occupant shows; `offline` if the occupant leaves.
-        status: the text of the status.
         error: why the agent could not join, if that is what it says.
     """
 
@@ -141,7 +138,6 @@ class Room:
 
     Attributes:
         nick: the nickname of the agent.
-        is_in: whether it has joined.
         occupants: the other occupants by nickname.
     """
 
@@ -283,8 +279,6 @@ class RoomClient:
     """Enters rooms, and checks whether an agent is still in them.
 
     Args:
-        call: makes requests.
-        send: sends a presence.
         occupant: the address by which one of our addresses enters rooms. It is a full JID, as
             XEP-0045 §7.2 demands, where we choose our resources ourselves.
     """
@@ -338,13 +332,7 @@ class RoomClient:
 
 
 class RoomWatcher(SourceWatcher):
-    """Observes the occupants of a room.
-
-    Args:
-        source: the room; its node is `room`.
-        ports: what it uses.
-        client: talks with the room.
-    """
+    """Observes the occupants of a room."""
 
     def __init__(self, source: Source, ports: SourcePorts, client: RoomClient) -> None:
         super().__init__(source, ports)

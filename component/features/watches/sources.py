@@ -50,7 +50,6 @@ class Interests:
     """Selects the watches of a source that an event is for, and the parts that their work gets.
 
     Args:
-        source: the source.
         watches: its watches, by id. Their filters were checked when they were defined.
 
     Raises:
@@ -150,10 +149,7 @@ class SourcePorts(msgspec.Struct, frozen=True, kw_only=True):
     """The objects that the watchers of sources use.
 
     Attributes:
-        client: makes requests to services.
-        storage: the database.
         recorded: called with the outcome of each transaction that recorded events.
-        consent: asks the owner of an account for permission to observe it.
         max_hops: events that at least so many agents have led to are not handled.
         check_s: seconds between two verifications of a subscription.
     """

@@ -36,8 +36,6 @@ class Source(NamedTuple):
     """A source of events: a node, and the address that observes it.
 
     Attributes:
-        subscriber: the bare address of the agent that is subscribed.
-        service: the address of the PubSub service, or of the account whose node it is.
         node: the node; `PRESENCE` for the presence of the account, `ROOM` for the occupants of the
             room.
     """
@@ -74,16 +72,9 @@ class Watch(Work, frozen=True, kw_only=True, omit_defaults=True):
     `params` can have expressions; see `component.features.watches.filters`. `filled` is not used.
 
     Attributes:
-        name: its name, unique among the watches of its owner.
         owner: the bare JID of the person who asked for it; empty if it is in the settings.
-        service: the address of the PubSub service, or of the account.
-        node: the node; `presence` for the presence of the account, `room` for the occupants of the
-            room.
         nick: the nickname of the agent in the room; empty for its name.
-        where: conditions that the payload of an item must meet, all of them.
         json: a JMESPath expression that must hold for a JSON payload (XEP-0335); empty for none.
-        rate: the maximum rate of starts.
-        thinning: the policy for events above the rate.
         starts_per_hour: number of starts in an hour at which the watch is stopped as a loop.
     """
 
@@ -118,8 +109,6 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
         item: the id of the item; the bare JID for presence, the nickname for an occupant. Empty for
             an item without an id.
         version: a digest of the payload. The same id with another digest is a new event.
-        payload: the payload as XML text; may be empty.
-        tree: the payload, parsed; None if it is empty or not XML.
         publisher: the publisher according to the service; empty if it does not report one.
         chain: the bare JIDs of the agents whose work has led to it.
         json: the JSON of the event for parameters and models, if it is not that of the payload.
@@ -138,12 +127,7 @@ class EventData(msgspec.Struct, frozen=True, kw_only=True):
     """The content of an event, for models and for the parameters of skills.
 
     Attributes:
-        service: the address of the service that the event comes from.
-        node: the node at that service.
-        item: the id of the item.
-        publisher: who published it, if known.
         text: the text of the payload, without its tags.
-        payload: the payload as XML.
         json: the value of a JSON payload (XEP-0335).
     """
 

@@ -45,7 +45,6 @@ class Watcher:
     """Observes the sources of all watches, and starts the work of their events.
 
     Args:
-        kernel: the stream, the contacts, the database, and what starts work.
         configured: the watches in the settings; those of people are in the database.
     """
 
