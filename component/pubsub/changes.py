@@ -53,11 +53,9 @@ class NodeChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Direct(msgspec.Struct, frozen=True, kw_only=True):
-    """A message for one address: the last item, or the state of a subscription.
-
-    Attributes:
-        node: the node that it is about: it is sent in the order of its changes.
-        principal: the bare address of the recipient, if each has its own view of the node.
+    """A message for one address: the last item, or the state of a subscription. `node` is the node
+    that it is about: it is sent in the order of its changes. `principal` is the bare address of the
+    recipient, if each has its own view of the node.
     """
 
     service: str

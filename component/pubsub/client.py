@@ -59,16 +59,12 @@ class IQCall(Protocol):
         from_: JID | None = None,
         known_errors: tuple[type[Payload], ...] | None = None,
     ) -> P | None:
-        """Send an IQ and return the payload of its result; None if it has none. Raises
-        StanzaError.
-        """
+        """Send an IQ and return the payload of its result, if it has one. Raises StanzaError."""
 
 
 class ItemPage(msgspec.Struct, frozen=True):
-    """Items of a node in the order of the service, the oldest first on every known one.
-
-    Attributes:
-        complete: False if older items were left out, because all would not fit into a stanza.
+    """Items of a node in the order of the service, the oldest first on every known one. `complete`
+    is False if older items were left out, because all would not fit into a stanza.
     """
 
     items: tuple[Item, ...]
@@ -86,10 +82,9 @@ class PubSubClient:
     async def subscribe(
         self, service: JID, node: str, subscriber: JID, options: Form | None = None
     ) -> Subscription:
-        """Subscribe one of the service's own addresses to a node (XEP-0060 §6.1).
-
-        It can be repeated: every known service then returns the existing subscription. The state
-        of the result is `subscribed`, or `pending` until an owner approves it.
+        """Subscribe one of the service's own addresses to a node (XEP-0060 §6.1). It can be
+        repeated: every known service then returns the existing subscription. The state of the
+        result is `subscribed`, or `pending` until an owner approves it.
         """
         request = Pubsub(
             subscribe=Subscribe(node=node, jid=subscriber),
@@ -126,10 +121,9 @@ class PubSubClient:
         return () if answer.items is None else answer.items.items
 
     async def pages(self, service: JID, node: str, requester: JID) -> AsyncIterator[ItemPage]:
-        """All items of a node, a page at a time, the oldest first.
-
-        A service that does not know XEP-0059 returns all at once. If that is more than a stanza
-        may hold, the newest ones that fit are returned instead.
+        """All items of a node, a page at a time, the oldest first. A service that does not know
+        XEP-0059 returns all at once. If that is more than a stanza may hold, the newest ones that
+        fit are returned instead.
         """
         after: str | None = None
         for _ in range(_MOST_PAGES):
@@ -157,9 +151,8 @@ class PubSubClient:
         *,
         options: Form | None = None,
     ) -> str | None:
-        """Publish an item (XEP-0060 §7.1), and return its id if the service says it.
-
-        `options` are the configuration that the node must have (XEP-0060 §7.1.5).
+        """Publish an item (XEP-0060 §7.1), and return its id if the service says it. `options` are
+        the configuration that the node must have (XEP-0060 §7.1.5).
         """
         request = Pubsub(
             publish=Publish(node=node, items=(item,)),

@@ -26,12 +26,9 @@ _decode = msgspec.json.Decoder(dict[str, str]).decode
 
 class ComputedNode(Protocol):
     """A node to which nobody can publish. Every principal that the policy admits may read it, and
-    sees its own items.
-
-    Attributes:
-        config: the configuration that others see.
-        is_compared: whether changes are found by comparing the items with those that a subscriber
-            knows (`PubSubService.refresh`); otherwise `PubSubService.recomputed` reports them.
+    sees its own items. `config` is the configuration that others see. `is_compared` says whether
+    changes are found by comparing the items with those that a subscriber knows
+    (`PubSubService.refresh`); otherwise `PubSubService.recomputed` reports them.
     """
 
     name: str
@@ -85,7 +82,6 @@ async def refresh(
     storage: Storage, notifier: NodeNotifier, service: JID, node: ComputedNode
 ) -> None:
     """Notify subscribers of items that are new, changed or gone since they were last notified.
-
     Raises StorageError.
     """
     address, after = str(service.bare), ""

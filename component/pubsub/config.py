@@ -189,10 +189,8 @@ def meta_data_of(config: NodeConfig, extra: tuple[Field, ...] = ()) -> Form:
 
 def configured(config: NodeConfig, form: Form | None) -> NodeConfig:
     """The configuration after a form was submitted; fields that it leaves out keep their value.
-
-    Raises:
-        StanzaError: ``not-acceptable`` for a field that is unknown or has a wrong value (§8.2.5.2),
-            with `unsupported-access-model` for an access model that there is not (§8.1.3).
+    Raises StanzaError: ``not-acceptable`` for a field that is unknown or has a wrong value
+    (§8.2.5.2), with `unsupported-access-model` for an access model that there is not (§8.1.3).
     """
     if form is None:
         return config
@@ -204,11 +202,9 @@ def configured(config: NodeConfig, form: Form | None) -> NodeConfig:
 
 
 def preconditions(form: Form | None) -> dict[str, Any]:
-    """The settings that publish options require, by the name of their field in `NodeConfig`.
-
-    Raises:
-        StanzaError: ``conflict`` with `precondition-not-met` for a field that is unknown or has a
-            wrong value, which no node fulfils (XEP-0060 §7.1.5); ``bad-request`` for another form.
+    """The settings that publish options require, by the name of their field in `NodeConfig`. Raises
+    StanzaError: ``conflict`` with `precondition-not-met` for a field that is unknown or has a wrong
+    value, which no node fulfils (XEP-0060 §7.1.5); ``bad-request`` for another form.
     """
     if form is None:
         return {}

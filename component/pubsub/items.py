@@ -29,11 +29,8 @@ _XMLNS: Final = re.compile(r"<[^\s/>]+ xmlns='([^']*)'")
 
 
 class NewItem(msgspec.Struct, frozen=True, kw_only=True):
-    """An item to publish.
-
-    Attributes:
-        id: its id; None has one chosen.
-        payloads: its elements as the text of a `RawXML`; more than one is refused.
+    """An item to publish. An id is chosen if `id` is None. `payloads` are its elements as the text
+    of a `RawXML`; more than one is refused.
     """
 
     id: str | None = None
@@ -53,10 +50,8 @@ def publish(
     required: dict[str, Any],
 ) -> NodeChange:
     """Publish items at a node (§7.1); a node that does not exist is created for the owner of the
-    service. `items` have ids: they are drawn before, because an operation may run again.
-
-    Args:
-        required: the preconditions of publish options.
+    service. `items` have ids: they are drawn before, because an operation may run again. `required`
+    are the preconditions of publish options.
     """
     made = _auto_create(database, who, name, required)
     node, found = access.find_node(database, who, name, lock=True)
@@ -249,10 +244,8 @@ def note_retractions(
 
 
 def check_named(ids: Sequence[str | None]) -> list[str]:
-    """The ids of items to delete.
-
-    Raises:
-        StanzaError: ``bad-request`` with `item-required` if there is none, or one is missing.
+    """The ids of items to delete. Raises StanzaError: ``bad-request`` with `item-required` if there
+    is none, or one is missing.
     """
     named = [each for each in ids if each]
     if not named or len(named) != len(ids):
@@ -265,11 +258,7 @@ Key = tuple[str, int]
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """Which items are requested.
-
-    Attributes:
-        subid: the subscription that the requester refers to.
-    """
+    """Which items are requested. `subid` is the subscription that the requester refers to."""
 
     ids: tuple[str, ...] = ()
     most: int | None = None
@@ -280,10 +269,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 def retrieve(
     database: Database, who: Requester, name: str, wanted: Wanted, room: int = PAGE_ROOM
 ) -> tuple[list[StoredItem], ResultSet | None]:
-    """Items of a node, the oldest first, and which part of all they are (§6.5).
-
-    Raises:
-        StanzaError: the requester may not retrieve them.
+    """Items of a node, the oldest first, and which part of all they are (§6.5). Raises StanzaError:
+    the requester may not retrieve them.
     """
     node, found = access.find_node(database, who, name)
     access.check_read(database, who, node, found, subscribing=False)
@@ -305,15 +292,10 @@ def choose(
 ) -> tuple[list[str], ResultSet | None]:
     """The ids of the items to return, and the set that says which part of the node they are.
 
-    Without a page requested the newest are returned, and the set only if some are left out.
-
-    Args:
-        keys: all items, the oldest first.
-        room: the bytes that the items may take; a single one may be larger.
-
-    Raises:
-        StanzaError: ``item-not-found`` if the item is not there from which the page starts,
-            ``bad-request`` if the request contradicts itself.
+    Without a page requested the newest are returned, and the set only if some are left out. `keys`
+    are all items, the oldest first. `room` is the number of bytes that the items may take; a single
+    one may be larger. Raises StanzaError: ``item-not-found`` if the item is not there from which
+    the page starts, ``bad-request`` if the request contradicts itself.
     """
     if request is None:
         wanted = len(keys) if most is None else max(0, most)

@@ -117,12 +117,10 @@ def set_affiliations(
     made: Sequence[tuple[str, AffiliationName]],
 ) -> list[tuple[str, SubscriptionState]]:
     """Change affiliations (§8.9.2); the addresses whose subscription that has changed, with its
-    state. The service remains owner, so a node may have no other.
-
-    Raises:
-        StanzaError: ``bad-request`` if an entity is named twice, ``not-acceptable`` if there were
-            too many, or if an owner would end its own ownership and nobody else is one. Nothing is
-            changed then, and the error repeats the affiliations as they are (§8.9.2.4).
+    state. The service remains owner, so a node may have no other. Raises StanzaError:
+    ``bad-request`` if an entity is named twice, ``not-acceptable`` if there were too many, or if an
+    owner would end its own ownership and nobody else is one. Nothing is changed then, and the error
+    repeats the affiliations as they are (§8.9.2.4).
     """
     node = access.owned(database, who, name)
     before = [(jid, rows.affiliation(database, who.service, name, jid)) for jid, _ in made]

@@ -40,11 +40,9 @@ ENVELOPE_BYTES: Final = 300
 
 
 class _Sending:
-    """A change or a message on its way: whom it is sent to, a slice at a time.
-
-    Attributes:
-        after: the subscriber after which to go on reading; None if all were read.
-        online: the interested clients that are still to be read, each with its bare address.
+    """A change or a message on its way: whom it is sent to, a slice at a time. `after` is the
+    subscriber after which to go on reading; None if all were read. `online` are the interested
+    clients that are still to be read, each with its bare address.
     """
 
     def __init__(self, entry: NodeChange | Direct, moment: float) -> None:
@@ -79,15 +77,9 @@ class _Sending:
 class NodeNotifier:
     """Sends notifications of changes to subscribers and interested clients.
 
-    Contacts that have stopped the agent's messages get no notifications.
-
-    Args:
-        interests: the online clients whose capabilities request notifications.
-        may_write: whether one of our addresses may write to a contact.
-
-    Attributes:
-        interests: as given.
-        may_write: as given.
+    Contacts that have stopped the agent's messages get no notifications. `interests` has the online
+    clients whose capabilities request notifications. `may_write` says whether one of our addresses
+    may write to a contact.
     """
 
     def __init__(

@@ -108,11 +108,7 @@ PAGE: Final = 1_000
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """A node of a service.
-
-    Attributes:
-        creator: the bare address that created it.
-    """
+    """A node of a service. `creator` is the bare address that created it."""
 
     service: str
     name: str
@@ -122,10 +118,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredItem(msgspec.Struct, frozen=True, kw_only=True):
-    """An item of a node.
-
-    Attributes:
-        payload: an element as XML text that declares its namespaces; empty if it has none.
+    """An item of a node. `payload` is an element as XML text that declares its namespaces; empty if
+    it has none.
     """
 
     id: str

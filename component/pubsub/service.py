@@ -65,14 +65,7 @@ class StoredChangedError(Exception):
 
 
 class PubSubService:
-    """The nodes of all our addresses.
-
-    Args:
-        creators: the bare addresses that may create nodes.
-
-    Attributes:
-        creators: as given.
-    """
+    """The nodes of all our addresses. `creators` are the bare addresses that may create nodes."""
 
     def __init__(self, storage: Storage, notifier: NodeNotifier, creators: Collection[JID]) -> None:
         self.storage = storage
@@ -131,10 +124,9 @@ class PubSubService:
     async def retract(
         self, address: JID, node: str, item_ids: Sequence[str], *, only_if: Stored | None = None
     ) -> None:
-        """Delete items of a node; those that are not there are left out.
-
-        Raises StanzaError (``item-not-found``) if there is no such node, StorageError, and
-        StoredChangedError if something else is stored than `only_if` says.
+        """Delete items of a node; those that are not there are left out. Raises StanzaError
+        (``item-not-found``) if there is no such node, StorageError, and StoredChangedError if
+        something else is stored than `only_if` says.
         """
         who = _self(address)
 
@@ -193,10 +185,8 @@ class PubSubService:
         owners: Sequence[JID] = (),
         reconfigures: bool = True,
     ) -> None:
-        """Create a node if there is none, and add these owners.
-
-        A node that exists gets the configuration, unless `reconfigures` is False. Raises
-        StorageError.
+        """Create a node if there is none, and add these owners. A node that exists gets the
+        configuration, unless `reconfigures` is False. Raises StorageError.
         """
         service = str(address.bare)
 

@@ -58,10 +58,8 @@ def options_form(made: NodeSubscription | None) -> Form:
 
 
 def with_options(made: NodeSubscription, form: Form | None) -> NodeSubscription:
-    """A subscription with the options of a form that was submitted.
-
-    Raises:
-        StanzaError: ``bad-request`` with `invalid-options`.
+    """A subscription with the options of a form that was submitted. Raises StanzaError:
+    ``bad-request`` with `invalid-options`.
     """
     if form is None:
         return made
@@ -88,10 +86,8 @@ def _text(milliseconds: int) -> str:
 
 
 def check_own(who: Requester, jid: JID, error: StanzaError) -> str:
-    """The address of a subscription, which is that of the requester, bare or full.
-
-    Raises:
-        StanzaError: `error` if it is somebody else's.
+    """The address of a subscription, which is that of the requester, bare or full. Raises
+    StanzaError: `error` if it is somebody else's.
     """
     text = str(jid)
     if str(jid.bare) != who.principal or (not jid.is_bare and text != who.jid):
@@ -104,9 +100,8 @@ def check_own(who: Requester, jid: JID, error: StanzaError) -> str:
 def subscribe(
     database: Database, who: Requester, node: Node, wanted: NodeSubscription
 ) -> tuple[NodeSubscription, bool]:
-    """Subscribe an address to a node (§6.1); the subscription, and whether it is new.
-
-    `node` may be a computed one, to which everybody has access; access to others has been checked
+    """Subscribe an address to a node (§6.1); the subscription, and whether it is new. `node` may be
+    a computed one, to which everybody has access; access to others has been checked
     (`check_subscribe`). `wanted` has the address, the options and an id.
     """
     known = rows.subscription(database, who.service, node.name, wanted.jid)
@@ -148,11 +143,8 @@ def check_subscribe(database: Database, who: Requester, name: str) -> Node:
 def known(
     database: Database, who: Requester, name: str, jid: str, subid: str | None
 ) -> NodeSubscription:
-    """The subscription of an address to a node.
-
-    Raises:
-        StanzaError: ``unexpected-request`` with `not-subscribed`, or ``not-acceptable`` with
-            `invalid-subid`.
+    """The subscription of an address to a node. Raises StanzaError: ``unexpected-request`` with
+    `not-subscribed`, or ``not-acceptable`` with `invalid-subid`.
     """
     found = rows.subscription(database, who.service, name, jid)
     if found is None:
@@ -204,12 +196,9 @@ def set_subscriptions(
     has changed, with its state.
 
     Only those can be added who want to hear from the address: others would get messages that they
-    have not asked for.
-
-    Raises:
-        StanzaError: ``not-acceptable`` for a state that an owner cannot set, an entity that it
-            cannot add, or an id that no subscription has. Nothing is changed then, and the error
-            repeats the subscriptions as they are (§8.8.2.4).
+    have not asked for. Raises StanzaError: ``not-acceptable`` for a state that an owner cannot set,
+    an entity that it cannot add, or an id that no subscription has. Nothing is changed then, and
+    the error repeats the subscriptions as they are (§8.8.2.4).
     """
     access.owned(database, who, name)
     before = [(jid, rows.subscription(database, who.service, name, jid)) for jid, _, _ in wanted]
@@ -345,10 +334,8 @@ class Authorization(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_authorization(form: Form) -> Authorization | None:
-    """The answer of an owner; None if the form was cancelled, which decides nothing.
-
-    Raises:
-        StanzaError: ``bad-request`` if it does not say to which subscription it belongs.
+    """The answer of an owner; None if the form was cancelled, which decides nothing. Raises
+    StanzaError: ``bad-request`` if it does not say to which subscription it belongs.
     """
     if form.type == "cancel":
         return None

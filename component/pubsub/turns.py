@@ -43,10 +43,8 @@ class Turns(Generic[T]):
     """A queue for each key. The key that has been served least is next, and has one turn at a time.
 
     All queues together hold a limited number of entries and bytes. A key may use as much as is
-    still free; beyond that its own oldest entries are dropped.
-
-    Args:
-        what: who waits for the entries, for the log.
+    still free; beyond that its own oldest entries are dropped. `what` says who waits for the
+    entries, for the log.
     """
 
     def __init__(

@@ -50,10 +50,8 @@ _LONGEST: Final = 40
 
 
 class CommandsHandler:
-    """Runs commands, stage by stage.
-
-    Args:
-        offers: the sources of commands; the first that has a node serves it.
+    """Runs commands, stage by stage. `offers` are the sources of commands; the first that has a
+    node serves it.
     """
 
     def __init__(self, offers: Sequence[Offers], sessions: CommandSessions) -> None:
@@ -66,9 +64,8 @@ class CommandsHandler:
         return (IQRoute("set", Command, self.command, features, place_first=True),)
 
     def command(self, request: Request[Command]) -> ReplyPayload | Awaitable[ReplyPayload]:
-        """Start a command, or continue one.
-
-        Raises StanzaError as in XEP-0050 §4.4; work that fails completes with a note.
+        """Start a command, or continue one. Raises StanzaError as in XEP-0050 §4.4; work that fails
+        completes with a note.
         """
         asked = request.payload
         action = asked.action or "execute"

@@ -137,9 +137,8 @@ def _outcome(skill: Skill, found: Answer) -> Completed:
 
 
 def _refusal(error: StanzaError) -> Outcome:
-    """Return the outcome of a command that was refused.
-
-    Raises StanzaError if the skill no longer exists.
+    """Return the outcome of a command that was refused. Raises StanzaError if the skill no longer
+    exists.
     """
     text = error.text or error.condition.replace("-", " ")
     for condition in error.application:

@@ -74,7 +74,6 @@ class CommandSession:
     @property
     def key(self) -> str:
         """The key that identifies a repetition of its work (FAC-006): the session, and the attempt.
-
         Invalid parameters counted as separate work if the skill itself rejected them.
         """
         return self.id if self.attempts == 1 else f"{self.id}#{self.attempts}"
@@ -100,10 +99,8 @@ class CommandSessions:
 
     A principal may have as many as are still free, and at most `each`; its own sessions are dropped
     to make room for more. So a principal without a session gets one, however many the others have.
-
-    Args:
-        lifetime_s: seconds after its last use for which a session is kept.
-        admins: bare addresses that can also use the last `reserved` of them.
+    `lifetime_s` is the number of seconds after its last use for which a session is kept. `admins`
+    are bare addresses that can also use the last `reserved` of them.
     """
 
     def __init__(
@@ -134,10 +131,7 @@ class CommandSessions:
 
     def begin(self, requester: JID, target: JID, node: str, lang: str | None) -> CommandSession:
         """Create a session. If there is no room, the principal's oldest one that is not running is
-        dropped.
-
-        Raises:
-            StanzaError: `resource-constraint`, when there is no room.
+        dropped. Raises StanzaError: `resource-constraint`, when there is no room.
         """
         self._forget()
         principal = requester.bare
@@ -162,11 +156,8 @@ class CommandSessions:
 
     def find(self, id_: str, requester: JID, target: JID, node: str) -> CommandSession:
         """Return the session of this requester, at this address, of this command; this counts as a
-        use.
-
-        Raises:
-            StanzaError: `not-allowed` with <session-expired/> when it has ended, `bad-request` with
-                <bad-sessionid/> when it never existed (XEP-0050 §4.4).
+        use. Raises StanzaError: `not-allowed` with <session-expired/> when it has ended,
+        `bad-request` with <bad-sessionid/> when it never existed (XEP-0050 §4.4).
         """
         self._forget()
         session = self._sessions.get(id_)

@@ -45,12 +45,9 @@ ANNOUNCE: Final = Outline(
 
 
 class AnnouncementCommands:
-    """The command.
-
-    Args:
-        publish: publishes the text (second) of an agent (first), and returns the id of the item.
-            Raises StanzaError and StorageError.
-        agents: the names of the agents, the default one first.
+    """The command. `publish` publishes the text (second) of an agent (first), and returns the id of
+    the item. Raises StanzaError and StorageError. `agents` are the names of the agents, the default
+    one first.
     """
 
     def __init__(

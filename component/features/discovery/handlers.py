@@ -37,11 +37,9 @@ _SKILL_NODE: Final = fluux.NAMESPACE + "/"
 
 
 class Discovery:
-    """Answers disco#info and disco#items at the component's domain and at each agent.
-
-    Args:
-        pubsub: the PubSub service; None without one.
-        room: the bytes that the entries of a page may take.
+    """Answers disco#info and disco#items at the component's domain and at each agent. `pubsub` is
+    the PubSub service; None without one. `room` is the number of bytes that the entries of a page
+    may take.
     """
 
     def __init__(
@@ -168,10 +166,8 @@ def _node_info(node: str, type_: str, name: str) -> disco.InfoQuery:
 
 
 class CommonQueries:
-    """Answers queries that are not about agents.
-
-    Args:
-        now: returns the time with its zone; the system's clock by default.
+    """Answers queries that are not about agents. `now` returns the time with its zone; the system's
+    clock by default.
     """
 
     def __init__(

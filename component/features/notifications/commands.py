@@ -116,11 +116,8 @@ DROP = Outline(
 
 
 class NotificationCommands:
-    """The commands about notifications.
-
-    Args:
-        changed: called when a person's quiet hours have changed, so that held notifications are
-            sent.
+    """The commands about notifications. `changed` is called when a person's quiet hours have
+    changed, so that held notifications are sent.
     """
 
     def __init__(

@@ -86,10 +86,9 @@ class Notifier:
     def notifications_of(
         self, work: Work, trigger: Trigger, outcome: str, text: str
     ) -> Sequence[Notification]:
-        """Return a notification of the result for each person that the work names.
-
-        `outcome` is `completed`, `failed`, `cancelled` or `rejected`; `text` is the result for
-        people and may be empty. The same result gives the same notifications.
+        """Return a notification of the result for each person that the work names. `outcome` is
+        `completed`, `failed`, `cancelled` or `rejected`; `text` is the result for people and may be
+        empty. The same result gives the same notifications.
         """
         said = notification_text(work, trigger, outcome, text)
         if work.silent or not said:
@@ -121,9 +120,8 @@ class Notifier:
         notifications: Sequence[Notification],
         also: Callable[[Database], object] | None = None,
     ) -> None:
-        """Record notifications, each once, and make another change in the same transaction.
-
-        After that they do not depend on this process. Raises StorageError; then call it again.
+        """Record notifications, each once, and make another change in the same transaction. After
+        that they do not depend on this process. Raises StorageError; then call it again.
         """
         await self.store.add(notifications, self._settings.held_per_person, also)
         self._wait_online({(one.agent, one.person) for one in notifications if one.waits_online})
@@ -330,9 +328,7 @@ def _whole(id_: str) -> str:
 def notification_text(work: Work, trigger: Trigger, outcome: str, text: str) -> str:
     """Return the text of a notification: that of the work's template, or the result. Empty if the
     work has no template and no result. For work that was not completed it is the reason, without a
-    template.
-
-    The Markdown of a result becomes message styling (XEP-0393).
+    template. The Markdown of a result becomes message styling (XEP-0393).
     """
     result = styled(text.strip())
     if work.template and outcome == "completed":

@@ -45,10 +45,9 @@ _NEVER: Final = 2**62
 
 
 class QuietHours(msgspec.Struct, frozen=True):
-    """Hours of every day, by the clock on the wall: they may pass midnight.
-
-    When the clock is put forward or back (DST), the clock on the wall decides: hours that end at
-    2:30 end at 3:00 if there is no 2:30 that day, and come twice if there are two.
+    """Hours of every day, by the clock on the wall: they may pass midnight. When the clock is put
+    forward or back (DST), the clock on the wall decides: hours that end at 2:30 end at 3:00 if
+    there is no 2:30 that day, and come twice if there are two.
     """
 
     begin: time
@@ -73,7 +72,6 @@ def effective(
     preferences: Preferences, settings: Notifications, default_zone: str
 ) -> QuietHours | None:
     """Return the quiet hours of a person, or those of the settings; None if there are none.
-
     `default_zone` is the time zone of people whose own is not known.
     """
     hours = quiet_hours(settings.quiet if preferences.quiet is None else preferences.quiet)

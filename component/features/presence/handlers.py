@@ -51,10 +51,8 @@ _FOR_GOOD: Final = frozenset(("gone", "item-not-found", "jid-malformed"))
 
 class InTurn:
     """Wraps handlers so that each waits until all earlier stanzas are handled, by whichever
-    handler.
-
-    For example, a contact that ends a subscription and immediately requests it again must be
-    subscribed afterwards.
+    handler. For example, a contact that ends a subscription and immediately requests it again must
+    be subscribed afterwards.
     """
 
     def __init__(self) -> None:
@@ -86,13 +84,11 @@ class PresenceHandler:
     between. A pause after each leaves the server time for its users.
 
     **Subscribers that cannot be reached** return presence with an error. They are skipped for
-    longer and longer (`component.store.contacts`) until they send something: a server that
-    is back probes us for each of its users who logs in (RFC 6121 §4.3).
-
-    Args:
-        payloads: returns the payloads of a host's available presence, with the localpart if it is
-            an agent: its capabilities (XEP-0115) and the digest of its avatar (XEP-0153).
-        asks: whether a contact that subscribes to an agent is asked for its presence in return.
+    longer and longer (`component.store.contacts`) until they send something: a server that is back
+    probes us for each of its users who logs in (RFC 6121 §4.3). `payloads` returns the payloads of
+    a host's available presence, with the localpart if it is an agent: its capabilities (XEP-0115)
+    and the digest of its avatar (XEP-0153). `asks` says whether a contact that subscribes to an
+    agent is asked for its presence in return.
     """
 
     def __init__(
@@ -229,9 +225,8 @@ class PresenceHandler:
 
     async def announce(self) -> None:
         """Send presence to every subscriber, and probe the contacts that show us theirs (RFC 6121
-        §4.3); after each connect.
-
-        Ends early when the stream is lost: the next one has its own announcement.
+        §4.3); after each connect. Ends early when the stream is lost: the next one has its own
+        announcement.
         """
         await self._tell_all(self._available, PAUSE_S, probes=True)
 
@@ -280,7 +275,6 @@ _SEES_US: Final = ("from", "both")
 
 class RosterPresence:
     """Shows the account to its contacts, and grants subscriptions to those whom the policy admits.
-
     The router passes on requests of admitted senders only, so a subscription request that arrives
     here is granted. The stored subscriptions follow the roster of the server.
     """
@@ -324,9 +318,7 @@ class RosterPresence:
         self._send(Presence(type="unavailable", from_=self._account))
 
     async def subscribe(self, request: Request[None]) -> None:
-        """Grant a subscription (RFC 6121 §3.1.5). A contact that asks for it wants to
-        hear from us.
-        """
+        """Grant a subscription (RFC 6121 §3.1.5). A contact that asks wants to hear from us."""
         contact = request.principal
         await self._contacts.start(self._account, contact)
         await self._subscriptions.put(Subscription(self._account, contact, "from"))
@@ -337,10 +329,8 @@ class RosterPresence:
         await self._forget(request.principal)
 
     async def push(self, request: Request[RosterQuery]) -> None:
-        """Handle a roster push (RFC 6121 §2.1.6).
-
-        Raises:
-            StanzaError: ``service-unavailable`` if it does not come from the account itself.
+        """Handle a roster push (RFC 6121 §2.1.6). Raises StanzaError: ``service-unavailable`` if it
+        does not come from the account itself.
         """
         if request.sender != self._account:
             raise StanzaError(

@@ -42,9 +42,8 @@ _MOST_PRINCIPALS: Final = 10_000
 
 
 class Allowances:
-    """An account for each principal: what it causes is taken from it, and it fills up again.
-
-    Only the most recent principals are stored; an account that is not stored is full.
+    """An account for each principal: what it causes is taken from it, and it fills up again. Only
+    the most recent principals are stored; an account that is not stored is full.
     """
 
     def __init__(self) -> None:
@@ -54,7 +53,6 @@ class Allowances:
         self, service: PubSubService, who: Requester, node: str, bytes_: int = 0
     ) -> None:
         """Charge a requester for a change of a node: it is stored, and sent to all subscribers.
-
         Raises StanzaError: there is no such node, or the requester has caused too much.
         """
         if who.is_service or who.may_create:
@@ -68,11 +66,9 @@ class Allowances:
         self.charge(who.principal, (1 + told) * (bytes_ + ENVELOPE_BYTES))
 
     def charge(self, principal: str, bytes_: int) -> None:
-        """Take bytes from the account of a principal.
-
-        Raises:
-            StanzaError: ``not-acceptable`` with `payload-too-big` if no account holds that many,
-                ``resource-constraint`` if this one does not now. Nothing is taken then.
+        """Take bytes from the account of a principal. Raises StanzaError: ``not-acceptable`` with
+        `payload-too-big` if no account holds that many, ``resource-constraint`` if this one does
+        not now. Nothing is taken then.
         """
         now = anyio.current_time()
         left, at = self._accounts.get(principal, (float(BURST_BYTES), now))
@@ -117,10 +113,8 @@ T = TypeVar("T")
 
 class PubSubHandler:
     """Answers requests of the namespace of XEP-0060, for requesters whose rights are checked.
-
-    Args:
-        retry_after_s: seconds after which to ask again when the database refuses.
-        room: maximum size of the items of an answer, in bytes.
+    `retry_after_s` is the number of seconds after which to ask again when the database refuses.
+    `room` is the maximum size of the items of an answer, in bytes.
     """
 
     def __init__(

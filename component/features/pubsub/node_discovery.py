@@ -24,9 +24,8 @@ _FEATURES: Final = (disco.Feature(var=pubsub.NAMESPACE),)
 
 
 class NodeDiscovery:
-    """Answers disco#info and disco#items about nodes; a `component.kernel.disco.Nodes`.
-
-    It answers for each name, with an error if there is no such node, so it is the last one asked.
+    """Answers disco#info and disco#items about nodes; a `component.kernel.disco.Nodes`. It answers
+    for each name, with an error if there is no such node, so it is the last one asked.
     """
 
     def __init__(

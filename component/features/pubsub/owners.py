@@ -32,9 +32,8 @@ _FIELD: Final = "pubsub#node"
 
 class OwnerHandler:
     """Answers requests of owners, takes their forms, and offers the command, a
-    `component.kernel.adhoc.Offers`.
-
-    The command is listed for those who may create nodes; every owner of a node can use it.
+    `component.kernel.adhoc.Offers`. The command is listed for those who may create nodes; every
+    owner of a node can use it.
     """
 
     def __init__(

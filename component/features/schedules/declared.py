@@ -44,10 +44,9 @@ def of_settings(settings: Settings) -> Sequence[Wish]:
 def of_skills(settings: Settings, registry: Registry) -> Sequence[Wish]:
     """Return the schedules of skills that the settings enable.
 
-    An unknown skill may be one of a directory, which is offered later: then it is left out.
-
-    Raises ScheduleError: a skill is unknown or brings no schedule, nobody is named for whom it
-    runs, or the time or the parameters are not valid.
+    An unknown skill may be one of a directory, which is offered later: then it is left out. Raises
+    ScheduleError: a skill is unknown or brings no schedule, nobody is named for whom it runs, or
+    the time or the parameters are not valid.
     """
     return [
         of_skill(entry, settings, registry)
@@ -126,9 +125,8 @@ class DeclaredSchedules:
         """Why schedules of skills do not fire, by skill; each is logged once."""
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Store them, then follow the skills until cancelled.
-
-        Raises StorageError before it has started: they cannot be stored.
+        """Store them, then follow the skills until cancelled. Raises StorageError before it has
+        started: they cannot be stored.
         """
         await self._schedules.configure(of_settings(self._settings))
         self._stored = self._of_skills()
@@ -138,10 +136,9 @@ class DeclaredSchedules:
             await self._follow_skills()
 
     async def _follow_skills(self) -> None:
-        """Start and stop the schedules of skills that are approved, changed or revoked.
-
-        An instance stores them only when they have changed for itself: another one may have read
-        an approval before this one does.
+        """Start and stop the schedules of skills that are approved, changed or revoked. An instance
+        stores them only when they have changed for itself: another one may have read an approval
+        before this one does.
         """
         self._registry.listen(self._skills_changed)
         while True:

@@ -55,12 +55,10 @@ MOST_MISSED: Final = 100
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The work and the times of a schedule, as they were written.
-
-    Attributes:
-        zone: the time zone of local times (`component.zones.zone_named`). Of a wish it is empty for
-            that of the person, or of the settings for what they declare.
-        missed_most: the maximum number of missed firings that `all` makes up for.
+    """The work and the times of a schedule, as they were written. `zone` is the time zone of local
+    times (`component.zones.zone_named`). Of a wish it is empty for that of the person, or of the
+    settings for what they declare. `missed_most` is the maximum number of missed firings that `all`
+    makes up for.
     """
 
     when: str
@@ -177,9 +175,8 @@ def count(database: Database, owner: JID) -> int:
 
 
 def due_now(database: Database, but: Sequence[str], most: int) -> list[Schedule]:
-    """Return the active schedules that are due, except those with the ids `but`.
-
-    A clock that was set forward counts when it has had its new time for a minute.
+    """Return the active schedules that are due, except those with the ids `but`. A clock that was
+    set forward counts when it has had its new time for a minute.
     """
     return _select(
         database,
@@ -206,9 +203,8 @@ def next_due(database: Database, but: Sequence[str]) -> int | None:
 def move(
     database: Database, schedule: Schedule, due: datetime | None, fired: datetime | None = None
 ) -> bool:
-    """Set when a schedule is due next, and delete it if it never is again.
-
-    False, without a change, if another instance has changed or removed it.
+    """Set when a schedule is due next, and delete it if it never is again. False, without a change,
+    if another instance has changed or removed it.
     """
     same = "id = ? AND due = ?"
     key = (schedule.id, milliseconds(schedule.due))

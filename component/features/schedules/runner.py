@@ -50,11 +50,7 @@ class _Postponed(msgspec.Struct):
 
 
 class ScheduleRunner:
-    """Fires schedules.
-
-    Args:
-        clock: seconds that do not jump.
-    """
+    """Fires schedules. `clock` returns seconds that do not jump."""
 
     def __init__(
         self,
@@ -92,9 +88,8 @@ class ScheduleRunner:
                 await self._woken.wait()
 
     async def step(self) -> float:
-        """Fire all schedules that are due; return the seconds until the next look.
-
-        Raises StorageError.
+        """Fire all schedules that are due; return the seconds until the next look. Raises
+        StorageError.
         """
         follows_clock = True
         while True:
@@ -197,10 +192,8 @@ class ScheduleRunner:
 
 
 def work_of(schedule: Schedule, instant: datetime, now: datetime) -> Work:
-    """Return the work of a firing at an instant that starts now.
-
-    Its owner gets the result on time, also in quiet hours, if they have set the time themselves and
-    the firing was not missed.
+    """Return the work of a firing at an instant that starts now. Its owner gets the result on time,
+    also in quiet hours, if they have set the time themselves and the firing was not missed.
     """
     work = schedule.definition.work
     is_own = schedule.origin in ("person", "agent")

@@ -48,7 +48,6 @@ _ID_BYTES: Final = 4
 
 class ScheduleError(Exception):
     """A schedule cannot be made or changed. The message is a sentence for the person who asked.
-
     `param` names the invalid parameter: `name`, `when`, `zone`, `goal`, `skill`, `params` or
     `missed`.
     """
@@ -87,9 +86,8 @@ class Schedules:
         self._goals = goals
 
     async def add(self, wish: Wish, origin: Origin) -> Schedule:
-        """Add a schedule; its owner is the principal of its work.
-
-        Raises ScheduleError and StorageError.
+        """Add a schedule; its owner is the principal of its work. Raises ScheduleError and
+        StorageError.
         """
         now = await self._now()
         zone = await self.zone(wish.work.principal, when=wish.when, given=wish.zone)
@@ -113,13 +111,8 @@ class Schedules:
         self, person: JID, at: JID | None = None, *, when: str = "", given: str = ""
     ) -> str:
         """Return the time zone of a time that a person says: the one that the time names, the one
-        that is given with it, or that of the person.
-
-        Args:
-            person: the person; with a full JID that client is asked for its time, from `at`.
-            at: the address of this service that asks.
-
-        Raises ScheduleError and StorageError.
+        that is given with it, or that of the person. The client of a full JID is asked for its
+        time, from the address `at` of this service. Raises ScheduleError and StorageError.
         """
         try:
             named = split_zone(plain_text(when), given)[1]
@@ -182,7 +175,6 @@ class Schedules:
 
     async def list(self, owner: JID | None, agent: str | None = None) -> Sequence[Schedule]:
         """Return the schedules of an owner, or of all, that an agent works for; the next one first.
-
         Raises StorageError.
         """
         return await self._storage.read(partial(rows.listed, owner=owner, agent=agent))
@@ -199,9 +191,8 @@ class Schedules:
         return paused
 
     async def resume(self, owner: JID | None, name: str) -> Schedule:
-        """Let a schedule fire again; firings during the pause are not made up for.
-
-        Raises ScheduleError and StorageError.
+        """Let a schedule fire again; firings during the pause are not made up for. Raises
+        ScheduleError and StorageError.
         """
         found, now = await self._named(owner, name), await self._now()
         due = next_after(found.definition.timing, now)
@@ -217,10 +208,7 @@ class Schedules:
         return resumed
 
     async def remove(self, owner: JID | None, name: str) -> Schedule:
-        """Remove a schedule; running work continues.
-
-        Raises ScheduleError and StorageError.
-        """
+        """Remove a schedule; running work continues. Raises ScheduleError and StorageError."""
         found = await self._named(owner, name)
         if found.origin in DECLARED:
             raise ScheduleError(
@@ -309,7 +297,6 @@ def _declared_id(wish: Wish, origin: Origin) -> str:
 
 def definition_of(wish: Wish, zone: str, now: datetime, *, declared: bool = False) -> Definition:
     """Return the definition of a wish. `zone` is the default; `declared` ones are of the settings.
-
     Raises ScheduleError.
     """
     zone = wish.zone or zone

@@ -110,10 +110,8 @@ def added_text(schedule: Schedule) -> str:
 
 def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
     """Return the skills `schedule_add`, `schedule_list`, `schedule_pause`, `schedule_resume` and
-    `schedule_remove`.
-
-    `schedules` gives the schedules when one of them is called: skills are declared before the
-    database is open.
+    `schedule_remove`. `schedules` gives the schedules when one of them is called: skills are
+    declared before the database is open.
     """
 
     @skill(

@@ -82,9 +82,8 @@ class Phrase:
         return found
 
     def take_sign(self, signs: str) -> bool:
-        """Read one of these characters; return whether it is there.
-
-        It may be directly before a number, so unlike a word it has no boundary after it.
+        """Read one of these characters; return whether it is there. It may be directly before a
+        number, so unlike a word it has no boundary after it.
         """
         rest = self.text[self.at :].lstrip()
         if rest[:1] not in tuple(signs):
@@ -214,10 +213,8 @@ _CLOCK: Final = (
 
 
 def take_time(phrase: Phrase, part: Part | None = None, *, bare: bool = True) -> TimeOfDay | None:
-    """Read a time of the day, such as `at 9`, `9:30 pm`, `noon` or `half past nine`.
-
-    Args:
-        bare: whether a mere number is a time without `at`.
+    """Read a time of the day, such as `at 9`, `9:30 pm`, `noon` or `half past nine`. `bare` says
+    whether a mere number is a time without `at`.
     """
     begin = phrase.at
     is_bare = phrase.take("(?:at )?exactly|at") is None and not bare

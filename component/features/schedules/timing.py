@@ -119,9 +119,8 @@ def checked(timing: Timing) -> Timing:
 
 
 def next_after(timing: Timing, instant: datetime) -> datetime | None:
-    """Return the first instant at which a timing fires after another instant, in UTC.
-
-    Returns None if it does not fire any more.
+    """Return the first instant at which a timing fires after another instant, in UTC. Returns None
+    if it does not fire any more.
     """
     return next(instants_after(timing, instant), None)
 
@@ -146,7 +145,6 @@ def due(
     timing: Timing, first: datetime, now: datetime, most: int
 ) -> tuple[list[datetime], datetime | None]:
     """The instants from `first`, which is one of them, up to `now`; and the first one after that.
-
     At most the `most` latest instants are returned, the earliest of them first.
     """
     following = next_after(timing, now)
@@ -189,7 +187,6 @@ def shortest_interval(timing: Timing, now: datetime) -> timedelta | None:
 
 def names_a_time(timing: Timing) -> bool:
     """Whether a timing names an instant or times of the day, and not only how often it fires.
-
     `@daily` and the like do not: nobody who writes that means midnight.
     """
     if isinstance(timing, Cron):
@@ -235,15 +232,13 @@ def _merged(timing: Cron, instant: datetime) -> Iterator[tuple[datetime, date]]:
 
 @cache
 def _simulation() -> "tuple[type[CronSim], type[Exception]]":
-    """Return cronsim's simulation, corrected, and its error.
-
-    It is imported where there is a cron expression: a service without one starts faster.
+    """Return cronsim's simulation, corrected, and its error. It is imported where there is a cron
+    expression: a service without one starts faster.
     """
     from cronsim import CronSim, CronSimError  # noqa: PLC0415
 
     class CronSimulation(CronSim):
         """Is correct where a clock is set forward or back by half an hour, as at Lord Howe Island.
-
         cronsim 2.8 looks for the next hour in steps of 60 minutes. After such a change it arrives
         at half past, and the first half of that hour is lost.
         """

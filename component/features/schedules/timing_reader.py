@@ -86,11 +86,8 @@ _ANY_DAY: Final = frozenset(range(7))
 
 
 class TimingReader:
-    """Reads one time in words.
-
-    Args:
-        past: instants up to this one have passed.
-        declared: whether the time must not depend on the current one.
+    """Reads one time in words. Instants up to `past` have passed. `declared` says whether the time
+    must not depend on the current one.
     """
 
     def __init__(

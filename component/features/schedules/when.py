@@ -54,13 +54,9 @@ _ZONE: Final = re.compile(
 
 
 def read_timing(text: str, zone: str, now: datetime, *, declared: bool = False) -> Timing:
-    """Read when a schedule fires.
-
-    Args:
-        zone: the time zone of local times, if the text names none; see `timing.zone_of`.
-        declared: the text is in the settings, which are read at each start. Then a time that has
-            passed is valid, and one that depends on the current time is not.
-
+    """Read when a schedule fires. `zone` is the time zone of local times, if the text names none;
+    see `timing.zone_of`. `declared` says that the text is in the settings, which are read at each
+    start. Then a time that has passed is valid, and one that depends on the current time is not.
     Raises TimingError.
     """
     said = plain_text(text)

@@ -70,9 +70,7 @@ async def _visible(watches: WatchService, asking: Asking) -> Sequence[WatchSheet
 
 
 def _found(sheets: Sequence[WatchSheet], name: str, asking: Asking) -> WatchSheet:
-    """Return the watch that a name means: by its id, else one's own by its name, else the
-    only one.
-    """
+    """Return the watch that a name means: by its id, else one's own by name, else the only one."""
     if not name:
         raise CommandError("Say which one: /watch pause NAME. /watch lists them.", "name")
     own = str(asking.principal) if asking.principal is not None else ""

@@ -49,9 +49,8 @@ Verdict: TypeAlias = Literal["start", "join", "drop", "trip"]
 
 
 class Offered(msgspec.Struct, frozen=True):
-    """An event of a source, and the ids of the watches that are interested in it.
-
-    `data` is the JSON of its `component.features.watches.watch.EventData`.
+    """An event of a source, and the ids of the watches that are interested in it. `data` is the
+    JSON of its `component.features.watches.watch.EventData`.
     """
 
     observed: Observed
@@ -60,11 +59,9 @@ class Offered(msgspec.Struct, frozen=True):
 
 
 class Accepted(msgspec.Struct):
-    """The outcome of recording the events of one transaction.
-
-    Attributes:
-        new: how many of them were not seen before.
-        cut: the ids of watches with events that were cut, because too many agents led to them.
+    """The outcome of recording the events of one transaction. `new` says how many of them were not
+    seen before. `cut` has the ids of watches with events that were cut, because too many agents led
+    to them.
     """
 
     new: int = 0
@@ -104,11 +101,9 @@ class Counters(msgspec.Struct):
 
 
 def decide(counters: Counters, watch: Watch, now: int, *, has_room: bool) -> tuple[Verdict, int]:
-    """Decide on one event and change the counters.
-
-    Args:
-        now: milliseconds on a clock that does not jump.
-        has_room: whether another start may wait now; if not, the event is above the rate.
+    """Decide on one event and change the counters. `now` is the time in milliseconds on a clock
+    that does not jump. `has_room` says whether another start may wait now; if not, the event is
+    above the rate.
 
     Returns:
         The verdict, and for a start when it is due.
@@ -155,9 +150,8 @@ def accept(
     watches: Mapping[str, Watch],
     max_hops: int,
 ) -> Accepted:
-    """Record events in their order: those that are new, for the watches interested in them.
-
-    An event is new if its item was not seen, or has another version now. Of several instances that
+    """Record events in their order: those that are new, for the watches interested in them. An
+    event is new if its item was not seen, or has another version now. Of several instances that
     record the same event, one finds it new.
     """
     accepted = Accepted()

@@ -42,6 +42,12 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         element: the path to the element: local names separated by slashes, the payload's own name
             first; `*` stands for any name. Empty for the payload itself.
         attribute: the attribute whose value is compared; the text of the element if it is empty.
+        namespace: the namespace of the element; any if it is empty.
+        equals: the value is this text.
+        contains: the value contains this text, whatever its case.
+        above: the value is a number greater than this.
+        below: the value is a number less than this.
+        exists: whether there is such an element or attribute.
     """
 
     element: str = ""
@@ -55,14 +61,10 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Filter:
-    """Decides whether a watch accepts an item.
-
-    Args:
-        json: a JMESPath expression on JSON payloads (XEP-0335); it is true if its value is neither
-            null, false nor empty. With one, an item without a JSON payload is not of interest.
-
-    Raises:
-        FilterError: the expression is not valid, or a condition compares nothing.
+    """Decides whether a watch accepts an item. `json` is a JMESPath expression on JSON payloads
+    (XEP-0335); it is true if its value is neither null, false nor empty. With one, an item without
+    a JSON payload is not of interest. Raises FilterError: the expression is not valid, or a
+    condition compares nothing.
     """
 
     def __init__(self, conditions: Sequence[Condition] = (), json: str = "") -> None:
@@ -196,9 +198,8 @@ def _value_meets(condition: Condition, value: str) -> bool:
 
 
 def fill_params(params: bytes, data: bytes) -> bytes:
-    """Return the parameters with the values of their expressions.
-
-    An expression that finds nothing gives null; a parameter that would be null is left out.
+    """Return the parameters with the values of their expressions. An expression that finds nothing
+    gives null; a parameter that would be null is left out.
     """
     if b"{" not in params[1:]:
         return params
@@ -244,9 +245,8 @@ def chain_of(payload: Tree | None) -> tuple[str, ...]:
 
 
 def with_chain(payload: RawXML, agent: JID, chain: Sequence[str]) -> RawXML:
-    """Return a payload that carries a chain and the agent that publishes it.
-
-    Invalid addresses in the chain are left out; others can have written them.
+    """Return a payload that carries a chain and the agent that publishes it. Invalid addresses in
+    the chain are left out; others can have written them.
     """
     via = []
     for text in chain:

@@ -86,14 +86,9 @@ state `disconnected` leads to `offline`, and `connected` to `subscribing`."""
 
 
 class Subscription:
-    """The state of one subscription.
-
-    Args:
-        check_s: seconds after which a subscription is verified, and the longest time between two
-            attempts.
-
-    Attributes:
-        failures: attempts in a row that did not lead to a subscription.
+    """The state of one subscription. `check_s` is the number of seconds after which a subscription
+    is verified, and the longest time between two attempts. `failures` counts attempts in a row that
+    did not lead to a subscription.
     """
 
     def __init__(self, check_s: float) -> None:

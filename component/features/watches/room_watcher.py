@@ -92,11 +92,8 @@ class Occupant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RoomPresence(msgspec.Struct, frozen=True, kw_only=True):
-    """A presence that a room has sent.
-
-    Attributes:
-        nick: the nickname of the occupant whose it is; empty for that of the room itself.
-        error: why the agent could not join, if that is what it says.
+    """A presence that a room has sent. `nick` is the nickname of the occupant whose it is; empty
+    for that of the room itself. `error` says why the agent could not join.
     """
 
     nick: str
@@ -134,11 +131,8 @@ Change: TypeAlias = Moved | Joined | Out
 
 
 class Room:
-    """What the agent sees of a room.
-
-    Attributes:
-        nick: the nickname of the agent.
-        occupants: the other occupants by nickname.
+    """What the agent sees of a room. `nick` is the nickname of the agent. `occupants` are the other
+    occupants by nickname.
     """
 
     def __init__(self) -> None:
@@ -276,11 +270,9 @@ _UNKNOWN: Final = frozenset(("remote-server-timeout", "remote-server-not-found")
 
 
 class RoomClient:
-    """Enters rooms, and checks whether an agent is still in them.
-
-    Args:
-        occupant: the address by which one of our addresses enters rooms. It is a full JID, as
-            XEP-0045 §7.2 demands, where we choose our resources ourselves.
+    """Enters rooms, and checks whether an agent is still in them. `occupant` is the address by
+    which one of our addresses enters rooms. It is a full JID, as XEP-0045 §7.2 demands, where we
+    choose our resources ourselves.
     """
 
     def __init__(
@@ -291,9 +283,8 @@ class RoomClient:
         self._occupant = occupant
 
     async def find(self, source: Source) -> None:
-        """Check that there is such a room. Raises StanzaError.
-
-        Entering a room that does not exist creates it, which the agent must not do.
+        """Check that there is such a room. Raises StanzaError. Entering a room that does not exist
+        creates it, which the agent must not do.
         """
         info = await self._call(
             "get", source.service, InfoQuery(), InfoQuery, from_=self._occupant(source.subscriber)
@@ -353,9 +344,8 @@ class RoomWatcher(SourceWatcher):
         return SourceStatus(self._state, self._reason)
 
     def set_watches(self, watches: Mapping[str, Watch]) -> None:
-        """Offer events to these watches from now on. Raises FilterError.
-
-        All watches of a room share one occupant, with the nickname of the first of them by id.
+        """Offer events to these watches from now on. Raises FilterError. All watches of a room
+        share one occupant, with the nickname of the first of them by id.
         """
         super().set_watches(watches)
         named = [watch.nick for _, watch in sorted(watches.items()) if watch.nick]
@@ -507,9 +497,8 @@ class RoomWatcher(SourceWatcher):
     def _compared(
         self, occupants: Sequence[Occupant]
     ) -> Callable[[Database], Sequence[Offered] | None]:
-        """The events by which those who are there now differ from those who were recorded last.
-
-        The function gives None, and notes who is there, if nothing was recorded before.
+        """The events by which those who are there now differ from those who were recorded last. The
+        function gives None, and notes who is there, if nothing was recorded before.
         """
         room = str(self.source.service)
 

@@ -215,9 +215,8 @@ def keep_sources(database: Database, sources: Collection[str]) -> None:
 
 
 def prune(database: Database, source: str, listed: Collection[str] | None) -> None:
-    """Delete the marks of items that the source does not have any more.
-
-    `listed` are the ids of all items that it has; None if it cannot be listed.
+    """Delete the marks of items that the source does not have any more. `listed` are the ids of all
+    items that it has; None if it cannot be listed.
     """
     kept = _STALE_MS if listed is not None else _UNLISTED_MS
     old = database.execute(

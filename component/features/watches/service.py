@@ -124,11 +124,8 @@ class WatchSheet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class WatchService:
-    """The watches.
-
-    Args:
-        watcher: observes them; None while the service is not running.
-        services: patterns of the services that people may watch.
+    """The watches. `watcher` observes them; None while the service is not running. `services` are
+    patterns of the services that people may watch.
     """
 
     def __init__(
@@ -150,9 +147,8 @@ class WatchService:
 
     async def create(self, wish: Wish, work: Work) -> Watch:
         """Make a watch for the principal of some work. It replaces one of the same name that the
-        person has. The work has the rights and the labels; its goal is that of the wish.
-
-        Raises WatchError, StorageError.
+        person has. The work has the rights and the labels; its goal is that of the wish. Raises
+        WatchError, StorageError.
         """
         watch = self.checked(wish, work)
         if not await self._storage.write(lambda db: watch_rows.add(db, watch, self._per_person)):

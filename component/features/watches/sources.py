@@ -48,12 +48,8 @@ class SourceStatus(msgspec.Struct, frozen=True):
 
 class Interests:
     """Selects the watches of a source that an event is for, and the parts that their work gets.
-
-    Args:
-        watches: its watches, by id. Their filters were checked when they were defined.
-
-    Raises:
-        FilterError: a filter is invalid.
+    `watches` are its watches, by id. Their filters were checked when they were defined. Raises
+    FilterError: a filter is invalid.
     """
 
     def __init__(self, source: Source, watches: Mapping[str, Watch]) -> None:
@@ -121,9 +117,8 @@ class Consent:
         self._subscriptions = SubscriptionStore(kernel.storage)
 
     async def __call__(self, source: Source, *, refused: bool = False) -> str | None:
-        """Return why a source must not be watched, as a sentence; None if it may be.
-
-        `refused` says that the service has refused the source, even if it is usually public.
+        """Return why a source must not be watched, as a sentence; None if it may be. `refused` says
+        that the service has refused the source, even if it is usually public.
         """
         person, agent = source.service.bare, source.subscriber
         if person.local is None or self._kernel.stream.addresses.is_own(person):
@@ -222,10 +217,9 @@ def backoff_s(failures: int, most: float) -> float:
 
 
 async def is_set_within(event: anyio.Event, seconds: float | None) -> bool:
-    """Wait for an event, at most so many seconds; return whether it is set.
-
-    An event that is set while the time ends, in the same pass of the event loop, is set: so do not
-    ask the cancel scope. None waits for as long as it takes.
+    """Wait for an event, at most so many seconds; return whether it is set. An event that is set
+    while the time ends, in the same pass of the event loop, is set: so do not ask the cancel scope.
+    None waits for as long as it takes.
     """
     with anyio.move_on_after(seconds):
         await event.wait()
@@ -284,10 +278,8 @@ class PresenceWatcher(SourceWatcher):
         self.connected()
 
     def shown(self, client: JID, availability: Availability, status: str) -> None:
-        """Note the presence of a client of the account.
-
-        Presence that arrives without permission is ignored: servers report accounts as offline to
-        contacts that may not see them.
+        """Note the presence of a client of the account. Presence that arrives without permission is
+        ignored: servers report accounts as offline to contacts that may not see them.
         """
         if self._reason or not self._is_connected:
             return

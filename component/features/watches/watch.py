@@ -33,11 +33,8 @@ class Rate(msgspec.Struct, frozen=True):
 
 
 class Source(NamedTuple):
-    """A source of events: a node, and the address that observes it.
-
-    Attributes:
-        node: the node; `PRESENCE` for the presence of the account, `ROOM` for the occupants of the
-            room.
+    """A source of events: a node, and the address that observes it. `node` is `PRESENCE` for the
+    presence of the account, `ROOM` for the occupants of the room.
     """
 
     subscriber: JID
@@ -124,11 +121,8 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventData(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of an event, for models and for the parameters of skills.
-
-    Attributes:
-        text: the text of the payload, without its tags.
-        json: the value of a JSON payload (XEP-0335).
+    """The content of an event, for models and for the parameters of skills. `text` is the text of
+    the payload, without its tags. `json` is the value of a JSON payload (XEP-0335).
     """
 
     service: str

@@ -42,10 +42,8 @@ _RESOURCE: Final = "rooms"
 
 
 class Watcher:
-    """Observes the sources of all watches, and starts the work of their events.
-
-    Args:
-        configured: the watches in the settings; those of people are in the database.
+    """Observes the sources of all watches, and starts the work of their events. `configured` are
+    the watches in the settings; those of people are in the database.
     """
 
     def __init__(self, kernel: Kernel, configured: Sequence[Watch]) -> None:
