@@ -7,7 +7,7 @@ answers to others.
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import anyio
@@ -221,55 +221,3 @@ def _allowed(change: NodeChange, principals: Sequence[str]) -> Callable[[Databas
         return found
 
     return op
-
-
-class Listeners:
-    """Calls those in this process who listen to changes, one after another; nodes take turns."""
-
-    def __init__(self) -> None:
-        self._listeners: list[tuple[str, str, Callable[[NodeChange], Awaitable[None]]]] = []
-        self._observers: list[tuple[str, str, Callable[[NodeChange], None]]] = []
-        self._turns: Turns[NodeChange] = Turns("listeners")
-
-    def add(
-        self, service: str, node_prefix: str, callback: Callable[[NodeChange], Awaitable[None]]
-    ) -> None:
-        """Call `callback` for each change of a node at this address whose name begins like this."""
-        self._listeners.append((service, node_prefix, callback))
-
-    def observe(
-        self, service: str, node_prefix: str, callback: Callable[[NodeChange], None]
-    ) -> None:
-        """Call `callback` immediately after the commit of each change of a node at this address
-        whose name begins like this, before the requester has its answer. It must not wait.
-        """
-        self._observers.append((service, node_prefix, callback))
-
-    def put(self, change: NodeChange) -> None:
-        """Pass a change to the listeners of its node. Never waits."""
-        for service, prefix, observer in self._observers:
-            if self._is_for(change, service, prefix):
-                observer(change)
-        if any(self._is_for(change, service, prefix) for service, prefix, _ in self._listeners):
-            self._turns.put(
-                (change.service, change.node),
-                change,
-                sum(len(each.payload) for each in change.items),
-            )
-
-    async def run(self) -> None:
-        """Call the listeners, until cancelled. What one of them raises is logged."""
-        while True:
-            turn = await self._turns.next()
-            change = turn.entry
-            for service, prefix, callback in list(self._listeners):
-                if self._is_for(change, service, prefix):
-                    try:
-                        await callback(change)
-                    except Exception:  # noqa: BLE001 - the others are called all the same
-                        _log.exception("a listener failed", node=change.node, kind=change.kind)
-            self._turns.done(turn, 1)
-
-    @staticmethod
-    def _is_for(change: NodeChange, service: str, prefix: str) -> bool:
-        return change.service == service and change.node.startswith(prefix)

@@ -5,7 +5,7 @@ the requests of others, and checks them.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import anyio
 import msgspec
@@ -18,8 +18,9 @@ from component.pubsub.changes import Direct, NodeChange, last_item
 from component.pubsub.computed import ComputedNode, last_of, refresh
 from component.pubsub.config import NodeConfig
 from component.pubsub.items import NewItem
-from component.pubsub.notifier import Listeners, NodeNotifier
+from component.pubsub.notifier import NodeNotifier
 from component.pubsub.rows import Node, StoredItem
+from component.pubsub.turns import Turns
 from component.store.database import Database
 from component.store.errors import StorageError
 from component.store.storage import Storage
@@ -30,11 +31,24 @@ _log = structlog.get_logger("component.pubsub")
 _EVERY_ITEM: Final = 2**31 - 1
 _TIDY_S: Final = 600.0
 
+T = TypeVar("T")
+
 Provide: TypeAlias = Callable[[JID, str, JID], Awaitable[JID | None]]
 """Creates a node of some purpose when it is first requested. It gets the address, the node and the
 requester, and returns the address of the node; None for nodes of other purposes. Raises
 StorageError.
 """
+
+
+class _Listener(NamedTuple, Generic[T]):
+    """Is called for the changes of the nodes of a service whose names begin with a prefix."""
+
+    service: str
+    prefix: str
+    callback: Callable[[NodeChange], T]
+
+    def is_for(self, change: NodeChange) -> bool:
+        return change.service == self.service and change.node.startswith(self.prefix)
 
 
 class Stored(NamedTuple):
@@ -71,7 +85,9 @@ class PubSubService:
         self.storage = storage
         self.notifier = notifier
         self.creators = frozenset(creators)
-        self._listeners = Listeners()
+        self._observers: list[_Listener[None]] = []
+        self._listeners: list[_Listener[Awaitable[None]]] = []
+        self._turns: Turns[NodeChange] = Turns("listeners")
         self._providers: list[Provide] = []
         self._computed: dict[str, ComputedNode] = {}
 
@@ -80,7 +96,7 @@ class PubSubService:
         async with anyio.create_task_group() as group:
             group.start_soon(self.notifier.run)
             group.start_soon(self.notifier.interests.run, self._came_online)
-            group.start_soon(self._listeners.run)
+            group.start_soon(self._call_listeners)
             task_status.started()
             while True:
                 try:
@@ -263,7 +279,12 @@ class PubSubService:
         """Commit the change of an operation, then notify. Raises StanzaError, StorageError."""
         change = await self.storage.write(op)
         if change is not None:
-            self._listeners.put(change)
+            for observer in self._observers:
+                if observer.is_for(change):
+                    observer.callback(change)
+            if any(listener.is_for(change) for listener in self._listeners):
+                size = sum(len(each.payload) for each in change.items)
+                self._turns.put((change.service, change.node), change, size)
             self.notifier.put(change)
 
     async def send(self, op: Callable[[Database], Sequence[Direct]]) -> None:
@@ -279,7 +300,7 @@ class PubSubService:
         """Call `callback` after the commit of each change of the nodes at an address whose names
         begin with this prefix, before the requester has its answer. It must not wait.
         """
-        self._listeners.observe(str(address.bare), node_prefix, callback)
+        self._observers.append(_Listener(str(address.bare), node_prefix, callback))
 
     def listen(
         self, address: JID, node_prefix: str, callback: Callable[[NodeChange], Awaitable[None]]
@@ -287,7 +308,20 @@ class PubSubService:
         """Call `callback` after each committed change of the nodes at an address whose names begin
         with this prefix, in the order of the commits. Its exceptions are logged.
         """
-        self._listeners.add(str(address.bare), node_prefix, callback)
+        self._listeners.append(_Listener(str(address.bare), node_prefix, callback))
+
+    async def _call_listeners(self) -> None:
+        """Call the listeners one after another; nodes take turns."""
+        while True:
+            turn = await self._turns.next()
+            change = turn.entry
+            for listener in list(self._listeners):
+                if listener.is_for(change):
+                    try:
+                        await listener.callback(change)
+                    except Exception:  # noqa: BLE001 - the others are called all the same
+                        _log.exception("a listener failed", node=change.node, kind=change.kind)
+            self._turns.done(turn, 1)
 
     async def refresh(self, address: JID) -> None:
         """Notify the subscribers of computed nodes at one of our addresses of changes in their

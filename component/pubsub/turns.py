@@ -4,9 +4,10 @@ from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import anyio
+import msgspec
 import structlog
 
 _log = structlog.get_logger("component.pubsub")
@@ -17,26 +18,20 @@ MOST_BYTES: Final = 64 * 1024 * 1024
 T = TypeVar("T")
 
 
-class QueueTurn(Generic[T]):
+class _Queue(msgspec.Struct, Generic[T], eq=False):
+    key: object
+    entries: deque[tuple[T, int]] = msgspec.field(default_factory=deque)
+    bytes: int = 0
+    has_turn: bool = False
+    drops: bool = False
+
+
+class QueueTurn(NamedTuple, Generic[T]):
     """The oldest entry of a key, whose turn it is."""
 
-    __slots__ = ("entry", "queue", "time")
-
-    def __init__(self, entry: T, queue: "_Queue[T]", time: float) -> None:
-        self.entry = entry
-        self.queue = queue
-        self.time = time
-
-
-class _Queue(Generic[T]):
-    __slots__ = ("bytes", "drops", "entries", "has_turn", "key")
-
-    def __init__(self, key: object) -> None:
-        self.key = key
-        self.entries: deque[tuple[T, int]] = deque()
-        self.bytes = 0
-        self.has_turn = False
-        self.drops = False
+    entry: T
+    queue: _Queue[T]
+    time: float
 
 
 class Turns(Generic[T]):

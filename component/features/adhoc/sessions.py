@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 from typing import Literal
 
 import anyio
+import msgspec
 
 from component import system
 from xep.binding import Payload
@@ -31,7 +32,7 @@ repetitions.
 """
 
 
-class CommandSession:
+class CommandSession(msgspec.Struct, eq=False):
     """One session: its requester, command and stage.
 
     Attributes:
@@ -42,34 +43,18 @@ class CommandSession:
         done: set when the work is over, if somebody can wait for it.
     """
 
-    __slots__ = (
-        "answer",
-        "attempts",
-        "done",
-        "error",
-        "given",
-        "id",
-        "lang",
-        "node",
-        "requester",
-        "stage",
-        "target",
-        "used",
-    )
-
-    def __init__(self, id_: str, requester: JID, target: JID, node: str, lang: str | None) -> None:
-        self.id = id_
-        self.requester = requester
-        self.target = target
-        self.node = node
-        self.lang = lang
-        self.stage: Stage = "open"
-        self.attempts = 0
-        self.given: Form | None = None
-        self.answer: Command | None = None
-        self.error: StanzaError | None = None
-        self.done: anyio.Event | None = None
-        self.used = 0.0
+    id: str
+    requester: JID
+    target: JID
+    node: str
+    lang: str | None
+    stage: Stage = "open"
+    attempts: int = 0
+    given: Form | None = None
+    answer: Command | None = None
+    error: StanzaError | None = None
+    done: anyio.Event | None = None
+    used: float = 0.0
 
     @property
     def key(self) -> str:
