@@ -38,12 +38,7 @@ PAGE: Final = 50
 _SMALLER: Final = (20, 5, 1)
 """The newest items that are requested instead of an answer that was too large."""
 _MOST_PAGES: Final = 400
-KNOWN_ERRORS: Final = (
-    ClosedNode,
-    ConfigurationRequired,
-    PresenceSubscriptionRequired,
-    Unsupported,
-)
+KNOWN_ERRORS: Final = (ClosedNode, ConfigurationRequired, PresenceSubscriptionRequired, Unsupported)
 
 
 class IQCall(Protocol):
@@ -143,13 +138,7 @@ class PubSubClient:
             after = last
 
     async def publish(
-        self,
-        service: JID,
-        node: str,
-        item: Item,
-        publisher: JID,
-        *,
-        options: Form | None = None,
+        self, service: JID, node: str, item: Item, publisher: JID, *, options: Form | None = None
     ) -> str | None:
         """Publish an item (XEP-0060 §7.1), and return its id if the service says it. `options` are
         the configuration that the node must have (XEP-0060 §7.1.5).
@@ -163,13 +152,7 @@ class PubSubClient:
         return (published[0].id if published else None) or item.id
 
     async def retract(
-        self,
-        service: JID,
-        node: str,
-        ids: Sequence[str],
-        requester: JID,
-        *,
-        notify: bool = True,
+        self, service: JID, node: str, ids: Sequence[str], requester: JID, *, notify: bool = True
     ) -> None:
         """Delete items (XEP-0060 §7.2)."""
         items = tuple(Item(id=id_) for id_ in ids)
@@ -179,8 +162,7 @@ class PubSubClient:
     async def create(self, service: JID, node: str, owner: JID, config: Form | None = None) -> None:
         """Create a node (XEP-0060 §8.1)."""
         request = Pubsub(
-            create=Create(node=node),
-            configure=None if config is None else Configure(form=config),
+            create=Create(node=node), configure=None if config is None else Configure(form=config)
         )
         await self._send("set", service, request, owner)
 

@@ -111,10 +111,7 @@ def affiliations(
 
 
 def set_affiliations(
-    database: Database,
-    who: Requester,
-    name: str,
-    made: Sequence[tuple[str, AffiliationName]],
+    database: Database, who: Requester, name: str, made: Sequence[tuple[str, AffiliationName]]
 ) -> list[tuple[str, SubscriptionState]]:
     """Change affiliations (§8.9.2); the addresses whose subscription that has changed, with its
     state. The service remains owner, so a node may have no other. Raises StanzaError:

@@ -69,9 +69,7 @@ TABLES: Final = (
             seen TEXT,
             PRIMARY KEY (service, node, jid)
         """,
-        indexes={
-            "pubsub_subscriptions_principal": "(principal, service)",
-        },
+        indexes={"pubsub_subscriptions_principal": "(principal, service)"},
         kept="the person ends a subscription by unsubscribing",
     ),
     Table(
@@ -84,9 +82,7 @@ TABLES: Final = (
                 (affiliation IN ('member', 'outcast', 'owner', 'publisher', 'publish-only')),
             PRIMARY KEY (service, node, jid)
         """,
-        indexes={
-            "pubsub_affiliations_jid": "(jid, service)",
-        },
+        indexes={"pubsub_affiliations_jid": "(jid, service)"},
         kept="the node of memories is kept, empty",
     ),
     Table(
@@ -239,10 +235,16 @@ def age(database: Database, service: str, name: str) -> tuple[int, int]:
 def remove_node(database: Database, service: str, name: str) -> None:
     """Delete a node with everything that belongs to it."""
     for table in ("items", "subscriptions", "affiliations", "nodes"):
-        database.execute(
-            f"DELETE FROM pubsub_{table} WHERE service = ? AND node = ?",  # noqa: S608 - constants
-            (service, name),
-        )
+        _delete(database, table, service, name)
+
+
+def _delete(database: Database, table: str, service: str, name: str, **values: str) -> None:
+    """Delete the rows of a node in a table, those with these values."""
+    more = "".join(f" AND {column} = ?" for column in values)
+    database.execute(
+        f"DELETE FROM pubsub_{table} WHERE service = ? AND node = ?{more}",  # noqa: S608 - constants
+        (service, name, *values.values()),
+    )
 
 
 def _encode(config: NodeConfig) -> str:
@@ -289,15 +291,12 @@ def put_item(
 def remove_items(database: Database, service: str, name: str, ids: Sequence[str]) -> None:
     """Delete items."""
     for each in ids:
-        database.execute(
-            "DELETE FROM pubsub_items WHERE service = ? AND node = ? AND id = ?",
-            (service, name, each),
-        )
+        _delete(database, "items", service, name, id=each)
 
 
 def purge(database: Database, service: str, name: str) -> None:
     """Delete all items of a node."""
-    database.execute("DELETE FROM pubsub_items WHERE service = ? AND node = ?", (service, name))
+    _delete(database, "items", service, name)
 
 
 def held(database: Database, service: str, name: str) -> tuple[int, int]:
@@ -389,10 +388,7 @@ def note_retractions(database: Database, service: str, name: str, ids: Sequence[
 def forget_retractions(database: Database, service: str, name: str, ids: Sequence[str]) -> None:
     """Forget what `note_retractions` noted of these items."""
     for each in ids:
-        database.execute(
-            "DELETE FROM pubsub_retractions WHERE service = ? AND node = ? AND id = ?",
-            (service, name, each),
-        )
+        _delete(database, "retractions", service, name, id=each)
 
 
 def retractions(database: Database, service: str, name: str) -> dict[str, int]:
@@ -480,18 +476,12 @@ def put_subscription(
 
 def remove_subscription(database: Database, service: str, name: str, jid: str) -> None:
     """End a subscription."""
-    database.execute(
-        "DELETE FROM pubsub_subscriptions WHERE service = ? AND node = ? AND jid = ?",
-        (service, name, jid),
-    )
+    _delete(database, "subscriptions", service, name, jid=jid)
 
 
 def remove_subscriptions_of(database: Database, service: str, name: str, principal: str) -> None:
     """End all subscriptions of a principal to a node."""
-    database.execute(
-        "DELETE FROM pubsub_subscriptions WHERE service = ? AND node = ? AND principal = ?",
-        (service, name, principal),
-    )
+    _delete(database, "subscriptions", service, name, principal=principal)
 
 
 def _subscription(row: Sequence[Any]) -> NodeSubscription:
@@ -578,10 +568,7 @@ def set_affiliation(
 ) -> None:
     """Change the affiliation of a principal with a node."""
     if made == "none":
-        database.execute(
-            "DELETE FROM pubsub_affiliations WHERE service = ? AND node = ? AND jid = ?",
-            (service, name, principal),
-        )
+        _delete(database, "affiliations", service, name, jid=principal)
         return
     database.execute(
         "INSERT INTO pubsub_affiliations (service, node, jid, affiliation) VALUES (?, ?, ?, ?)"

@@ -216,16 +216,11 @@ def set_subscriptions(
                 text = f"{jid} has to ask for the subscription itself"
                 raise _unchanged(None, text, name, before)
             after = found or NodeSubscription(
-                node=name,
-                jid=jid,
-                subid=f"{subid}{number}",
-                state="pending",
+                node=name, jid=jid, subid=f"{subid}{number}", state="pending"
             )
             if after.state != "subscribed":
                 after = msgspec.structs.replace(
-                    after,
-                    state="subscribed",
-                    since=rows.last_change(database, who.service, name),
+                    after, state="subscribed", since=rows.last_change(database, who.service, name)
                 )
                 rows.put_subscription(database, who.service, _bare(jid), after)
                 made.append((jid, state))

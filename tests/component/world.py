@@ -23,8 +23,7 @@ from component.features.discovery.handlers import (
     profile_nodes,
 )
 from component.features.presence.handlers import PresenceHandler
-from component.features.pubsub.handlers import Allowances, PubSubHandler
-from component.features.pubsub.node_discovery import NodeDiscovery
+from component.features.pubsub.handlers import Allowances, NodeDiscovery, PubSubHandler
 from component.features.pubsub.owners import OwnerHandler
 from component.features.questions.answers import answer_stage
 from component.features.service_commands.commands import everybody

@@ -15,8 +15,7 @@ class AnnounceParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What to announce."""
 
     text: Annotated[
-        tuple[str, ...],
-        msgspec.Meta(title="Text", description="What to announce.", min_length=1),
+        tuple[str, ...], msgspec.Meta(title="Text", description="What to announce.", min_length=1)
     ]
     agent: Annotated[
         str,

@@ -67,9 +67,7 @@ class DropParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: Annotated[
         str,
         msgspec.Meta(
-            title="ID",
-            description="ID of the notification, or all for all of them.",
-            min_length=1,
+            title="ID", description="ID of the notification, or all for all of them.", min_length=1
         ),
     ]
     person: PersonParam = ""

@@ -239,11 +239,7 @@ class PresenceHandler:
         await self._tell_all(unavailable, 0)
 
     async def _tell_all(
-        self,
-        presence: Callable[[JID, JID], Presence],
-        pause_s: float,
-        *,
-        probes: bool = False,
+        self, presence: Callable[[JID, JID], Presence], pause_s: float, *, probes: bool = False
     ) -> None:
         session = self._stream.connected_since
         page = await self._subscriptions.receivers(limit=_PAGE)

@@ -226,10 +226,7 @@ class OwnerHandler:
 
 
 def _state_messages(
-    database: Database,
-    who: Requester,
-    name: str,
-    made: Sequence[tuple[str, SubscriptionState]],
+    database: Database, who: Requester, name: str, made: Sequence[tuple[str, SubscriptionState]]
 ) -> Sequence[Direct]:
     """Return the messages with the new states of subscriptions (§8.8.4)."""
     node = access.owned(database, who, name) if made else None

@@ -107,9 +107,7 @@ class ScheduleCommands:
     """The command about schedules."""
 
     def __init__(
-        self,
-        schedules: Schedules,
-        is_agent: Callable[[str], bool] = lambda _name: True,
+        self, schedules: Schedules, is_agent: Callable[[str], bool] = lambda _name: True
     ) -> None:
         self._schedules = schedules
         self._is_agent = is_agent
@@ -153,11 +151,7 @@ class ScheduleCommands:
             raise CommandError(f"There is no agent called {agent!r}.", "agent")
         when, goal, skill, given = _what(params)
         work = Work(
-            agent=agent,
-            principal=owner,
-            goal=goal or None,
-            skill=skill or None,
-            params=given,
+            agent=agent, principal=owner, goal=goal or None, skill=skill or None, params=given
         )
         # Only the client of the person themselves can tell the person's time.
         client = asking.client if owner == asking.principal else None

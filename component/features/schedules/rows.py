@@ -28,9 +28,7 @@ TABLES: Final = (
             created BIGINT NOT NULL,
             UNIQUE (owner, name)
         """,
-        indexes={
-            "schedules_due": "(due) WHERE state = 'active'",
-        },
+        indexes={"schedules_due": "(due) WHERE state = 'active'"},
         has_rowid=True,
     ),
 )

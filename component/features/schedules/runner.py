@@ -207,10 +207,7 @@ def trigger_of(schedule: Schedule, instant: datetime) -> Trigger:
     text = f"{instant:%Y-%m-%dT%H:%M:%SZ}"
     data = {"title": schedule.name, "instant": text, "when": schedule.definition.when}
     return Trigger(
-        source="schedule",
-        name=schedule.id,
-        key=text,
-        data=msgspec.Raw(msgspec.json.encode(data)),
+        source="schedule", name=schedule.id, key=text, data=msgspec.Raw(msgspec.json.encode(data))
     )
 
 

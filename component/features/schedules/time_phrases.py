@@ -41,14 +41,7 @@ UNIT: Final = r"s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|weeks?
 ORDINALS: Final = {
     one: number
     for number, names in enumerate(
-        (
-            "first 1st",
-            "other second 2nd",
-            "third 3rd",
-            "fourth 4th",
-            "fifth 5th",
-            "sixth 6th",
-        ),
+        ("first 1st", "other second 2nd", "third 3rd", "fourth 4th", "fifth 5th", "sixth 6th"),
         start=1,
     )
     for one in names.split()

@@ -16,12 +16,10 @@ class WatchParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The action, and the name of the watch."""
 
     action: Annotated[
-        Action,
-        msgspec.Meta(title="Action", description="list, show, pause, resume or remove."),
+        Action, msgspec.Meta(title="Action", description="list, show, pause, resume or remove.")
     ] = "list"
     name: Annotated[
-        str,
-        msgspec.Meta(title="Name", description="Name of the watch; list needs none."),
+        str, msgspec.Meta(title="Name", description="Name of the watch; list needs none.")
     ] = ""
 
 
@@ -95,10 +93,7 @@ def _line(sheet: WatchSheet) -> str:
 
 
 def _described(sheet: WatchSheet) -> str:
-    lines = [
-        f"{sheet.name} is {sheet.state}.",
-        f"It watches {sheet.node} of {sheet.service}.",
-    ]
+    lines = [f"{sheet.name} is {sheet.state}.", f"It watches {sheet.node} of {sheet.service}."]
     if sheet.subscription:
         lines.append(f"The subscription is {sheet.subscription}.")
     if sheet.reason:

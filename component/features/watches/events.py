@@ -169,11 +169,7 @@ def accept(
 
 
 def _accept_for(
-    database: Database,
-    watch: Watch,
-    events: Sequence[Offered],
-    max_hops: int,
-    accepted: Accepted,
+    database: Database, watch: Watch, events: Sequence[Offered], max_hops: int, accepted: Accepted
 ) -> None:
     within = [each for each in events if len(each.observed.chain) < max_hops]
     cut = len(events) - len(within)
@@ -248,8 +244,7 @@ def _join(database: Database, watch: Watch, number: int, events: Sequence[Offere
     if not events:
         return
     found = database.execute(
-        "SELECT data, chain FROM watch_events WHERE watch = ? AND number = ?",
-        (watch.id, number),
+        "SELECT data, chain FROM watch_events WHERE watch = ? AND number = ?", (watch.id, number)
     ).fetchone()
     if found is None:  # the watch was emptied in between
         return

@@ -41,9 +41,7 @@ TABLES: Final = (
             cut BIGINT NOT NULL DEFAULT 0,
             last_at BIGINT
         """,
-        indexes={
-            "watches_of_owner": "(owner)",
-        },
+        indexes={"watches_of_owner": "(owner)"},
     ),
     Table(
         name="watch_sources",
@@ -120,6 +118,9 @@ class Row(msgspec.Struct, frozen=True):
     refused: int
     cut: int
     pending: int = 0
+
+
+COUNTS: Final = ("received", "started", "thinned", "refused", "cut", "pending")
 
 
 def put(database: Database, watch: Watch) -> None:

@@ -8,13 +8,8 @@ import msgspec
 from msgspec import Meta
 
 from component.features.watches import rows as watch_rows
-from component.features.watches.filters import (
-    LONGEST_EXPRESSION,
-    Condition,
-    Filter,
-    FilterError,
-)
-from component.features.watches.rows import Row
+from component.features.watches.filters import LONGEST_EXPRESSION, Condition, Filter, FilterError
+from component.features.watches.rows import COUNTS, Row
 from component.features.watches.settings import read_rate
 from component.features.watches.watch import PRESENCE, Rate, Watch
 from component.kernel.triggers import Work
@@ -251,12 +246,7 @@ class WatchService:
             state=row.state,
             subscription=subscription,
             reason=reason,
-            received=row.received,
-            started=row.started,
-            thinned=row.thinned,
-            refused=row.refused,
-            cut=row.cut,
-            pending=row.pending,
+            **{name: getattr(row, name) for name in COUNTS},
         )
 
 

@@ -86,11 +86,7 @@ def observed_item(item_id: str | None, payload: str, publisher: str | None) -> O
         except ContentError as error:
             _log.debug("a payload is not XML", item=item_id, reason=str(error))
     return Observed(
-        item=item_id or "",
-        version=version,
-        payload=payload,
-        tree=tree,
-        publisher=publisher or "",
+        item=item_id or "", version=version, payload=payload, tree=tree, publisher=publisher or ""
     )
 
 
@@ -328,10 +324,7 @@ class PresenceWatcher(SourceWatcher):
             f" show='{availability}'>{escape_text(status)}</presence>"
         )
         observed = Observed(
-            item=item,
-            version=availability,
-            payload=payload,
-            tree=tree_of(RawXML(payload)),
+            item=item, version=availability, payload=payload, tree=tree_of(RawXML(payload))
         )
         offered = [self._interests.offer(observed)]
 
