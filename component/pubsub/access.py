@@ -129,9 +129,7 @@ def is_subscribed(database: Database, who: Requester, name: str) -> bool:
 
 
 def check_subid(database: Database, who: Requester, name: str, subid: str | None) -> None:
-    """Raise StanzaError if the requester is subscribed, but has no subscription of this id
-    (§6.5.9.2).
-    """
+    """Raise StanzaError if none of the subscriptions of the requester has this id (§6.5.9.2)."""
     if subid:
         made = rows.subscriptions_of(database, who.service, who.principal, name)
         if made and all(each.subid != subid for each in made):

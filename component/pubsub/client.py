@@ -67,9 +67,7 @@ class ItemPage(msgspec.Struct, frozen=True):
 
 
 class PubSubClient:
-    """Requests to PubSub services. Every method raises StanzaError: the service's own error, or
-    `remote-server-timeout`.
-    """
+    """Makes requests. Methods raise StanzaError: the service's own, or `remote-server-timeout`."""
 
     def __init__(self, call: IQCall) -> None:
         self._call = call

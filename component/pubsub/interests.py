@@ -71,14 +71,11 @@ class NodeInterests:
         self._resources.clear()
 
     def resources(self, service: str, node: str, before: float) -> Sequence[tuple[str, str]]:
-        """Return the full addresses that want notifications and came online before this time of the
-        event loop, each with its bare address.
-        """
+        """Return the full and bare addresses that want notifications and were online before."""
         wanting = self._resources.get((service, node), {})
         return [(full, bare) for full, (bare, since) in wanting.items() if since <= before]
 
     def _remember(self, resource: _Resource, nodes: frozenset[str]) -> frozenset[str]:
-        """Store the interests of a client. Returns the new ones."""
         before = self._forget(resource)
         if nodes:
             self._nodes[resource] = nodes

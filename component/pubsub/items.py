@@ -172,9 +172,7 @@ def _check_room(database: Database, node: Node) -> None:
 
 
 def trim(database: Database, node: Node, config: NodeConfig) -> None:
-    """Delete the items of a node that have expired, and the oldest ones that are too many or too
-    large for this configuration.
-    """
+    """Delete the items of a node that have expired, and the oldest beyond its configuration."""
     rows.delete_expired_of(database, node.service, node.name)
     if not config.refuses_when_full:
         rows.trim(database, node.service, node.name, config.max_items, config.max_bytes)

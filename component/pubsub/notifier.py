@@ -124,7 +124,6 @@ class NodeNotifier:
             self._turns.done(turn, sent + 1, finished=sending.is_over)
 
     async def _read(self, sending: _Sending) -> None:
-        """Read the next addresses if none is left."""
         change = sending.entry
         if sending.to or sending.is_over or isinstance(change, Direct):
             return
@@ -149,7 +148,6 @@ class NodeNotifier:
             sending.to.extend(full for full, bare in part if bare in allowed)
 
     async def _send(self, sending: _Sending) -> int:
-        """Send a slice. Returns its size in bytes."""
         if not sending.to:
             return 0
         from_ = JID.parse(sending.entry.service)

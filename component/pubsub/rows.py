@@ -223,9 +223,7 @@ def last_change(database: Database, service: str, name: str) -> int:
 
 
 def age(database: Database, service: str, name: str) -> tuple[int, int]:
-    """When a node was created, in milliseconds since 1970, and the number of its last change; both
-    are 0 if there is no such node.
-    """
+    """When a node was created, in milliseconds since 1970, and the number of its last change."""
     row = database.execute(
         "SELECT created, sequence FROM pubsub_nodes WHERE service = ? AND node = ?", (service, name)
     ).fetchone()
@@ -239,7 +237,6 @@ def remove_node(database: Database, service: str, name: str) -> None:
 
 
 def _delete(database: Database, table: str, service: str, name: str, **values: str) -> None:
-    """Delete the rows of a node in a table, those with these values."""
     more = "".join(f" AND {column} = ?" for column in values)
     database.execute(
         f"DELETE FROM pubsub_{table} WHERE service = ? AND node = ?{more}",  # noqa: S608 - constants

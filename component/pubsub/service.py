@@ -288,9 +288,7 @@ class PubSubService:
             self.notifier.put(change)
 
     async def send(self, op: Callable[[Database], Sequence[Direct]]) -> None:
-        """Commit the changes of an operation, then send its messages. Raises StanzaError,
-        StorageError.
-        """
+        """Commit the changes of an operation, then send its messages. Raises as `change`."""
         for message in await self.storage.write(op):
             self.notifier.put(message)
 

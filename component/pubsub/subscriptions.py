@@ -157,18 +157,14 @@ def known(
 def subscriptions_to(
     database: Database, who: Requester, name: str, state: State
 ) -> list[NodeSubscription]:
-    """The subscriptions to a node that are approved, or wait for approval, for its owners (§8.7,
-    §8.8.1).
-    """
+    """The approved or waiting subscriptions to a node, for its owners (§8.7, §8.8.1)."""
     access.owned(database, who, name, lock=False)
     found = rows.subscriptions_to(database, who.service, name, state)
     return list(itertools.islice(found, _MOST_LISTED))
 
 
 def approvable(database: Database, who: Requester) -> list[str]:
-    """The nodes to which the requester can approve subscriptions: those that it owns and that ask
-    for approval, or have subscriptions that wait (§8.7.2).
-    """
+    """The nodes of an owner that ask for approval, or have subscriptions that wait (§8.7.2)."""
     owned = [
         node
         for node, found in rows.affiliations_of(database, who.service, who.principal)

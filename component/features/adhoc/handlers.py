@@ -263,9 +263,7 @@ def _content(form: Form | None) -> object:
 
 
 def _end(error: BaseException) -> StanzaError:
-    """Return the error for a repetition after the work has ended in a way that a note cannot
-    express.
-    """
+    """Return the error for a repetition after an end that a note cannot express."""
     if isinstance(error, StanzaError):
         return error
     return errors.internal() if isinstance(error, Exception) else errors.outcome_unknown()
@@ -425,9 +423,7 @@ def _outcome(skill: Skill, found: Answer) -> Completed:
 
 
 def _refusal(error: StanzaError) -> Outcome:
-    """Return the outcome of a command that was refused. Raises StanzaError if the skill no longer
-    exists.
-    """
+    """Return the outcome of a refusal. Raises StanzaError if the skill no longer exists."""
     text = error.text or error.condition.replace("-", " ")
     for condition in error.application:
         if isinstance(condition, errors.UnknownSkill):
@@ -445,9 +441,7 @@ CommandContent: TypeAlias = tuple[tuple[Note, ...], Form | None]
 
 
 def of_result(title: str, result: Result) -> CommandContent:
-    """Return a skill's outputs, one field each; a result that reports an error has a note of type
-    error.
-    """
+    """Return the outputs of a skill, one field each; an error has a note of type error."""
     said = "\n".join(output.text for output in result.outputs if output.text)
     if result.is_error:
         note = Note(type="error", text=without_forbidden(said or f"{title}: refused."))
@@ -460,9 +454,7 @@ def of_result(title: str, result: Result) -> CommandContent:
 
 
 def of_accepted(title: str, accepted: Accepted) -> CommandContent:
-    """Return the result for work that continues as a task: its id, and that messages will follow
-    (FAC-007).
-    """
+    """Return the result for work that continues as a task, with its id (FAC-007)."""
     text = f"{title} continues as task {accepted.task}. You will get messages about its progress."
     if accepted.state == "input-required":
         text += " It is waiting for an answer: see the message with the question."

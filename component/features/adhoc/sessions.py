@@ -135,7 +135,6 @@ class CommandSessions:
         return session
 
     def _free(self, principal: JID) -> int:
-        """Return how many more sessions this principal may create."""
         reserved = 0 if principal in self._admins else self._reserved
         return self._total - len(self._sessions) - reserved
 
@@ -207,9 +206,7 @@ def bad_command(condition: Payload, text: str) -> StanzaError:
 
 
 def expired() -> StanzaError:
-    """Return the error for an expired session: ``not-allowed`` with <session-expired/> (XEP-0050
-    §4.4).
-    """
+    """Return ``not-allowed`` with <session-expired/> (XEP-0050 §4.4)."""
     return StanzaError(
         "not-allowed",
         "This session has ended. Start the command again.",

@@ -144,9 +144,7 @@ class Discovery:
         return disco.ItemsQuery(node=query.node, items=items, page=which)
 
     def _skills_info(self) -> disco.InfoQuery:
-        """Return the identities and features of the node of skills: it has disco#items, and PubSub
-        items.
-        """
+        """Describe the node of skills, which has disco#items and PubSub items."""
         answer = _node_info(fluux.NAMESPACE, "branch", "Skills")
         if self._pubsub is None:
             return answer

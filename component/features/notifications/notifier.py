@@ -177,9 +177,7 @@ class Notifier:
         self._wake.set()
 
     def _probe(self, agent: JID, person: JID) -> None:
-        """Ask the person's server whether they are online (RFC 6121 §4.3). The answer comes as a
-        call of `online`, if they show their presence to the agent.
-        """
+        """Ask the server of a person whether they are online (RFC 6121 §4.3); see `online`."""
         self._kernel.stream.send(Presence(type="probe", from_=agent, to=person))
         self._kernel.stream.flush()
 
@@ -412,7 +410,6 @@ class Results:
                     await self._woken.wait()
 
     async def _pass_on(self, ended: Started) -> None:
-        """Pass one result on. Raises StorageError."""
         trigger, work = ended.trigger, ended.work
         outcome, text = await self._outcome(ended)
         failure = text if outcome in ("failed", "rejected") else None
@@ -446,9 +443,7 @@ class Results:
     async def _add_to_conversation(
         self, notification: Notification, work: Work, trigger: Trigger
     ) -> None:
-        """Add the result of a skill that a person is notified of to the conversation. That of a
-        goal is there: it is the answer of a turn. Raises StorageError.
-        """
+        """Add the result of a skill; that of a goal is there. Raises StorageError."""
         if work.skill is None:
             return
         skill = self._kernel.environment.catalog.registry.get(work.skill)
@@ -461,7 +456,6 @@ class Results:
         )
 
     async def _outcome(self, ended: Started) -> tuple[OutcomeOfWork, str]:
-        """Return the outcome of work, and the text for people."""
         if ended.task is None:
             return "failed", ended.failure or ""
         at = self._kernel.stream.addresses.address_of(ended.work.agent)

@@ -130,7 +130,6 @@ class _Decision:
         yield from self._repeats()
 
     def _may_go(self, group: Sequence[Notification]) -> bool:
-        """Return whether quiet hours permit a message with these notifications."""
         if not self._is_quiet or all(map(self._passes, group)):
             return True
         self.looks.append(self._quiet_look)

@@ -152,7 +152,6 @@ class PresenceHandler:
             self._send(Presence(type="subscribe", from_=owner, to=contact))
 
     def _goes_on(self, contact: JID) -> bool:
-        """Return whether a contact asks again and again for what it has."""
         verdict = self._repeated.next(contact)
         if not isinstance(verdict, ExchangeStopped):
             return False
@@ -196,9 +195,7 @@ class PresenceHandler:
             await self._subscriptions.remove(owner, contact)
 
     async def probe(self, request: Request[None]) -> None:
-        """Send our presence to a subscriber; tell any other contact that it is not subscribed
-        (§4.3.2).
-        """
+        """Send our presence to a subscriber; tell others that they are not subscribed (§4.3.2)."""
         owner, contact = request.to.bare, request.principal
         known = await self._subscriptions.get(owner, contact)
         if known is None:

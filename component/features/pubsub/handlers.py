@@ -145,9 +145,7 @@ class PubSubHandler:
         return stored(answer_at_node(self._service, request, self.set), self._retry_after_s)
 
     async def get(self, who: Requester, asked: Pubsub) -> Pubsub:
-        """Answer a request of type get (§5.6, §5.7, §6.3 to §6.5). Raises StanzaError and
-        StorageError.
-        """
+        """Answer a request of type get (§5.6, §5.7, §6.3 to §6.5). Raises StorageError, too."""
         if asked.items is not None:
             return await self._items(who, asked.items, asked.page)
         if asked.subscriptions is not None:
@@ -162,9 +160,7 @@ class PubSubHandler:
         raise unknown_request()
 
     async def set(self, who: Requester, asked: Pubsub) -> Pubsub | None:
-        """Answer a request of type set (§6.1 to §6.3, §7, §8.1). Raises StanzaError and
-        StorageError.
-        """
+        """Answer a request of type set (§6.1 to §6.3, §7, §8.1). Raises StorageError, too."""
         if asked.publish is not None:
             options = asked.publish_options
             return await self._publish(
@@ -364,9 +360,7 @@ class PubSubHandler:
         return subscriptions.known(database, who, name, address, subid)
 
     async def _subscriptions(self, who: Requester, node: str) -> Pubsub:
-        """Return the requester's own subscriptions, at one node or at all (§5.6); none if there is
-        no such node.
-        """
+        """Return the requester's own subscriptions, at one node or at all (§5.6)."""
         made = await self._service.storage.read(
             lambda database: rows.subscriptions_of(
                 database, who.service, who.principal, node or None
@@ -388,9 +382,7 @@ class PubSubHandler:
         )
 
     async def _affiliations(self, who: Requester, node: str) -> Pubsub:
-        """Return the requester's own affiliations, with one node or with all (§5.7); none if there
-        is no such node.
-        """
+        """Return the requester's own affiliations, with one node or with all (§5.7)."""
         found = await self._service.storage.read(
             lambda database: rows.affiliations_of(database, who.service, who.principal)
         )

@@ -57,9 +57,7 @@ class OwnerHandler:
         return stored(answer_at_node(self._service, request, self.set_owned), self._retry_after_s)
 
     async def get_owned(self, who: Requester, asked: PubsubOwner) -> PubsubOwner:
-        """Answer a request of type get (§8.2.1, §8.3, §8.8.1, §8.9.1). Raises StanzaError and
-        StorageError.
-        """
+        """Answer a request of type get (§8.2.1, §8.3, §8.8.1, §8.9.1). Raises StorageError, too."""
         if asked.default is not None:
             return PubsubOwner(default=pubsub_owner.Default(form=config_form(DEFAULT)))
         storage = self._service.storage
@@ -104,9 +102,7 @@ class OwnerHandler:
         raise unknown_request()
 
     async def set_owned(self, who: Requester, asked: PubsubOwner) -> None:
-        """Answer a request of type set (§8.2.4, §8.4, §8.5, §8.8.2, §8.9.2). Raises StanzaError and
-        StorageError.
-        """
+        """Answer a request of type set (§8.2.4, §8.4, §8.5, §8.8.2). Raises StorageError, too."""
         service = self._service
         if asked.configure is not None:
             name, form = asked.configure.node, asked.configure.form

@@ -163,9 +163,7 @@ class ScheduleCommands:
 
 
 def _owner(asking: Asking, params: ScheduleParams) -> JID | None:
-    """Return the owner whose schedules are meant; None for those of all, which only the operator
-    may use.
-    """
+    """Return the owner whose schedules are meant; None for all, which only the operator may use."""
     if (params.person or params.agent) and not asking.admin:
         raise CommandError("Only administrators can name a person or an agent.", "for")
     if not params.person:
@@ -194,7 +192,6 @@ def _check_together(params: ScheduleParams) -> None:
 
 
 def _what(params: ScheduleParams) -> tuple[str, str, str, msgspec.Raw]:
-    """Return the time, the goal, the skill, and the parameters of the skill."""
     if not params.text.strip():
         if not params.when:
             raise CommandError(

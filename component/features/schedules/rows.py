@@ -187,9 +187,7 @@ def due_now(database: Database, but: Sequence[str], most: int) -> list[Schedule]
 
 
 def next_due(database: Database, but: Sequence[str]) -> int | None:
-    """Return in how many milliseconds the next schedule is due, without those of the ids `but`;
-    None if there is none.
-    """
+    """Return in how many milliseconds the next schedule but these is due; None if there is none."""
     (found,) = database.execute(
         "SELECT min(due) FROM schedules WHERE state = 'active'"  # noqa: S608 - marks
         f" AND id NOT IN ({_marks(but)})",
@@ -230,9 +228,7 @@ def remove(database: Database, id_: str) -> bool:
 
 
 def forget(database: Database, person: JID, agent: str) -> list[Schedule]:
-    """Remove the schedules that a person has with an agent, and return them. Those of the settings
-    are kept.
-    """
+    """Remove and return the schedules that a person has with an agent, except declared ones."""
     removed = [one for one in listed(database, person.bare, agent) if one.origin not in DECLARED]
     for schedule in removed:
         remove(database, schedule.id)

@@ -132,7 +132,6 @@ class ScheduleRunner:
             raise failures[0]
 
     async def _fire(self, schedule: Schedule, now: datetime) -> None:
-        """Start the work of a schedule for each instant that is due. Raises StorageError."""
         definition = schedule.definition
         most = definition.missed_most if definition.missed == "all" else 1
         instants, following = due(definition.timing, schedule.due, now, most)
@@ -184,7 +183,6 @@ class ScheduleRunner:
         )
 
     def _waiting(self) -> list[str]:
-        """The schedules that are not tried again yet."""
         now = self._clock()
         for id_ in [id_ for id_, each in self._postponed.items() if each.until + each.wait < now]:
             del self._postponed[id_]  # it was paused or removed, or it would have been tried

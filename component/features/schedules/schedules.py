@@ -159,7 +159,6 @@ class Schedules:
             )
 
     def _check_work(self, work: Work) -> None:
-        """Raise ScheduleError if the work could never start."""
         if (work.skill is None) == (work.goal is None):
             raise ScheduleError("Say either what I should do, or which skill to run.", "goal")
         if work.goal is not None and not 0 < len(work.goal.strip()) <= _LONGEST_GOAL:
@@ -285,7 +284,6 @@ class Schedules:
             self._runner.wake()
 
     def _changed(self, schedule: Schedule) -> None:
-        """Note that a schedule was added, paused or resumed."""
         if self._runner is not None:
             self._runner.wake()
             self._runner.node.changed(schedule)

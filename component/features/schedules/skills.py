@@ -141,9 +141,7 @@ def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
         return f"Added the schedule:\n{added_text(added)}"
 
     async def complete(requester: JID, target: JID, arguments: Arguments) -> Arguments:
-        """Fill in the time zone of the person, so that they confirm it, and refuse a time that
-        cannot be read before they are asked.
-        """
+        """Fill in the zone, which the person confirms, and refuse a time that cannot be read."""
         assert isinstance(arguments, NewSchedule)
         when = arguments.when
         try:
@@ -228,7 +226,6 @@ def list_text(found: Sequence[Schedule]) -> str:
 
 @contextmanager
 def _as_skill_error() -> Iterator[None]:
-    """Turn a ScheduleError into the error of a skill."""
     try:
         yield
     except ScheduleError as error:

@@ -125,9 +125,7 @@ def unit_of(text: str) -> int:
 
 
 def take_duration(phrase: Phrase) -> int | None:
-    """Read a duration such as `90 minutes`, `an hour and a half`, `1h30` or `1.5 hours`, in
-    seconds.
-    """
+    """Read a duration such as `90 minutes`, `an hour and a half` or `1h30`, in seconds."""
     if found := phrase.take(rf"half (?:an? )?(?P<unit>{UNIT})"):
         return _whole(unit_of(found["unit"]), 0.5, found[0])
     if phrase.take("(?:a )?quarter of an hour"):
@@ -295,7 +293,6 @@ _HOURS_OF: Final[dict[Part, range]] = {
 
 
 def _in_part(hour: int, minute: int, part: Part, *, is_24: bool) -> int:
-    """Return the hour of a time that is said to be in a part of the day."""
     hours = (hour,) if is_24 or hour >= 12 else (hour, hour + 12)
     fitting = [one for one in hours if one in _HOURS_OF[part]]
     if len(fitting) != 1:
@@ -308,9 +305,7 @@ def _in_part(hour: int, minute: int, part: Part, *, is_24: bool) -> int:
 def take_times(
     phrase: Phrase, part: Part | None = None, *, bare: bool = True
 ) -> list[tuple[int, int]]:
-    """Read one or more times of the day, such as `at 9, 12 and 18`, as hours and minutes; empty if
-    there is none.
-    """
+    """Read times of the day, such as `at 9, 12 and 18`, as hours and minutes; empty for none."""
     first = take_time(phrase, part, bare=bare)
     if first is None:
         return []

@@ -97,9 +97,7 @@ Timing: TypeAlias = Cron | Once | Every
 
 
 def zone_of(name: str) -> tzinfo:
-    """Return the time zone of an IANA name, or of a fixed offset such as `UTC+09:00`. Raises
-    TimingError.
-    """
+    """Return the time zone of an IANA name or an offset, `UTC+09:00`. Raises TimingError."""
     found = zone_named(name)
     if found is None:
         raise TimingError(f"there is no time zone {name[:64]!r}: give one such as Europe/Paris")
@@ -162,7 +160,6 @@ def due(
 
 
 def _between(timing: Timing, begin: datetime, end: datetime) -> Iterator[datetime]:
-    """Return the instants of a timing from `begin` to `end`, both included."""
     for instant in instants_after(timing, begin - timedelta(microseconds=1)):
         if instant > end:
             return

@@ -92,9 +92,7 @@ def split_zone(text: str, zone: str) -> tuple[str, str]:
 
 
 def described(timing: Timing, zone: str = "UTC", when: str = "") -> str:
-    """When a timing fires, for people, with its time zone. `zone` is the one of the schedule,
-    `when` is the time as it was written.
-    """
+    """When a timing fires, for people, in the time zone of its schedule. `when` is as written."""
     if isinstance(timing, Once):
         return f"once at {local_time(timing.at, zone)}"
     if isinstance(timing, Cron):

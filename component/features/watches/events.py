@@ -374,7 +374,6 @@ class WatchStarts:
                 group.start_soon(self._handle_all, event)
 
     async def _handle_all(self, event: Pending | None) -> None:
-        """Handle the events of one watch until none is left."""
         assert event is not None
         id_ = event.watch
         try:

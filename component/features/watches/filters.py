@@ -159,7 +159,6 @@ def _holds(condition: Condition, payload: Tree | None) -> bool:
 
 
 def _values(condition: Condition, payload: Tree) -> Iterator[str]:
-    """Return the values that a condition compares."""
     for element in _elements(condition.element, payload):
         if condition.namespace and element.namespace != condition.namespace:
             continue

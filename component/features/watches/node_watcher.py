@@ -230,9 +230,7 @@ class NodeWatcher(SourceWatcher):
         return "pending" if granted.subscription == "pending" else "subscribed"
 
     async def _note_first_items(self) -> None:
-        """Mark the items before the first subscription as seen. If only subscribers may read them,
-        this is done when catching up.
-        """
+        """Mark the items before the first subscription as seen, as far as others may read them."""
         items: list[Observed] = []
         try:
             async for page in self._ports.client.pages(*self._address):
@@ -296,7 +294,6 @@ class NodeWatcher(SourceWatcher):
             await self._handle_change(self._waiting.popleft())
 
     async def _handle_change(self, event: Event) -> None:
-        """Handle a notification about the node or the subscription."""
         if event.purge is not None or event.delete is not None:
             await self._ports.storage.write(lambda db: watch_rows.forget_items(db, self._key))
         if event.delete is not None:
@@ -354,7 +351,6 @@ def _observed(item: Item | EventItem) -> Observed:
 
 
 def _input_of(error: StanzaError) -> Input:
-    """Return the input of the state machine for an error of the service."""
     match error.condition:
         case "item-not-found" | "gone":
             return "missing"

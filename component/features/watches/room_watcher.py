@@ -111,9 +111,7 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class Joined(msgspec.Struct, frozen=True):
-    """The agent is in the room, together with these occupants. `created` says that there was no
-    such room before.
-    """
+    """The agent is in the room with these occupants. `created` says that the room is new."""
 
     occupants: tuple[Occupant, ...]
     created: bool = False

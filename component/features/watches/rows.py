@@ -134,9 +134,7 @@ def put(database: Database, watch: Watch) -> None:
 
 
 def add(database: Database, watch: Watch, most: int) -> bool:
-    """Add a watch of a person, or change the one with its id; return False if they have `most`
-    others already.
-    """
+    """Add or change a watch of a person; return False if they have `most` others already."""
     owned = rows(database, watch.owner)
     if len(owned) >= most and watch.id not in {row.watch.id for row in owned}:
         return False
@@ -280,9 +278,7 @@ def forget(database: Database, who: Forgotten) -> None:
 
 
 class RetryingStorage:
-    """Reads and writes that are tried again until they succeed or are cancelled, for work that has
-    nobody to report an error to.
-    """
+    """Tries reads and writes again, for work that has nobody to report an error to."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage

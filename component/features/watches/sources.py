@@ -193,9 +193,7 @@ class SourceWatcher:
     async def _record(
         self, offered: Callable[[Database], Sequence[Offered] | None] | Sequence[Offered]
     ) -> None:
-        """Record events, in one transaction with a function that returns them; it returns None if
-        there is nothing to record.
-        """
+        """Record events, or those that a function returns in the transaction; None for nothing."""
         watches, max_hops = self._interests.watches, self._ports.max_hops
 
         def op(database: Database) -> Accepted | None:
@@ -314,7 +312,6 @@ class PresenceWatcher(SourceWatcher):
             self._has_answered = True
 
     async def _record_state(self) -> None:
-        """Record the state of the account if it is not the last one that was recorded."""
         availability, status = min(
             self._clients.values(), key=lambda each: _ORDER.index(each[0]), default=("offline", "")
         )
