@@ -17,7 +17,12 @@ import msgspec
 import structlog
 
 from component.commands import AnyCommand, CommandError, CommandResult, Commands
-from component.features.adhoc.sessions import CommandSession, CommandSessions, bad_command, expired
+from component.features.adhoc.sessions import (
+    CommandSession,
+    CommandSessions,
+    bad_command,
+    expired_session,
+)
 from component.kernel.adhoc import (
     AdHocRequest,
     Completed,
@@ -211,7 +216,7 @@ class CommandsHandler:
     ) -> ReplyPayload | Awaitable[ReplyPayload]:
         """Answer a repetition like the original (FAC-006); refuse anything else."""
         if session.answer is not None and session.answer.status == "canceled":
-            raise expired()
+            raise expired_session()
         if _content(form) != _content(session.given):
             raise errors.conflict("This session has been completed with another form.")
         if session.done is not None:
@@ -231,13 +236,13 @@ class CommandsHandler:
             session.settle("ended", answer, None)
             return answer
         if session.answer is None or session.answer.status != "canceled":
-            raise expired()
+            raise expired_session()
         return session.answer
 
     @staticmethod
     def _no_such_stage(session: CommandSession, action: str) -> StanzaError:
         if session.stage == "ended":
-            return expired()
+            return expired_session()
         return bad_command(
             BadAction(), f"This command has only one stage, so {action} is not possible."
         )

@@ -146,7 +146,7 @@ class CommandSessions:
         self._forget()
         session = self._sessions.get(id_)
         if session is None and self._is_ours(id_, requester, target):
-            raise expired()
+            raise expired_session()
         if session is None or (session.requester, session.target, session.node) != (
             requester,
             target,
@@ -205,7 +205,7 @@ def bad_command(condition: Payload, text: str) -> StanzaError:
     return StanzaError("bad-request", text, application=(condition,))
 
 
-def expired() -> StanzaError:
+def expired_session() -> StanzaError:
     """Return ``not-allowed`` with <session-expired/> (XEP-0050 §4.4)."""
     return StanzaError(
         "not-allowed",

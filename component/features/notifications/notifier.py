@@ -20,7 +20,7 @@ from anyio.abc import TaskStatus
 from cachebox import LRUCache
 
 from component import system
-from component.features.notifications.plan import MESSAGE_PREFIX, plan, zone_of
+from component.features.notifications.plan import MESSAGE_PREFIX, person_zone, plan
 from component.kernel import started_work
 from component.kernel.goals import turn_of
 from component.kernel.kernel import Kernel
@@ -291,7 +291,7 @@ class Notifier:
         """Send the messages of a batch. Returns whether the server has accepted them all."""
         dropped = batch.recipient.dropped
         by_id = {one.id: one for one in batch.recipient.notifications}
-        zone = zone_of(batch.recipient.preferences, self._zone)
+        zone = person_zone(batch.recipient.preferences, self._zone)
         deliveries: list[Delivery] = []
         for number, message in enumerate(batch.plan.messages):
             text = message_text([by_id[id_] for id_ in message.ids], 0 if number else dropped, zone)

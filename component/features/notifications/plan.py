@@ -77,10 +77,10 @@ def effective(
     hours = quiet_hours(settings.quiet if preferences.quiet is None else preferences.quiet)
     if hours is None:
         return None
-    return QuietHours(*hours, zone_of(preferences, default_zone))
+    return QuietHours(*hours, person_zone(preferences, default_zone))
 
 
-def zone_of(preferences: Preferences, default_zone: str) -> tzinfo:
+def person_zone(preferences: Preferences, default_zone: str) -> tzinfo:
     """Return the time zone that a person chose, that of their client, or the default."""
     chosen = None if preferences.zone is None else time_zone(preferences.zone)
     if chosen is not None:

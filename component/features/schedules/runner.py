@@ -23,7 +23,7 @@ from anyio.abc import TaskStatus
 from component.features.schedules import rows
 from component.features.schedules.node import ScheduleNode
 from component.features.schedules.rows import LATE, Schedule, instant_of
-from component.features.schedules.timing import due, names_a_time, next_after
+from component.features.schedules.timing import due_instants, names_a_time, next_after
 from component.kernel.task_starter import TaskStarter
 from component.kernel.triggers import Trigger, Work
 from component.store.clock import seconds_since_boot
@@ -134,7 +134,7 @@ class ScheduleRunner:
     async def _fire(self, schedule: Schedule, now: datetime) -> None:
         definition = schedule.definition
         most = definition.missed_most if definition.missed == "all" else 1
-        instants, following = due(definition.timing, schedule.due, now, most)
+        instants, following = due_instants(definition.timing, schedule.due, now, most)
         if definition.missed == "skip":
             instants = [one for one in instants if now - one <= LATE]
         if not instants:
@@ -159,7 +159,7 @@ class ScheduleRunner:
             moved.append(rows.move(database, schedule, after, instant))
 
         try:
-            task = await self._starter.start(trigger, work_of(schedule, instant, now), move)
+            task = await self._starter.start(trigger, firing_work(schedule, instant, now), move)
             is_first = task is not None
         except StanzaError as error:
             if error.type == "wait":
@@ -189,7 +189,7 @@ class ScheduleRunner:
         return [id_ for id_, each in self._postponed.items() if each.until > now]
 
 
-def work_of(schedule: Schedule, instant: datetime, now: datetime) -> Work:
+def firing_work(schedule: Schedule, instant: datetime, now: datetime) -> Work:
     """Return the work of a firing at an instant that starts now. Its owner gets the result on time,
     also in quiet hours, if they have set the time themselves and the firing was not missed.
     """

@@ -15,7 +15,7 @@ from component.features.schedules.node import row_of
 from component.features.schedules.rows import Missed, Schedule, Wish
 from component.features.schedules.schedules import ScheduleError, Schedules
 from component.features.schedules.timing import Cron
-from component.features.schedules.when import described, local_time
+from component.features.schedules.when import local_time, timing_text
 from component.kernel.triggers import work_asked_in
 from component.skills.context import Context
 from component.skills.declare import FunctionSkill, skill
@@ -85,7 +85,7 @@ def line_of(schedule: Schedule) -> str:
     else:
         following = f"next {local_time(schedule.due, _zone(schedule))}"
     definition = schedule.definition
-    when = described(definition.timing, _zone(schedule), definition.when)
+    when = timing_text(definition.timing, _zone(schedule), definition.when)
     return f"- {schedule.name}: {when}, {following}: {what}"
 
 

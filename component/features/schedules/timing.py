@@ -104,7 +104,7 @@ def zone_of(name: str) -> tzinfo:
     return found
 
 
-def checked(timing: Timing) -> Timing:
+def checked_timing(timing: Timing) -> Timing:
     """Return the timing itself. Raises TimingError if it can never fire or is not valid."""
     if isinstance(timing, Every):
         if timing.seconds < 1:
@@ -139,7 +139,7 @@ def instants_after(timing: Timing, instant: datetime) -> Iterator[datetime]:
         yield from _fires(timing, instant)
 
 
-def due(
+def due_instants(
     timing: Timing, first: datetime, now: datetime, most: int
 ) -> tuple[list[datetime], datetime | None]:
     """The instants from `first`, which is one of them, up to `now`; and the first one after that.

@@ -32,7 +32,7 @@ from component.features.schedules.timing import (
     Once,
     Timing,
     TimingError,
-    checked,
+    checked_timing,
     local_instant,
     next_after,
     zone_of,
@@ -328,7 +328,7 @@ class TimingReader:
         start = self._start or self._now + timedelta(seconds=seconds)
         if self._before is not None and start >= self._before:
             raise TimingError(f"{self._phrase.understood!r} never fires")
-        return checked(Every(seconds, start, self._before))
+        return checked_timing(Every(seconds, start, self._before))
 
     def _cron(self, recurrence: _Recurrence, times: list[tuple[int, int]]) -> Timing:
         if recurrence.seconds and recurrence.days is None:
@@ -366,7 +366,7 @@ class TimingReader:
             )
         if self._before is not None and next_after(timing, self._past) is None:
             raise PassedError(f"{self._phrase.understood!r} never fires")
-        return checked(timing)
+        return checked_timing(timing)
 
     # On which days.
 

@@ -26,7 +26,7 @@ from component.features.schedules.timing import (
     Once,
     Timing,
     TimingError,
-    checked,
+    checked_timing,
     local_instant,
     zone_of,
 )
@@ -66,7 +66,7 @@ def read_timing(text: str, zone: str, now: datetime, *, declared: bool = False) 
     now = now.astimezone(UTC).replace(microsecond=0)
     plain = said.casefold()
     if plain in MACROS or (len(plain.split()) == 5 and re.match(r"[*0-9][^ ]* [*0-9]", plain)):
-        return checked(Cron(plain, zone))
+        return checked_timing(Cron(plain, zone))
     past = _LONG_AGO if declared else now
     if _INSTANT.fullmatch(plain):
         return Once(future(_instant(plain, zone), past))
@@ -91,7 +91,7 @@ def split_zone(text: str, zone: str) -> tuple[str, str]:
     return text[: found.start()], named
 
 
-def described(timing: Timing, zone: str = "UTC", when: str = "") -> str:
+def timing_text(timing: Timing, zone: str = "UTC", when: str = "") -> str:
     """When a timing fires, for people, in the time zone of its schedule. `when` is as written."""
     if isinstance(timing, Once):
         return f"once at {local_time(timing.at, zone)}"

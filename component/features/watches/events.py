@@ -45,10 +45,10 @@ MOST_IN_DIGEST: Final = 50
 HOUR_MS: Final = 3_600_000
 
 Verdict: TypeAlias = Literal["start", "join", "drop", "trip"]
-"""Start work (at `Counters.due`), join the start `Counters.waiting`, drop, or stop the watch."""
+"""Start work, join the start `RateCounters.waiting`, drop the event, or stop the watch."""
 
 
-class Offered(msgspec.Struct, frozen=True):
+class OfferedEvent(msgspec.Struct, frozen=True):
     """An event of a source, and the ids of the watches that are interested in it. `data` is the
     JSON of its `component.features.watches.watch.EventData`.
     """
@@ -82,7 +82,7 @@ class Pending(msgspec.Struct, frozen=True):
     chain: tuple[str, ...]
 
 
-class Counters(msgspec.Struct):
+class RateCounters(msgspec.Struct):
     """The counters on which the decisions for one watch depend; stored in its row.
 
     Attributes:
@@ -100,7 +100,9 @@ class Counters(msgspec.Struct):
     hour_starts: int = 0
 
 
-def decide(counters: Counters, watch: Watch, now: int, *, has_room: bool) -> tuple[Verdict, int]:
+def decide_start(
+    counters: RateCounters, watch: Watch, now: int, *, has_room: bool
+) -> tuple[Verdict, int]:
     """Decide on one event and change the counters. `now` is the time in milliseconds on a clock
     that does not jump. `has_room` says whether another start may wait now; if not, the event is
     above the rate.
@@ -126,13 +128,13 @@ def decide(counters: Counters, watch: Watch, now: int, *, has_room: bool) -> tup
     return verdict
 
 
-def _above(counters: Counters, watch: Watch, due: int) -> tuple[Verdict, int]:
+def _above(counters: RateCounters, watch: Watch, due: int) -> tuple[Verdict, int]:
     if watch.thinning == "drop" or not counters.waiting:
         return "drop", 0
     return "join", due
 
 
-def _start(counters: Counters, watch: Watch, now: int, due: int) -> tuple[Verdict, int]:
+def _start(counters: RateCounters, watch: Watch, now: int, due: int) -> tuple[Verdict, int]:
     if now >= counters.hour_at + HOUR_MS:
         counters.hour_at, counters.hour_starts = now, 0
     if counters.hour_starts >= watch.starts_per_hour:
@@ -146,7 +148,7 @@ def _start(counters: Counters, watch: Watch, now: int, due: int) -> tuple[Verdic
 def accept(
     database: Database,
     source: str,
-    offered: Sequence[Offered],
+    offered: Sequence[OfferedEvent],
     watches: Mapping[str, Watch],
     max_hops: int,
 ) -> Accepted:
@@ -155,7 +157,7 @@ def accept(
     record the same event, one finds it new.
     """
     accepted = Accepted()
-    of_watch: dict[str, list[Offered]] = {}
+    of_watch: dict[str, list[OfferedEvent]] = {}
     for each in offered:
         if each.observed.item and not mark_seen(database, source, each.observed):
             continue
@@ -169,7 +171,11 @@ def accept(
 
 
 def _accept_for(
-    database: Database, watch: Watch, events: Sequence[Offered], max_hops: int, accepted: Accepted
+    database: Database,
+    watch: Watch,
+    events: Sequence[OfferedEvent],
+    max_hops: int,
+    accepted: Accepted,
 ) -> None:
     within = [each for each in events if len(each.observed.chain) < max_hops]
     cut = len(events) - len(within)
@@ -184,16 +190,16 @@ def _accept_for(
         return
     if cut:
         accepted.cut.append(watch.id)
-    created, counters = int(found[1]), Counters(*map(int, found[2:]))
+    created, counters = int(found[1]), RateCounters(*map(int, found[2:]))
     (pending,) = database.execute(
         "SELECT count(*) FROM watch_events WHERE watch = ?", (watch.id,)
     ).fetchone() or (0,)
     room = MOST_PENDING - int(pending)
-    joined: list[Offered] = []
+    joined: list[OfferedEvent] = []
     thinned = 0
     tripped = ""
     for each in within:
-        verdict, due = decide(counters, watch, database.steady, has_room=room > 0)
+        verdict, due = decide_start(counters, watch, database.steady, has_room=room > 0)
         if verdict == "start":
             observed = each.observed
             database.execute(
@@ -239,7 +245,7 @@ def _accept_for(
     )
 
 
-def _join(database: Database, watch: Watch, number: int, events: Sequence[Offered]) -> None:
+def _join(database: Database, watch: Watch, number: int, events: Sequence[OfferedEvent]) -> None:
     """Let events join the start with this number, or with `latest` the last one replace it."""
     if not events:
         return

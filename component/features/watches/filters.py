@@ -60,7 +60,7 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     exists: bool | None = None
 
 
-class Filter:
+class ItemFilter:
     """Decides whether a watch accepts an item. `json` is a JMESPath expression on JSON payloads
     (XEP-0335); it is true if its value is neither null, false nor empty. With one, an item without
     a JSON payload is not of interest. Raises FilterError: the expression is not valid, or a
@@ -135,7 +135,7 @@ def json_text(payload: Tree | None) -> str | None:
     return None if found is None else found.text
 
 
-def text_of(payload: Tree | None) -> str:
+def payload_text(payload: Tree | None) -> str:
     """Return the text of a payload without its tags, for people and models."""
     if payload is None:
         return ""
@@ -207,7 +207,7 @@ def fill_params(params: bytes, data: bytes) -> bytes:
     return msgspec.json.encode({key: value for key, value in filled.items() if value is not None})
 
 
-def check_params(params: Mapping[str, Any]) -> None:
+def check_expressions(params: Mapping[str, Any]) -> None:
     """Raise FilterError if an expression is not valid, or parameters are nested too deep."""
     _walk(params, compiled, 0)
 

@@ -61,7 +61,7 @@ Input: TypeAlias = Literal[
     "due",
 ]
 """`gone`: a notification says that the node was deleted or the subscription ended. `overflow`: more
-notifications came than can wait. `due`: the time of `Subscription.delay_s` has passed."""
+notifications came than can wait. `due`: the time of `SubscriptionMachine.delay_s` has passed."""
 
 _RESULTS: Final[Mapping[Input, SourceState]] = {
     "pending": "pending",
@@ -85,7 +85,7 @@ TABLE: Final[Mapping[SourceState, Mapping[Input, SourceState]]] = {
 state `disconnected` leads to `offline`, and `connected` to `subscribing`."""
 
 
-class Subscription:
+class SubscriptionMachine:
     """The state of one subscription. `check_s` is the number of seconds after which a subscription
     is verified, and the longest time between two attempts. `failures` counts attempts in a row that
     did not lead to a subscription.
@@ -128,7 +128,7 @@ class NodeWatcher(SourceWatcher):
 
     def __init__(self, source: Source, ports: SourcePorts) -> None:
         super().__init__(source, ports)
-        self._subscription = Subscription(ports.check_s)
+        self._subscription = SubscriptionMachine(ports.check_s)
         self._waiting: deque[Event] = deque()
         self._missing_in_a_row = 0
         self._reason = ""

@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from component.features.watches import rows as watch_rows
-from component.features.watches.events import Offered
+from component.features.watches.events import OfferedEvent
 from component.features.watches.sources import (
     SourcePorts,
     SourceState,
@@ -73,7 +73,7 @@ _REFUSALS: Final = {
 }
 
 
-class Occupant(msgspec.Struct, frozen=True, kw_only=True):
+class RoomOccupant(msgspec.Struct, frozen=True, kw_only=True):
     """An occupant. `jid` is the bare real JID, empty where the room does not show it."""
 
     nick: str
@@ -107,13 +107,13 @@ class Moved(msgspec.Struct, frozen=True):
     """An occupant has entered, changed or left."""
 
     what: What
-    occupant: Occupant
+    occupant: RoomOccupant
 
 
 class Joined(msgspec.Struct, frozen=True):
     """The agent is in the room with these occupants. `created` says that the room is new."""
 
-    occupants: tuple[Occupant, ...]
+    occupants: tuple[RoomOccupant, ...]
     created: bool = False
 
 
@@ -136,7 +136,7 @@ class Room:
     def __init__(self) -> None:
         self.nick = ""
         self.is_in = False
-        self.occupants: dict[str, Occupant] = {}
+        self.occupants: dict[str, RoomOccupant] = {}
         self._renamed: dict[str, str] = {}
 
     def join(self, nick: str) -> None:
@@ -191,7 +191,7 @@ class Room:
         return (Moved("left", msgspec.structs.replace(found, show="offline")),)
 
 
-def observed(what: What, occupant: Occupant, room: str) -> Observed:
+def observed(what: What, occupant: RoomOccupant, room: str) -> Observed:
     """Return an event of a room as a watch handles it: its item is the nickname."""
     members = {"event": what, **msgspec.structs.asdict(occupant)}
     shown = {name: value for name, value in members.items() if value and name != "status"}
@@ -208,9 +208,9 @@ def observed(what: What, occupant: Occupant, room: str) -> Observed:
     )
 
 
-def _occupant(presence: RoomPresence, previous: str) -> Occupant:
+def _occupant(presence: RoomPresence, previous: str) -> RoomOccupant:
     item = presence.user.items[0] if presence.user.items else Item()
-    return Occupant(
+    return RoomOccupant(
         nick=presence.nick,
         jid="" if item.jid is None else str(item.jid.bare),
         affiliation=item.affiliation or "none",
@@ -485,7 +485,7 @@ class RoomWatcher(SourceWatcher):
             move = self._waiting.popleft()
             assert isinstance(move, Moved)
             moves.append(move)
-        offered: list[Offered] = []
+        offered: list[OfferedEvent] = []
         for move in moves:
             if move.occupant.previous:
                 offered.append(self._forgotten(move.occupant.previous))
@@ -493,14 +493,14 @@ class RoomWatcher(SourceWatcher):
         await self._record(offered)
 
     def _compared(
-        self, occupants: Sequence[Occupant]
-    ) -> Callable[[Database], Sequence[Offered] | None]:
+        self, occupants: Sequence[RoomOccupant]
+    ) -> Callable[[Database], Sequence[OfferedEvent] | None]:
         """The events by which those who are there now differ from those who were recorded last. The
         function gives None, and notes who is there, if nothing was recorded before.
         """
         room = str(self.source.service)
 
-        def compare(database: Database) -> Sequence[Offered] | None:
+        def compare(database: Database) -> Sequence[OfferedEvent] | None:
             if not watch_rows.is_known(database, self._key):
                 present = [observed("joined", each, room) for each in occupants]
                 watch_rows.mark_known(database, self._key, present)
@@ -508,7 +508,7 @@ class RoomWatcher(SourceWatcher):
             before = watch_rows.versions(database, self._key)
             there = {watch_rows.item_key(each.nick): each for each in occupants}
             gone = [nick for nick, was in before.items() if was != LEFT and nick not in there]
-            moves = [Moved("left", Occupant(nick=nick, show="offline")) for nick in gone]
+            moves = [Moved("left", RoomOccupant(nick=nick, show="offline")) for nick in gone]
             for nick, each in there.items():
                 was_away = before.get(nick, LEFT) == LEFT
                 moves.append(Moved("joined" if was_away else "changed", each))
@@ -517,9 +517,11 @@ class RoomWatcher(SourceWatcher):
 
         return compare
 
-    def _offer(self, move: Moved) -> Offered:
+    def _offer(self, move: Moved) -> OfferedEvent:
         return self._interests.offer(observed(move.what, move.occupant, str(self.source.service)))
 
-    def _forgotten(self, nick: str) -> Offered:
+    def _forgotten(self, nick: str) -> OfferedEvent:
         """Return the mark that a nickname is not in use any more, which is no event."""
-        return Offered(observed("left", Occupant(nick=nick), str(self.source.service)), (), b"")
+        return OfferedEvent(
+            observed("left", RoomOccupant(nick=nick), str(self.source.service)), (), b""
+        )

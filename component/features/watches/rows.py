@@ -106,7 +106,7 @@ _FIRST_WAIT_S: Final = 0.2
 _LONGEST_WAIT_S: Final = 5.0
 
 
-class Row(msgspec.Struct, frozen=True):
+class WatchRow(msgspec.Struct, frozen=True):
     """A watch as the database has it. `pending` is the number of events that wait."""
 
     watch: Watch
@@ -159,7 +159,7 @@ def set_state(database: Database, watch: str, state: WatchState, reason: str = "
     return done.rowcount > 0
 
 
-def rows(database: Database, owner: str | None = None) -> list[Row]:
+def rows(database: Database, owner: str | None = None) -> list[WatchRow]:
     """Return all watches, or those of one owner, by id."""
     where, parameters = ("", ()) if owner is None else (" WHERE owner = ?", (owner,))
     found = database.execute(
@@ -169,7 +169,8 @@ def rows(database: Database, owner: str | None = None) -> list[Row]:
         parameters,
     ).fetchall()
     return [
-        Row(msgspec.json.decode(definition, type=Watch), *values) for definition, *values in found
+        WatchRow(msgspec.json.decode(definition, type=Watch), *values)
+        for definition, *values in found
     ]
 
 

@@ -8,10 +8,15 @@ import msgspec
 from msgspec import Meta
 
 from component.features.watches import rows as watch_rows
-from component.features.watches.filters import LONGEST_EXPRESSION, Condition, Filter, FilterError
-from component.features.watches.rows import COUNTS, Row
+from component.features.watches.filters import (
+    LONGEST_EXPRESSION,
+    Condition,
+    FilterError,
+    ItemFilter,
+)
+from component.features.watches.rows import COUNTS, WatchRow
 from component.features.watches.settings import read_rate
-from component.features.watches.watch import PRESENCE, Rate, Watch
+from component.features.watches.watch import PRESENCE, StartRate, Watch
 from component.kernel.triggers import Work
 from component.skills.context import Context
 from component.store.storage import Storage
@@ -161,7 +166,7 @@ class WatchService:
         if wish.node == PRESENCE and service.local is None:
             raise WatchError("Only an account has presence: give its address as the service.")
         try:
-            Filter(wish.where, wish.json_filter)
+            ItemFilter(wish.where, wish.json_filter)
         except FilterError as error:
             raise WatchError(str(error)) from None
         try:
@@ -180,7 +185,7 @@ class WatchService:
             node=wish.node,
             where=tuple(wish.where),
             json=wish.json_filter,
-            rate=Rate(events, seconds),
+            rate=StartRate(events, seconds),
         )
 
     async def pause(self, id_: str) -> bool:
@@ -228,7 +233,7 @@ class WatchService:
             raise WatchError(f"I may only watch your own account{known} for you, not {service}.")
         return service
 
-    def _sheet(self, row: Row) -> WatchSheet:
+    def _sheet(self, row: WatchRow) -> WatchSheet:
         watch, reason, subscription = row.watch, row.reason, ""
         if self._watcher is not None:
             status = self._watcher.status(watch)

@@ -54,11 +54,11 @@ def _nick(value: str) -> str:
 def _params(value: dict[str, Any]) -> dict[str, Any]:
     from component.features.watches.filters import (  # noqa: PLC0415 - only where there is a watch
         FilterError,
-        check_params,
+        check_expressions,
     )
 
     try:
-        check_params(value)
+        check_expressions(value)
     except FilterError as error:
         raise refusal(f"cannot be used: {error}") from None
     return value

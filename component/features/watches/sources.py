@@ -9,8 +9,8 @@ import msgspec
 import structlog
 
 from component.features.watches import rows as watch_rows
-from component.features.watches.events import Accepted, Offered, accept
-from component.features.watches.filters import Filter, chain_of, json_text, text_of
+from component.features.watches.events import Accepted, OfferedEvent, accept
+from component.features.watches.filters import ItemFilter, chain_of, json_text, payload_text
 from component.features.watches.rows import RetryingStorage
 from component.features.watches.watch import EventData, Observed, Source, Watch
 from component.kernel.kernel import Kernel
@@ -55,14 +55,14 @@ class Interests:
     def __init__(self, source: Source, watches: Mapping[str, Watch]) -> None:
         self._source = source
         self.watches = dict(watches)
-        self._filters = {id_: Filter(one.where, one.json) for id_, one in watches.items()}
+        self._filters = {id_: ItemFilter(one.where, one.json) for id_, one in watches.items()}
 
-    def offer(self, observed: Observed) -> Offered:
+    def offer(self, observed: Observed) -> OfferedEvent:
         """Return an event with the ids of the watches whose filters accept it. Never raises."""
         payload = observed.tree
         interested = tuple(id_ for id_, one in self._filters.items() if one.accepts(payload))
         if not interested:
-            return Offered(observed, (), b"")
+            return OfferedEvent(observed, (), b"")
         if chain := chain_of(payload):
             observed = msgspec.structs.replace(observed, chain=chain)
         data = EventData(
@@ -70,11 +70,11 @@ class Interests:
             node=self._source.node,
             item=observed.item,
             publisher=observed.publisher,
-            text=text_of(payload)[:_LONGEST_TEXT],
+            text=payload_text(payload)[:_LONGEST_TEXT],
             payload=observed.payload[:_LONGEST_TEXT],
             json=_json(payload) if observed.json is None else observed.json,
         )
-        return Offered(observed, interested, msgspec.json.encode(data))
+        return OfferedEvent(observed, interested, msgspec.json.encode(data))
 
 
 def observed_item(item_id: str | None, payload: str, publisher: str | None) -> Observed:
@@ -191,7 +191,7 @@ class SourceWatcher:
         """Stop observing, because no watch needs the source any more."""
 
     async def _record(
-        self, offered: Callable[[Database], Sequence[Offered] | None] | Sequence[Offered]
+        self, offered: Callable[[Database], Sequence[OfferedEvent] | None] | Sequence[OfferedEvent]
     ) -> None:
         """Record events, or those that a function returns in the transaction; None for nothing."""
         watches, max_hops = self._interests.watches, self._ports.max_hops
@@ -325,7 +325,7 @@ class PresenceWatcher(SourceWatcher):
         )
         offered = [self._interests.offer(observed)]
 
-        def changed(database: Database) -> Sequence[Offered] | None:
+        def changed(database: Database) -> Sequence[OfferedEvent] | None:
             if watch_rows.is_known(database, self._key):
                 return offered
             watch_rows.mark_known(database, self._key, [observed])

@@ -25,7 +25,7 @@ WatchState: TypeAlias = Literal["active", "paused", "tripped"]
 """Whether events are handled: `paused` by a person, `tripped` by the breaker against loops."""
 
 
-class Rate(msgspec.Struct, frozen=True):
+class StartRate(msgspec.Struct, frozen=True):
     """A bound: `events` starts of work in each window of `seconds`."""
 
     events: int
@@ -82,7 +82,7 @@ class Watch(Work, frozen=True, kw_only=True, omit_defaults=True):
     nick: str = ""
     where: tuple[Condition, ...] = ()
     json: str = ""
-    rate: Rate = Rate(60, 60.0)
+    rate: StartRate = StartRate(60, 60.0)
     thinning: Thinning = "digest"
     starts_per_hour: int = 1000
 
@@ -144,7 +144,7 @@ def watch_of(entry: WatchEntry) -> Watch:
         nick=entry.nick,
         where=tuple(Condition(**each.model_dump()) for each in entry.where),
         json=entry.json_filter,
-        rate=Rate(*read_rate(entry.rate)),
+        rate=StartRate(*read_rate(entry.rate)),
         thinning=entry.thinning,
         starts_per_hour=entry.starts_per_hour,
     )

@@ -15,7 +15,7 @@ from component.features.watches import rows as watch_rows
 from component.features.watches import sources
 from component.features.watches.rows import RetryingStorage
 from component.features.watches.sources import Availability, PresenceWatcher, SourcePorts
-from component.features.watches.watch import PRESENCE, Rate, Source, Watch
+from component.features.watches.watch import PRESENCE, Source, StartRate, Watch
 from component.pubsub.client import PubSubClient
 from tests.direct_database import DirectDatabase
 from tests.waiting import eventually
@@ -35,7 +35,7 @@ WATCH = Watch(
     service=JULIET,
     node=PRESENCE,
     goal="Say hello.",
-    rate=Rate(10_000, 1.0),
+    rate=StartRate(10_000, 1.0),
 )
 
 

@@ -8,7 +8,7 @@ from component.features.watches import rows as watch_rows
 from component.features.watches.filters import Condition
 from component.features.watches.service import WatchError, WatchService, Wish
 from component.features.watches.sources import SourceStatus
-from component.features.watches.watch import Rate, Watch
+from component.features.watches.watch import StartRate, Watch
 from component.kernel.triggers import Work
 from component.store import Storage
 from tests.direct_database import DirectDatabase, done
@@ -48,7 +48,7 @@ def test_a_wish_becomes_a_watch_of_its_person() -> None:
     watch = desk().checked(wish(where=where, rate="5/h"), work(JULIET))
     assert (watch.id, watch.owner) == ("juliet@example.com/mood", "juliet@example.com")
     assert watch.principal == watch.service == JULIET.bare
-    assert (watch.goal, watch.rate) == ("Cheer me up.", Rate(5, 3600.0))
+    assert (watch.goal, watch.rate) == ("Cheer me up.", StartRate(5, 3600.0))
     assert watch.where == tuple(where)
     assert (watch.agent, watch.skill, watch.tell) == ("assistant", None, ())
 
