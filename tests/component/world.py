@@ -44,8 +44,7 @@ from component.link.router.table import Host
 from component.policy import Policy, Rule, When
 from component.policy.flows import Flow, Flows
 from component.policy.persons import Info, Persons
-from component.pubsub.interests import NodeInterests
-from component.pubsub.notifier import NodeNotifier
+from component.pubsub.notifier import NodeInterests, NodeNotifier
 from component.pubsub.service import PubSubService
 from component.skills import Registry, Skill, View
 from component.skills.builtin import builtin_skills

@@ -226,7 +226,7 @@ class ContactProfiles:
 
 
 class ProfileNode:
-    """A PubSub node for a part of the profile: a `component.pubsub.computed.ComputedNode`."""
+    """A PubSub node for a part of the profile: a `component.pubsub.service.ComputedNode`."""
 
     def __init__(self, name: str, profiles: Profiles) -> None:
         self.name = name

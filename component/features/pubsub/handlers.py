@@ -14,16 +14,15 @@ from cachebox import LRUCache
 from component.kernel.errors import stored
 from component.kernel.paging import check_page, page, sized
 from component.link.router.table import IQRoute, Request
-from component.pubsub import access, faults, items, nodes, rows, subscriptions
+from component.pubsub import access, faults, items, nodes, rows
 from component.pubsub.access import Requester
 from component.pubsub.changes import Direct
-from component.pubsub.computed import as_node, digests, last_of
 from component.pubsub.config import DEFAULT, configured, meta_data_of, preconditions
 from component.pubsub.items import NewItem, Wanted, choose, new_id
+from component.pubsub.nodes import options_form, with_options
 from component.pubsub.notifier import ENVELOPE_BYTES
 from component.pubsub.rows import Node, NodeSubscription, StoredItem
-from component.pubsub.service import PubSubService, last_messages
-from component.pubsub.subscriptions import options_form, with_options
+from component.pubsub.service import PubSubService, as_node, digests, last_messages, last_of
 from component.store.database import Database
 from xep import disco, pubsub, pubsub_errors
 from xep.binding import RawXML
@@ -280,7 +279,7 @@ class PubSubHandler:
         name = asked.node
         if not name:
             raise faults.node_id_required()
-        address = subscriptions.check_own(who, asked.jid, faults.invalid_jid())
+        address = nodes.check_own(who, asked.jid, faults.invalid_jid())
         plain = NodeSubscription(node=name, jid=address, subid=new_id(), state="subscribed")
         wanted = with_options(plain, None if options is None else options.form)
         computed = self._service.computed(who, name)
@@ -290,15 +289,15 @@ class PubSubHandler:
 
         def op(database: Database) -> tuple[NodeSubscription, Sequence[Direct]]:
             if computed is None:
-                node = subscriptions.check_subscribe(database, who, name)
+                node = nodes.check_subscribe(database, who, name)
             else:
                 node = as_node(who.service, computed)
-            made, is_new = subscriptions.subscribe(database, who, node, wanted)
+            made, is_new = nodes.subscribe(database, who, node, wanted)
             if is_new and seen is not None:
                 rows.set_view(database, who.service, name, address, seen)
             if made.state == "pending":
                 creators = self._service.creators
-                return made, subscriptions.approval_messages(database, who, made, creators)
+                return made, nodes.approval_messages(database, who, made, creators)
             return made, last_messages(database, node, address) if is_new else ()
 
         made, messages = await self._service.storage.write(op)
@@ -357,7 +356,7 @@ class PubSubHandler:
         """Return the requester's subscription to a node, which is not hidden from it."""
         if self._service.computed(who, name) is None:
             access.find_node(database, who, name)
-        return subscriptions.known(database, who, name, address, subid)
+        return nodes.known(database, who, name, address, subid)
 
     async def _subscriptions(self, who: Requester, node: str) -> Pubsub:
         """Return the requester's own subscriptions, at one node or at all (§5.6)."""
@@ -417,7 +416,7 @@ def _own_address(who: Requester, name: str, jid: JID) -> str:
     """Return the address of a subscription of the requester's own (§6.2.3.3, §6.3.4.1)."""
     if not name:
         raise faults.node_id_required()
-    return subscriptions.check_own(who, jid, faults.forbidden("that is not your address"))
+    return nodes.check_own(who, jid, faults.forbidden("that is not your address"))
 
 
 _IDENTITY: Final = disco.Identity(category="pubsub", type="leaf")
@@ -481,7 +480,7 @@ class NodeDiscovery:
 
         def op(database: Database) -> tuple[Node, list[str], int]:
             node, _ = access.find_node(database, who, name)
-            owners = subscriptions.owners(database, who.service, name)
+            owners = nodes.owners(database, who.service, name)
             return node, owners, rows.count_subscribers(database, who.service, name)
 
         return await self._service.storage.read(op)

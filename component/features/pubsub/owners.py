@@ -11,7 +11,7 @@ from component.features.pubsub.handlers import Allowances, answer_at_node, unkno
 from component.kernel.adhoc import AdHocRequest, Completed, Offer
 from component.kernel.errors import stored
 from component.link.router.table import IQRoute, Request
-from component.pubsub import access, items, nodes, subscriptions
+from component.pubsub import access, items, nodes
 from component.pubsub.access import Requester
 from component.pubsub.changes import Direct
 from component.pubsub.config import DEFAULT, config_form
@@ -86,7 +86,7 @@ class OwnerHandler:
             name = asked.subscriptions.node
             self._service.refuse_computed(who, name)
             made = await storage.read(
-                lambda database: subscriptions.subscriptions_to(database, who, name, "subscribed")
+                lambda database: nodes.subscriptions_to(database, who, name, "subscribed")
             )
             return PubsubOwner(
                 subscriptions=pubsub_owner.Subscriptions(
@@ -160,7 +160,7 @@ class OwnerHandler:
                 database,
                 who,
                 name,
-                subscriptions.set_subscriptions(database, who, name, wanted, subid),
+                nodes.set_subscriptions(database, who, name, wanted, subid),
             )
         )
 
@@ -172,7 +172,7 @@ class OwnerHandler:
         return stored(self._decide(who, form), self._retry_after_s)
 
     async def _decide(self, who: Requester, form: Form) -> None:
-        said = subscriptions.read_authorization(form)
+        said = nodes.read_authorization(form)
         if said is not None:
             state: SubscriptionState = "subscribed" if said.allows else "none"
             await self._set_subscriptions(who, said.node, [(str(said.jid), state, said.subid)])
@@ -199,7 +199,7 @@ class OwnerHandler:
     async def _prepare(self, asked: AdHocRequest) -> Offer:
         """Return the command with the nodes of its requester (§8.7.2)."""
         who = self._service.requester(asked.target, asked.requester)
-        work = self._service.storage.read(lambda database: subscriptions.approvable(database, who))
+        work = self._service.storage.read(lambda database: nodes.approvable(database, who))
         found = await stored(work, self._retry_after_s)
         if not found:
             raise StanzaError("forbidden", "you own no node whose subscriptions need approval")
@@ -211,11 +211,11 @@ class OwnerHandler:
         who = self._service.requester(asked.target, asked.requester)
         self._service.refuse_computed(who, name)
         work = self._service.storage.read(
-            lambda database: subscriptions.subscriptions_to(database, who, name, "pending")
+            lambda database: nodes.subscriptions_to(database, who, name, "pending")
         )
         found = await stored(work, self._retry_after_s)
         for each in found:
-            message = subscriptions.approval_message(who.service, each, who.jid)
+            message = nodes.approval_message(who.service, each, who.jid)
             self._service.notifier.put(message)
         text = f"Forms sent: {len(found)}." if found else "No subscription waits for approval."
         return Completed((Note(type="info", text=text),))

@@ -21,8 +21,7 @@ from component.memory.reconciler import SyncOptions
 from component.memory.sharing import Sharing
 from component.memory_directory.files import open_root
 from component.memory_directory.layout import Layout, SessionKey
-from component.pubsub.interests import NodeInterests
-from component.pubsub.notifier import NodeNotifier
+from component.pubsub.notifier import NodeInterests, NodeNotifier
 from component.pubsub.service import PubSubService
 from component.store import Storage
 from component.store.database import Database

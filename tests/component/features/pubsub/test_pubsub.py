@@ -12,8 +12,7 @@ import pytest
 from component.features.pubsub import handlers
 from component.pubsub.changes import NodeChange
 from component.pubsub.config import DEFAULT, NodeConfig, config_form
-from component.pubsub.nodes import MOST_AFFILIATIONS
-from component.pubsub.subscriptions import MOST_AT_NODE
+from component.pubsub.nodes import MOST_AFFILIATIONS, MOST_AT_NODE
 from component.skills import skill
 from component.store.database import Database
 from component.tasks.expiry import forget
