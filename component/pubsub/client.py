@@ -13,7 +13,6 @@ from xep.pubsub import (
     Create,
     Item,
     Items,
-    Options,
     Publish,
     PublishOptions,
     Pubsub,
@@ -72,27 +71,20 @@ class PubSubClient:
     def __init__(self, call: IQCall) -> None:
         self._call = call
 
-    async def subscribe(
-        self, service: JID, node: str, subscriber: JID, options: Form | None = None
-    ) -> Subscription:
+    async def subscribe(self, service: JID, node: str, subscriber: JID) -> Subscription:
         """Subscribe one of the service's own addresses to a node (XEP-0060 §6.1). It can be
         repeated: every known service then returns the existing subscription. The state of the
         result is `subscribed`, or `pending` until an owner approves it.
         """
-        request = Pubsub(
-            subscribe=Subscribe(node=node, jid=subscriber),
-            options=None if options is None else Options(form=options),
-        )
+        request = Pubsub(subscribe=Subscribe(node=node, jid=subscriber))
         answer = await self._send("set", service, request, subscriber)
         if answer.subscription is not None:
             return answer.subscription
         return Subscription(node=node, jid=subscriber, subscription="subscribed")
 
-    async def unsubscribe(
-        self, service: JID, node: str, subscriber: JID, subid: str | None = None
-    ) -> None:
+    async def unsubscribe(self, service: JID, node: str, subscriber: JID) -> None:
         """End a subscription (XEP-0060 §6.2)."""
-        request = Pubsub(unsubscribe=Unsubscribe(node=node, jid=subscriber, subid=subid))
+        request = Pubsub(unsubscribe=Unsubscribe(node=node, jid=subscriber))
         await self._send("set", service, request, subscriber)
 
     async def items(
@@ -149,12 +141,10 @@ class PubSubClient:
         published = () if answer.publish is None else answer.publish.items
         return (published[0].id if published else None) or item.id
 
-    async def retract(
-        self, service: JID, node: str, ids: Sequence[str], requester: JID, *, notify: bool = True
-    ) -> None:
-        """Delete items (XEP-0060 §7.2)."""
+    async def retract(self, service: JID, node: str, ids: Sequence[str], requester: JID) -> None:
+        """Delete items (XEP-0060 §7.2), with notifications."""
         items = tuple(Item(id=id_) for id_ in ids)
-        request = Pubsub(retract=Retract(node=node, notify=notify, items=items))
+        request = Pubsub(retract=Retract(node=node, notify=True, items=items))
         await self._send("set", service, request, requester)
 
     async def create(self, service: JID, node: str, owner: JID, config: Form | None = None) -> None:

@@ -12,6 +12,7 @@ XEP-0115 §6): they announce the nodes that they are interested in as features t
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -362,7 +363,7 @@ class NodeNotifier:
         if sending.to or sending.is_over or isinstance(change, Direct):
             return
         if sending.after is not None:
-            page = await self._storage.read(_page_of(change, sending.after))
+            page = await self._storage.read(partial(_page_of, change=change, after=sending.after))
             sending.to.extend(jid for jid, is_told in page if is_told)
             sending.after = page[-1][0] if len(page) == rows.PAGE else None
             if sending.to or sending.after is not None:
@@ -378,7 +379,8 @@ class NodeNotifier:
             ]
         part, sending.online = sending.online[: rows.PAGE], sending.online[rows.PAGE :]
         if part:
-            allowed = await self._storage.read(_allowed(change, [bare for _, bare in part]))
+            bares = [bare for _, bare in part]
+            allowed = await self._storage.read(partial(_allowed, change=change, principals=bares))
             sending.to.extend(full for full, bare in part if bare in allowed)
 
     async def _send(self, sending: _Sending) -> int:
@@ -414,42 +416,34 @@ class NodeNotifier:
         return sent
 
 
-def _page_of(change: NodeChange, after: str) -> Callable[[Database], list[tuple[str, bool]]]:
+def _page_of(database: Database, change: NodeChange, after: str) -> list[tuple[str, bool]]:
     """A page of the subscribers of a node, each with whether it is notified."""
-
-    def op(database: Database) -> list[tuple[str, bool]]:
-        page = rows.subscriptions_after(database, change.service, change.node, "subscribed", after)
-        if not page:
-            return []
-        node = rows.node(database, change.service, change.node)
-        checked = node is not None and node.config.access_model in ("presence", "whitelist")
-        told: list[tuple[str, bool]] = []
-        for each in page:
-            principal = str(JID.parse(each.jid).bare)
-            is_new = change.number and each.since >= change.number
-            is_told = each.deliver and not is_new and change.principal in (None, principal)
-            if is_told and checked and node is not None:
-                is_told = access.may_read(database, node, principal)
-            told.append((each.jid, is_told))
-        return told
-
-    return op
+    page = rows.subscriptions_after(database, change.service, change.node, "subscribed", after)
+    if not page:
+        return []
+    node = rows.node(database, change.service, change.node)
+    checked = node is not None and node.config.access_model in ("presence", "whitelist")
+    told: list[tuple[str, bool]] = []
+    for each in page:
+        principal = str(JID.parse(each.jid).bare)
+        is_new = change.number and each.since >= change.number
+        is_told = each.deliver and not is_new and change.principal in (None, principal)
+        if is_told and checked and node is not None:
+            is_told = access.may_read(database, node, principal)
+        told.append((each.jid, is_told))
+    return told
 
 
-def _allowed(change: NodeChange, principals: Sequence[str]) -> Callable[[Database], set[str]]:
+def _allowed(database: Database, change: NodeChange, principals: Sequence[str]) -> set[str]:
     """Those who may read a node and have no subscription to it, which would tell them twice."""
-
-    def op(database: Database) -> set[str]:
-        node = rows.node(database, change.service, change.node)
-        found: set[str] = set()
-        for each in dict.fromkeys(principals):
-            if rows.subscriptions_of(database, change.service, each, change.node):
-                continue
-            if node is not None:
-                if access.may_read(database, node, each):
-                    found.add(each)
-            elif change.principal is not None or change.config.access_model != "whitelist":
+    node = rows.node(database, change.service, change.node)
+    found: set[str] = set()
+    for each in dict.fromkeys(principals):
+        if rows.subscriptions_of(database, change.service, each, change.node):
+            continue
+        if node is not None:
+            if access.may_read(database, node, each):
                 found.add(each)
-        return found
-
-    return op
+        elif change.principal is not None or change.config.access_model != "whitelist":
+            found.add(each)
+    return found

@@ -13,7 +13,7 @@ from component.kernel.errors import stored
 from component.link.router.table import IQRoute, Request
 from component.pubsub import access, items, nodes
 from component.pubsub.access import Requester
-from component.pubsub.changes import Direct
+from component.pubsub.changes import Direct, NodeChange
 from component.pubsub.config import DEFAULT, config_form
 from component.pubsub.items import new_id
 from component.pubsub.service import PubSubService, last_messages
@@ -60,94 +60,65 @@ class OwnerHandler:
         """Answer a request of type get (§8.2.1, §8.3, §8.8.1, §8.9.1). Raises StorageError, too."""
         if asked.default is not None:
             return PubsubOwner(default=pubsub_owner.Default(form=config_form(DEFAULT)))
-        storage = self._service.storage
+        part = asked.configure or asked.affiliations or asked.subscriptions
+        if part is None:
+            raise unknown_request()
+        name, read = part.node, self._service.storage.read
+        self._service.refuse_computed(who, name)
         if asked.configure is not None:
-            name = asked.configure.node
-            self._service.refuse_computed(who, name)
-            node = await storage.read(
-                lambda database: access.owned(database, who, name, lock=False)
-            )
+            node = await read(lambda database: access.owned(database, who, name, lock=False))
             form = config_form(node.config)
             return PubsubOwner(configure=pubsub_owner.Configure(node=name, form=form))
         if asked.affiliations is not None:
-            name = asked.affiliations.node
-            self._service.refuse_computed(who, name)
-            found = await storage.read(lambda database: nodes.affiliations(database, who, name))
-            return PubsubOwner(
-                affiliations=pubsub_owner.Affiliations(
-                    node=name,
-                    affiliations=tuple(
-                        pubsub_owner.Affiliation(jid=JID.parse(jid), affiliation=each)
-                        for jid, each in found
-                    ),
-                )
-            )
-        if asked.subscriptions is not None:
-            name = asked.subscriptions.node
-            self._service.refuse_computed(who, name)
-            made = await storage.read(
-                lambda database: nodes.subscriptions_to(database, who, name, "subscribed")
+            found = await read(lambda database: nodes.affiliations(database, who, name))
+            affiliations = tuple(
+                pubsub_owner.Affiliation(jid=JID.parse(jid), affiliation=each)
+                for jid, each in found
             )
             return PubsubOwner(
-                subscriptions=pubsub_owner.Subscriptions(
-                    node=name,
-                    subscriptions=tuple(
-                        pubsub_owner.Subscription(
-                            jid=JID.parse(each.jid), subscription=each.state, subid=each.subid
-                        )
-                        for each in made
-                    ),
-                )
+                affiliations=pubsub_owner.Affiliations(node=name, affiliations=affiliations)
             )
-        raise unknown_request()
+        made = await read(
+            lambda database: nodes.subscriptions_to(database, who, name, "subscribed")
+        )
+        subscriptions = tuple(
+            pubsub_owner.Subscription(
+                jid=JID.parse(each.jid), subscription=each.state, subid=each.subid
+            )
+            for each in made
+        )
+        return PubsubOwner(
+            subscriptions=pubsub_owner.Subscriptions(node=name, subscriptions=subscriptions)
+        )
 
     async def set_owned(self, who: Requester, asked: PubsubOwner) -> None:
         """Answer a request of type set (§8.2.4, §8.4, §8.5, §8.8.2). Raises StorageError, too."""
-        service = self._service
-        if asked.configure is not None:
-            name, form = asked.configure.node, asked.configure.form
-            await self._charge(who, name)
-            await service.change(lambda database: nodes.configure_node(database, who, name, form))
-        elif asked.delete is not None:
-            if asked.delete.redirect is not None:
-                raise StanzaError(
-                    "feature-not-implemented", "a deleted node cannot refer to another one here"
-                )
-            name = asked.delete.node
-            await self._charge(who, name)
-            await service.change(lambda database: nodes.delete_node(database, who, name))
-        elif asked.purge is not None:
-            name = asked.purge.node
-            await self._charge(who, name)
-            await service.change(lambda database: items.purge(database, who, name))
-        elif asked.affiliations is not None:
-            await self._set_affiliations(who, asked.affiliations)
-        elif asked.subscriptions is not None:
-            await self._set_subscriptions(
-                who,
-                asked.subscriptions.node,
-                [
-                    (str(each.jid), each.subscription, each.subid)
-                    for each in asked.subscriptions.subscriptions
-                ],
+        if asked.delete is not None and asked.delete.redirect is not None:
+            raise StanzaError(
+                "feature-not-implemented", "a deleted node cannot refer to another one here"
             )
-        else:
+        changed = asked.configure or asked.delete or asked.purge
+        part = changed or asked.affiliations or asked.subscriptions
+        if part is None:
             raise unknown_request()
-
-    async def _charge(self, who: Requester, name: str) -> None:
+        name = part.node
         self._service.refuse_computed(who, name)
-        await self._allowances.charge_change(self._service, who, name)
-
-    async def _set_affiliations(self, who: Requester, asked: pubsub_owner.Affiliations) -> None:
-        """Change affiliations with a node (§8.9.2)."""
-        name = asked.node
-        self._service.refuse_computed(who, name)
-        wanted = [(str(each.jid.bare), each.affiliation) for each in asked.affiliations]
-        await self._service.send(
-            lambda database: _state_messages(
-                database, who, name, nodes.set_affiliations(database, who, name, wanted)
+        if changed is not None:
+            await self._allowances.charge_change(self._service, who, name)
+            await self._service.change(lambda database: _change(database, who, name, asked))
+        elif asked.affiliations is not None:
+            wanted = [
+                (str(each.jid.bare), each.affiliation) for each in asked.affiliations.affiliations
+            ]
+            await self._service.send(
+                lambda database: _state_messages(
+                    database, who, name, nodes.set_affiliations(database, who, name, wanted)
+                )
             )
-        )
+        elif asked.subscriptions is not None:
+            named = asked.subscriptions.subscriptions
+            states = [(str(each.jid), each.subscription, each.subid) for each in named]
+            await self._set_subscriptions(who, name, states)
 
     async def _set_subscriptions(
         self, who: Requester, name: str, wanted: Sequence[tuple[str, SubscriptionState, str | None]]
@@ -219,6 +190,14 @@ class OwnerHandler:
             self._service.notifier.put(message)
         text = f"Forms sent: {len(found)}." if found else "No subscription waits for approval."
         return Completed((Note(type="info", text=text),))
+
+
+def _change(database: Database, who: Requester, name: str, asked: PubsubOwner) -> NodeChange | None:
+    if asked.configure is not None:
+        return nodes.configure_node(database, who, name, asked.configure.form)
+    if asked.delete is not None:
+        return nodes.delete_node(database, who, name)
+    return items.purge(database, who, name)
 
 
 def _state_messages(

@@ -277,21 +277,22 @@ def _join(database: Database, watch: Watch, number: int, events: Sequence[Offere
 
 def first_pending(database: Database) -> list[Pending]:
     """Return the first event of each watch that waits to be started, due or not."""
-    found = database.execute(
-        "SELECT watch, number, key, due, events, data, chain FROM watch_events"
-        " WHERE (watch, number) IN (SELECT watch, min(number) FROM watch_events GROUP BY watch)"
-    ).fetchall()
-    return [_pending(database, row) for row in found]
+    first = "(watch, number) IN (SELECT watch, min(number) FROM watch_events GROUP BY watch)"
+    return _select(database, first)
 
 
 def next_pending(database: Database, watch: str) -> Pending | None:
     """Return the first event of a watch that waits to be started, if there is one."""
+    return next(iter(_select(database, "watch = ? ORDER BY number LIMIT 1", watch)), None)
+
+
+def _select(database: Database, where: str, *values: str) -> list[Pending]:
     found = database.execute(
-        "SELECT watch, number, key, due, events, data, chain FROM watch_events"
-        " WHERE watch = ? ORDER BY number LIMIT 1",
-        (watch,),
-    ).fetchone()
-    return None if found is None else _pending(database, found)
+        "SELECT watch, number, key, due, events, data, chain FROM watch_events"  # noqa: S608 - constants
+        f" WHERE {where}",
+        values,
+    )
+    return [_pending(database, row) for row in found.fetchall()]
 
 
 def finish(database: Database, event: Pending, *, started: bool) -> Pending | None:
