@@ -9,7 +9,7 @@ other tables has only subscriptions here; `seen` records which items its subscri
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -103,7 +103,7 @@ PAGE: Final = 1_000
 """The number of subscriptions that are read at a time."""
 
 
-class Node(msgspec.Struct, frozen=True, kw_only=True):
+class Node(msgspec.Struct, frozen=True):
     """A node of a service. `creator` is the bare address that created it."""
 
     service: str
@@ -124,7 +124,7 @@ class StoredItem(msgspec.Struct, frozen=True, kw_only=True):
     published: datetime
 
 
-class NodeSubscription(msgspec.Struct, frozen=True, kw_only=True):
+class NodeSubscription(msgspec.Struct, frozen=True):
     """A subscription to a node.
 
     Attributes:
@@ -176,13 +176,7 @@ def nodes(database: Database, service: str) -> list[Node]:
 
 
 def _node(service: str, name: str, config: str, creator: str, created: int) -> Node:
-    return Node(
-        service=service,
-        name=name,
-        config=_decode_config(config),
-        creator=creator,
-        created=at(created),
-    )
+    return Node(service, name, _decode_config(config), creator, at(created))
 
 
 def count_nodes(database: Database, creator: str) -> int:
@@ -401,26 +395,18 @@ def retractions(database: Database, service: str, name: str) -> dict[str, int]:
 
 def subscription(database: Database, service: str, name: str, jid: str) -> NodeSubscription | None:
     """The subscription of an address to a node; None also if it has expired."""
-    row = database.execute(
-        f"SELECT {_SUBSCRIPTION} FROM pubsub_subscriptions"  # noqa: S608 - constants
-        " WHERE service = ? AND node = ? AND jid = ? AND (expires IS NULL OR expires > ?)",
-        (service, name, jid, database.now),
-    ).fetchone()
-    return None if row is None else _subscription(row)
+    found = _select(database, "service = ? AND node = ? AND jid = ?", (service, name, jid))
+    return next(iter(found), None)
 
 
 def subscriptions_of(
     database: Database, service: str, principal: str, name: str | None = None
 ) -> list[NodeSubscription]:
     """The subscriptions of a principal, at one node or at all, whatever their resource."""
-    only, values = ("", []) if name is None else (" AND node = ?", [name])
-    rows = database.execute(
-        f"SELECT {_SUBSCRIPTION} FROM pubsub_subscriptions"  # noqa: S608 - constants
-        f" WHERE principal = ? AND service = ?{only} AND (expires IS NULL OR expires > ?)"
-        " ORDER BY node, jid",
-        (principal, service, *values, database.now),
-    )
-    return [_subscription(row) for row in rows.fetchall()]
+    where, values = "principal = ? AND service = ?", [principal, service]
+    if name is not None:
+        where, values = f"{where} AND node = ?", [*values, name]
+    return _select(database, where, values, "ORDER BY node, jid")
 
 
 def subscriptions_to(
@@ -437,13 +423,23 @@ def subscriptions_after(
     database: Database, service: str, name: str, state: State, after: str
 ) -> list[NodeSubscription]:
     """A page of the subscriptions to a node: those after an address."""
-    rows = database.execute(
-        f"SELECT {_SUBSCRIPTION} FROM pubsub_subscriptions"  # noqa: S608 - constants
-        " WHERE service = ? AND node = ? AND jid > ? AND state = ?"
-        " AND (expires IS NULL OR expires > ?) ORDER BY jid LIMIT ?",
-        (service, name, after, state, database.now, PAGE),
+    where = "service = ? AND node = ? AND state = ? AND jid > ?"
+    return _select(database, where, (service, name, state, after), f"ORDER BY jid LIMIT {PAGE}")
+
+
+def _select(
+    database: Database, where: str, values: Sequence[str], rest: str = ""
+) -> list[NodeSubscription]:
+    """Return subscriptions that have not expired."""
+    found = database.execute(
+        f"SELECT {_SUBSCRIPTION} FROM pubsub_subscriptions WHERE {where}"  # noqa: S608 - constants
+        f" AND (expires IS NULL OR expires > ?) {rest}",
+        (*values, database.now),
     )
-    return [_subscription(row) for row in rows.fetchall()]
+    return [
+        NodeSubscription(name, jid, subid, state, bool(deliver), *rest)
+        for name, jid, subid, state, deliver, *rest in found.fetchall()
+    ]
 
 
 def count_subscribers(database: Database, service: str, name: str) -> int:
@@ -479,19 +475,6 @@ def remove_subscription(database: Database, service: str, name: str, jid: str) -
 def remove_subscriptions_of(database: Database, service: str, name: str, principal: str) -> None:
     """End all subscriptions of a principal to a node."""
     _delete(database, "subscriptions", service, name, principal=principal)
-
-
-def _subscription(row: Sequence[Any]) -> NodeSubscription:
-    name, jid, subid, state, deliver, expires, since = row
-    return NodeSubscription(
-        node=name,
-        jid=jid,
-        subid=subid,
-        state=state,
-        deliver=bool(deliver),
-        expires=expires,
-        since=since,
-    )
 
 
 def views(
