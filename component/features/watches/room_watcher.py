@@ -28,7 +28,6 @@ from component.features.watches.watch import Observed, Source, Watch
 from component.link.messages.signals import Show
 from component.pubsub.client import IQCall
 from component.store.database import Database
-from xep.binding import Payload
 from xep.binding.escaping import escape_attribute, escape_text
 from xep.disco import InfoQuery
 from xep.jid import JID
@@ -292,32 +291,19 @@ class RoomClient:
 
     def join(self, source: Source, nick: str) -> None:
         """Ask to enter the room, without its history (XEP-0045 §7.2.14)."""
-        self._presence(source, nick, None, (Join(history=History(max_stanzas=0)),))
+        from_, to = self._occupant(source.subscriber), source.service.with_resource(nick)
+        join = Join(history=History(max_stanzas=0))
+        self._send(Presence(from_=from_, to=to, payloads=(join,)))
 
     def leave(self, source: Source, nick: str) -> None:
         """Leave the room (XEP-0045 §7.14)."""
-        self._presence(source, nick, "unavailable", ())
+        from_, to = self._occupant(source.subscriber), source.service.with_resource(nick)
+        self._send(Presence(type="unavailable", from_=from_, to=to))
 
     async def ping(self, source: Source, nick: str) -> None:
         """Ping oneself through the room (XEP-0410 §3.2). Raises StanzaError."""
         at = source.service.with_resource(nick)
         await self._call("get", at, Ping(), Ping, from_=self._occupant(source.subscriber))
-
-    def _presence(
-        self,
-        source: Source,
-        nick: str,
-        type_: Literal["unavailable"] | None,
-        payloads: tuple[Payload, ...],
-    ) -> None:
-        self._send(
-            Presence(
-                type=type_,
-                from_=self._occupant(source.subscriber),
-                to=source.service.with_resource(nick),
-                payloads=payloads,
-            )
-        )
 
 
 class RoomWatcher(SourceWatcher):
