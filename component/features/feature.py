@@ -25,7 +25,7 @@ from component.kernel.presence_events import OnAvailability, OnGranted
 from component.kernel.stream import FormHandler, Handler
 from component.link.messages.inbound import MessageStage
 from component.metrics.counters import Gauge
-from component.pubsub.computed import ComputedNode
+from component.pubsub.service import ComputedNode
 from component.skills import Registry, Skill
 from component.skills.sources import SkillSource
 from component.store import Storage

@@ -23,8 +23,7 @@ from component.link.messages.inbound import MessageStage
 from component.memory_directory.layout import SessionKey
 from component.metrics.counters import Gauge
 from component.policy.taint import Taint
-from component.pubsub.interests import NodeInterests
-from component.pubsub.notifier import NodeNotifier
+from component.pubsub.notifier import NodeInterests, NodeNotifier
 from component.pubsub.service import PubSubService
 from component.store import Storage
 from component.store.forgetting import Forget, Forgotten, forget

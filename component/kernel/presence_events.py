@@ -26,7 +26,7 @@ OnOnline: TypeAlias = Callable[[JID, JID], None]
 
 
 class Listener(Protocol):
-    """Follows which clients are online, such as `component.pubsub.interests.NodeInterests`."""
+    """Follows which clients are online, such as `component.pubsub.notifier.NodeInterests`."""
 
     def available(self, service: JID, client: JID, caps: Caps | None) -> None:
         """Note that a client is online, with these capabilities. Never waits."""

@@ -39,7 +39,8 @@ TABLES: Final = (
 
 RETENTION_MS: Final = 60 * 86_400_000
 """How long a trigger is recognised, in milliseconds of the steady clock."""
-_AT_ONCE: Final = 50
+AT_ONCE: Final = 50
+"""Maximum number of results that `ended` returns."""
 _ENDED: Final = "('completed', 'failed', 'rejected', 'cancelled')"
 
 
@@ -107,7 +108,7 @@ def ended(database: Database) -> list[Started]:
         " AND (task IS NULL OR NOT EXISTS (SELECT 1 FROM tasks"
         f" WHERE id = started_work.task AND state NOT IN {_ENDED}))"
         " ORDER BY created, key LIMIT ?",
-        (_AT_ONCE,),
+        (AT_ONCE,),
     ).fetchall()
     entries = []
     for task, details, failure in found:
@@ -127,15 +128,13 @@ def is_same_failure(database: Database, trigger: Trigger, failure: str) -> bool:
 
 
 def mark_passed_on(database: Database, trigger: Trigger, failure: str | None) -> None:
-    """Record that a result was passed on; `failure` is the reason if the work failed."""
+    """Record that a result was passed on; `failure` is the reason if the work failed. Triggers
+    whose retention is over are forgotten.
+    """
     database.execute(
         "UPDATE started_work SET told = 1, failure = ? WHERE source = ? AND name = ? AND key = ?",
         (failure, *_key(trigger)),
     )
-
-
-def delete_old(database: Database) -> None:
-    """Forget triggers whose retention is over."""
     database.execute(
         "DELETE FROM started_work WHERE told = 1 AND retain_until <= ?", (database.steady,)
     )

@@ -14,6 +14,7 @@ from component.kernel.started_work import Started
 from component.kernel.tasks import TaskSubsystem
 from component.kernel.triggers import Trigger, Work, taints_of
 from component.skills import Skill
+from component.store.database import Database
 from component.tasks.gate import ITS_PARAMETERS
 from component.tasks.request import CallerContext, Request
 from xep.fluux_agent.execute import Accepted, Result
@@ -60,11 +61,15 @@ class TaskStarter:
         """Call a function, which never waits, when work was recorded or refused."""
         self._recorded.append(call)
 
-    async def start(self, trigger: Trigger, work: Work) -> str | None:
+    async def start(
+        self, trigger: Trigger, work: Work, also: Callable[[Database], object] | None = None
+    ) -> str | None:
         """Record the work as a task once for each (source, name, key) of a trigger.
 
         When this returns, the task is on disk, whatever happens to this process. Returns the
         task's id, or None if the same trigger was recorded before, by this or another instance.
+        `also` changes the database in the transaction that records the trigger, if it was not
+        recorded before this call; it may be called more than once.
 
         Raises:
             StorageError: the database refuses; try again later.
@@ -80,13 +85,18 @@ class TaskStarter:
         except StanzaError as error:
             if error.type != "wait":
                 reason = error.text or f"It was refused: {error.condition}."
-                await self._record(Started(trigger=trigger, work=work, failure=reason))
+                await self._record(Started(trigger=trigger, work=work, failure=reason), also)
             raise
-        is_new = await self._record(Started(trigger=trigger, work=work, task=task))
+        is_new = await self._record(Started(trigger=trigger, work=work, task=task), also)
         return task if is_new else None
 
-    async def _record(self, entry: Started) -> bool:
-        is_new = await self._storage.write(partial(started_work.record, started=entry))
+    async def _record(self, entry: Started, also: Callable[[Database], object] | None) -> bool:
+        def op(database: Database) -> bool:
+            if also is not None:
+                also(database)
+            return started_work.record(database, entry)
+
+        is_new = await self._storage.write(op)
         for call in self._recorded:
             call()
         if is_new:

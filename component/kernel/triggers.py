@@ -1,7 +1,7 @@
 """Work that starts without a request, and the event that triggers it."""
 
 from decimal import Decimal
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -9,6 +9,7 @@ from component.budget.protocol import Payer
 from component.config.work import WorkEntry, read_payer
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
+from component.skills.context import Context
 from component.store.notifications import Priority
 from xep.jid import JID
 
@@ -89,6 +90,17 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     deliver: Literal["now", "online", "on-time"] = "now"
     taints: tuple[Taint, ...] = ()
     limits: AgentLimits = AgentLimits()
+
+
+def work_asked_in(context: Context, **what: Any) -> Work:
+    """Return work that a model asks for by a skill, with the labels of what the model has read."""
+    return Work(
+        agent=context.agent.partition("/")[0],  # for a sub-agent, the agent that people know
+        principal=JID.parse(context.principal),
+        taints=context.taints,
+        limits=context.limits,
+        **what,
+    )
 
 
 def taints_of(trigger: Trigger, work: Work) -> tuple[Taint, ...]:

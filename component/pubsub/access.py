@@ -21,14 +21,8 @@ _LONGEST_ID_BYTES: Final = 1_023
 
 
 class Requester(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks for something, and at which service.
-
-    Attributes:
-        service: the bare address of the service.
-        principal: the bare address of the requester.
-        jid: its full address.
-        may_create: whether it may create nodes.
-        has_stopped: whether it has asked the agent not to write to it.
+    """Who asks for something, and at which service. `may_create` says whether it may create nodes.
+    `has_stopped` says whether it has asked the agent not to write to it.
     """
 
     service: str
@@ -64,11 +58,9 @@ def is_hidden(node: Node, affiliation: AffiliationName) -> bool:
 def find_node(
     database: Database, who: Requester, name: str, *, lock: bool = False
 ) -> tuple[Node, AffiliationName]:
-    """The node of that name, and the affiliation of the requester with it.
-
-    Raises:
-        StanzaError: ``bad-request`` with `nodeid-required` if the name is empty,
-            ``item-not-found`` if there is no such node or it is hidden from the requester.
+    """The node of that name, and the affiliation of the requester with it. Raises StanzaError:
+    ``bad-request`` with `nodeid-required` if the name is empty, ``item-not-found`` if there is no
+    such node or it is hidden from the requester.
     """
     if not name:
         raise faults.node_id_required()
@@ -81,9 +73,7 @@ def find_node(
 
 def owned(database: Database, who: Requester, name: str, *, lock: bool = True) -> Node:
     """The node of that name, which the requester owns; locked for a change unless it is only read.
-
-    Raises:
-        StanzaError: as `find_node`, and ``forbidden`` if the requester does not own it.
+    Raises StanzaError: as `find_node`, and ``forbidden`` if the requester does not own it.
     """
     node, found = find_node(database, who, name, lock=lock)
     if found != "owner":
@@ -139,9 +129,7 @@ def is_subscribed(database: Database, who: Requester, name: str) -> bool:
 
 
 def check_subid(database: Database, who: Requester, name: str, subid: str | None) -> None:
-    """Raise StanzaError if the requester is subscribed, but has no subscription of this id
-    (§6.5.9.2).
-    """
+    """Raise StanzaError if none of the subscriptions of the requester has this id (§6.5.9.2)."""
     if subid:
         made = rows.subscriptions_of(database, who.service, who.principal, name)
         if made and all(each.subid != subid for each in made):

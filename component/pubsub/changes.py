@@ -19,14 +19,8 @@ class NodeChange(msgspec.Struct, frozen=True, kw_only=True):
     """A change of a node.
 
     Attributes:
-        service: the bare address of the service.
-        node: the name of the node.
-        kind: what was done.
-        items: what was published.
         ids: the ids of items that were retracted.
         config: how the node is configured now, or was when it was deleted.
-        publisher: the bare address that asked for it.
-        notifies: whether subscribers are notified.
         subscribers: the addresses that were subscribed to a deleted node.
         number: the number of the change, counted at the node; 0 at a computed node.
         principal: the only principal that is notified, where each has its own view of the node.
@@ -59,15 +53,9 @@ class NodeChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Direct(msgspec.Struct, frozen=True, kw_only=True):
-    """A message for one address: the last item, or the state of a subscription.
-
-    Attributes:
-        service: the bare address of the service.
-        node: the node that it is about: it is sent in the order of its changes.
-        principal: the bare address of the recipient, if each has its own view of the node.
-        to: the address.
-        payloads: what the message carries.
-        type: its type.
+    """A message for one address: the last item, or the state of a subscription. `node` is the node
+    that it is about: it is sent in the order of its changes. `principal` is the bare address of the
+    recipient, if each has its own view of the node.
     """
 
     service: str

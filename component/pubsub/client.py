@@ -13,7 +13,6 @@ from xep.pubsub import (
     Create,
     Item,
     Items,
-    Options,
     Publish,
     PublishOptions,
     Pubsub,
@@ -38,12 +37,7 @@ PAGE: Final = 50
 _SMALLER: Final = (20, 5, 1)
 """The newest items that are requested instead of an answer that was too large."""
 _MOST_PAGES: Final = 400
-KNOWN_ERRORS: Final = (
-    ClosedNode,
-    ConfigurationRequired,
-    PresenceSubscriptionRequired,
-    Unsupported,
-)
+KNOWN_ERRORS: Final = (ClosedNode, ConfigurationRequired, PresenceSubscriptionRequired, Unsupported)
 
 
 class IQCall(Protocol):
@@ -59,17 +53,12 @@ class IQCall(Protocol):
         from_: JID | None = None,
         known_errors: tuple[type[Payload], ...] | None = None,
     ) -> P | None:
-        """Send an IQ and return the payload of its result; None if it has none. Raises
-        StanzaError.
-        """
+        """Send an IQ and return the payload of its result, if it has one. Raises StanzaError."""
 
 
 class ItemPage(msgspec.Struct, frozen=True):
-    """Items of a node in the order of the service, the oldest first on every known one.
-
-    Attributes:
-        items: the items.
-        complete: False if older items were left out, because all would not fit into a stanza.
+    """Items of a node in the order of the service, the oldest first on every known one. `complete`
+    is False if older items were left out, because all would not fit into a stanza.
     """
 
     items: tuple[Item, ...]
@@ -77,38 +66,25 @@ class ItemPage(msgspec.Struct, frozen=True):
 
 
 class PubSubClient:
-    """Requests to PubSub services. Every method raises StanzaError: the service's own error, or
-    `remote-server-timeout`.
-
-    Args:
-        call: makes IQs.
-    """
+    """Makes requests. Methods raise StanzaError: the service's own, or `remote-server-timeout`."""
 
     def __init__(self, call: IQCall) -> None:
         self._call = call
 
-    async def subscribe(
-        self, service: JID, node: str, subscriber: JID, options: Form | None = None
-    ) -> Subscription:
-        """Subscribe one of the service's own addresses to a node (XEP-0060 §6.1).
-
-        It can be repeated: every known service then returns the existing subscription. The state
-        of the result is `subscribed`, or `pending` until an owner approves it.
+    async def subscribe(self, service: JID, node: str, subscriber: JID) -> Subscription:
+        """Subscribe one of the service's own addresses to a node (XEP-0060 §6.1). It can be
+        repeated: every known service then returns the existing subscription. The state of the
+        result is `subscribed`, or `pending` until an owner approves it.
         """
-        request = Pubsub(
-            subscribe=Subscribe(node=node, jid=subscriber),
-            options=None if options is None else Options(form=options),
-        )
+        request = Pubsub(subscribe=Subscribe(node=node, jid=subscriber))
         answer = await self._send("set", service, request, subscriber)
         if answer.subscription is not None:
             return answer.subscription
         return Subscription(node=node, jid=subscriber, subscription="subscribed")
 
-    async def unsubscribe(
-        self, service: JID, node: str, subscriber: JID, subid: str | None = None
-    ) -> None:
+    async def unsubscribe(self, service: JID, node: str, subscriber: JID) -> None:
         """End a subscription (XEP-0060 §6.2)."""
-        request = Pubsub(unsubscribe=Unsubscribe(node=node, jid=subscriber, subid=subid))
+        request = Pubsub(unsubscribe=Unsubscribe(node=node, jid=subscriber))
         await self._send("set", service, request, subscriber)
 
     async def items(
@@ -130,10 +106,9 @@ class PubSubClient:
         return () if answer.items is None else answer.items.items
 
     async def pages(self, service: JID, node: str, requester: JID) -> AsyncIterator[ItemPage]:
-        """All items of a node, a page at a time, the oldest first.
-
-        A service that does not know XEP-0059 returns all at once. If that is more than a stanza
-        may hold, the newest ones that fit are returned instead.
+        """All items of a node, a page at a time, the oldest first. A service that does not know
+        XEP-0059 returns all at once. If that is more than a stanza may hold, the newest ones that
+        fit are returned instead.
         """
         after: str | None = None
         for _ in range(_MOST_PAGES):
@@ -153,17 +128,10 @@ class PubSubClient:
             after = last
 
     async def publish(
-        self,
-        service: JID,
-        node: str,
-        item: Item,
-        publisher: JID,
-        *,
-        options: Form | None = None,
+        self, service: JID, node: str, item: Item, publisher: JID, *, options: Form | None = None
     ) -> str | None:
-        """Publish an item (XEP-0060 §7.1), and return its id if the service says it.
-
-        `options` are the configuration that the node must have (XEP-0060 §7.1.5).
+        """Publish an item (XEP-0060 §7.1), and return its id if the service says it. `options` are
+        the configuration that the node must have (XEP-0060 §7.1.5).
         """
         request = Pubsub(
             publish=Publish(node=node, items=(item,)),
@@ -173,25 +141,16 @@ class PubSubClient:
         published = () if answer.publish is None else answer.publish.items
         return (published[0].id if published else None) or item.id
 
-    async def retract(
-        self,
-        service: JID,
-        node: str,
-        ids: Sequence[str],
-        requester: JID,
-        *,
-        notify: bool = True,
-    ) -> None:
-        """Delete items (XEP-0060 §7.2)."""
+    async def retract(self, service: JID, node: str, ids: Sequence[str], requester: JID) -> None:
+        """Delete items (XEP-0060 §7.2), with notifications."""
         items = tuple(Item(id=id_) for id_ in ids)
-        request = Pubsub(retract=Retract(node=node, notify=notify, items=items))
+        request = Pubsub(retract=Retract(node=node, notify=True, items=items))
         await self._send("set", service, request, requester)
 
     async def create(self, service: JID, node: str, owner: JID, config: Form | None = None) -> None:
         """Create a node (XEP-0060 §8.1)."""
         request = Pubsub(
-            create=Create(node=node),
-            configure=None if config is None else Configure(form=config),
+            create=Create(node=node), configure=None if config is None else Configure(form=config)
         )
         await self._send("set", service, request, owner)
 

@@ -33,27 +33,13 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The configuration of a node; the defaults are those of a PEP service (XEP-0163 §5).
 
     Attributes:
-        title: the name of the node for people.
-        description: what it is about.
-        language: the language of its items, a BCP 47 tag.
         type: the namespace of its payloads; others are refused. Empty accepts every payload.
-        access_model: who may subscribe and retrieve items.
-        publish_model: who may publish.
         max_items: how many items are kept; the oldest are deleted.
         max_bytes: the size of all items together, in bytes; the oldest are deleted. No form has it.
         refuses_when_full: whether an item for which there is no room is refused, and no other is
             deleted. No form has it.
-        persist_items: whether items are kept at all.
         item_expire_s: seconds after which an item is deleted; None keeps it.
         max_payload_bytes: the largest payload, in bytes of UTF-8.
-        send_last_published_item: when the last item is sent to somebody who has just subscribed, or
-            has come online.
-        notify_config: whether subscribers are notified when the configuration changes.
-        notify_delete: whether they are notified when the node is deleted.
-        notify_retract: whether they are notified when items are deleted.
-        deliver_notifications: whether they are notified of items at all.
-        deliver_payloads: whether notifications hold the payload.
-        notification_type: the type of the messages that notify.
         notes_retractions: whether it is stored which items others than the service have deleted,
             until the service has taken note of it. No form has it.
     """
@@ -90,17 +76,17 @@ class _Setting(msgspec.Struct, frozen=True):
     label: str
     type_: FieldType
     read: Callable[[Field], Any]
-    write: Callable[[Any], str] = str
     choices: tuple[str, ...] = ()
 
     def field(self, value: Any, *, with_choices: bool) -> Field:
         """The field of the form with this value."""
+        text = "max" if value is None else str(int(value) if isinstance(value, bool) else value)
         options = tuple(Option(value=each) for each in self.choices) if with_choices else ()
         return Field(
             var=_PREFIX + self.var,
             type=self.type_,
             label=self.label,
-            values=(self.write(value),),
+            values=(text,),
             options=options,
         )
 
@@ -113,102 +99,71 @@ class _Setting(msgspec.Struct, frozen=True):
 _VARS: Final = {"item_expire_s": "item_expire", "max_payload_bytes": "max_payload_size"}
 
 
-def _text(field: Field) -> str:
+def _read_text(field: Field) -> str:
     text = field.read(str) or ""
     if len(text) > _LONGEST_TEXT:
         raise ValueError(f"longer than {_LONGEST_TEXT} characters")
     return text
 
 
-def _truth(field: Field) -> bool:
-    value = field.read(bool)
-    if value is None:
-        raise ValueError("expected true or false")
-    return value
+def _text(name: str, label: str, type_: FieldType = "text-single") -> _Setting:
+    return _Setting(name, label, type_, _read_text)
 
 
-def _one_of(*choices: str) -> Callable[[Field], str]:
+def _flag(name: str, label: str) -> _Setting:
+    def read(field: Field) -> bool:
+        value = field.read(bool)
+        if value is None:
+            raise ValueError("expected true or false")
+        return value
+
+    return _Setting(name, label, "boolean", read)
+
+
+def _choice(name: str, label: str, choices: tuple[str, ...]) -> _Setting:
     def read(field: Field) -> str:
         value = field.read(str)
         if value not in choices:
             raise ValueError(f"expected one of {', '.join(choices)}")
         return value
 
-    return read
+    return _Setting(name, label, "list-single", read, choices)
 
 
-def _number(least: int, most: int, on_max: int | None = None) -> Callable[[Field], int | None]:
+def _number(name: str, label: str, most: int, on_max: int | None) -> _Setting:
     def read(field: Field) -> int | None:
         if field.read(str) == "max":
             return on_max
         value = field.read(int)
-        if value is None or value < least:
-            raise ValueError(f"expected a number of at least {least}")
+        if value is None or value < 1:
+            raise ValueError("expected a number of at least 1")
         if value > most:
             raise ValueError(f"expected a number of at most {most}")
         return value
 
-    return read
+    return _Setting(name, label, "text-single", read)
 
 
-def _true(value: bool) -> str:
-    return "1" if value else "0"
-
-
-def _count(value: int | None) -> str:
-    return "max" if value is None else str(value)
-
-
-_MODELS: Final = get_args(AccessModel)
 _SETTINGS: Final = (
-    _Setting("title", "Name of the node", "text-single", _text),
-    _Setting("description", "What the node is about", "text-single", _text),
-    _Setting("language", "Language of the items", "list-single", _text),
-    _Setting("type", "Namespace of the payloads", "text-single", _text),
-    _Setting("access_model", "Who may read", "list-single", _one_of(*_MODELS), choices=_MODELS),
-    _Setting(
-        "publish_model",
-        "Who may publish",
-        "list-single",
-        _one_of(*get_args(PublishModel)),
-        choices=get_args(PublishModel),
+    _text("title", "Name of the node"),
+    _text("description", "What the node is about"),
+    _text("language", "Language of the items", "list-single"),
+    _text("type", "Namespace of the payloads"),
+    _choice("access_model", "Who may read", get_args(AccessModel)),
+    _choice("publish_model", "Who may publish", get_args(PublishModel)),
+    _number("max_items", "Number of items kept", MOST_ITEMS, MOST_ITEMS),
+    _flag("persist_items", "Keep items"),
+    _number("item_expire_s", "Seconds after which items are deleted", _LONGEST_EXPIRY_S, None),
+    _number(
+        "max_payload_bytes", "Largest payload in bytes", MOST_PAYLOAD_BYTES, MOST_PAYLOAD_BYTES
     ),
-    _Setting(
-        "max_items", "Number of items kept", "text-single", _number(1, MOST_ITEMS, MOST_ITEMS)
-    ),
-    _Setting("persist_items", "Keep items", "boolean", _truth, _true),
-    _Setting(
-        "item_expire_s",
-        "Seconds after which items are deleted",
-        "text-single",
-        _number(1, _LONGEST_EXPIRY_S),
-        _count,
-    ),
-    _Setting(
-        "max_payload_bytes",
-        "Largest payload in bytes",
-        "text-single",
-        _number(1, MOST_PAYLOAD_BYTES, MOST_PAYLOAD_BYTES),
-    ),
-    _Setting(
-        "send_last_published_item",
-        "When the last item is sent",
-        "list-single",
-        _one_of(*get_args(SendLast)),
-        choices=get_args(SendLast),
-    ),
-    _Setting("notify_config", "Notify of changed configuration", "boolean", _truth, _true),
-    _Setting("notify_delete", "Notify of a deleted node", "boolean", _truth, _true),
-    _Setting("notify_retract", "Notify of deleted items", "boolean", _truth, _true),
-    _Setting("deliver_notifications", "Notify of items", "boolean", _truth, _true),
-    _Setting("deliver_payloads", "Send payloads", "boolean", _truth, _true),
-    _Setting(
-        "notification_type",
-        "Type of the messages",
-        "list-single",
-        _one_of("headline", "normal"),
-        choices=("headline", "normal"),
-    ),
+    _choice("send_last_published_item", "When the last item is sent", get_args(SendLast)),
+    _flag("notify_config", "Notify of changed configuration"),
+    _flag("notify_delete", "Notify of a deleted node"),
+    _flag("notify_retract", "Notify of deleted items"),
+    _flag("deliver_notifications", "Notify of items"),
+    _flag("deliver_payloads", "Send payloads"),
+    _choice("notification_type", "Type of the messages", ("headline", "normal")),
 )
 _BY_VAR: Final = {setting.var: setting for setting in _SETTINGS}
 _META: Final = ("title", "description", "language", "type", "access_model", "max_items")
@@ -216,16 +171,10 @@ _META: Final = ("title", "description", "language", "type", "access_model", "max
 
 def config_form(config: NodeConfig, *, of_type: Literal["form", "result"] = "form") -> Form:
     """The configuration as a form to fill in, or as the data that a notification carries."""
-    return Form(
-        type=of_type,
-        fields=(
-            form_type_field(NODE_CONFIG),
-            *(
-                each.field(getattr(config, each.name), with_choices=of_type == "form")
-                for each in _SETTINGS
-            ),
-        ),
-    )
+    fields = [
+        each.field(getattr(config, each.name), with_choices=of_type == "form") for each in _SETTINGS
+    ]
+    return Form(type=of_type, fields=(form_type_field(NODE_CONFIG), *fields))
 
 
 def meta_data_of(config: NodeConfig, extra: tuple[Field, ...] = ()) -> Form:
@@ -240,10 +189,8 @@ def meta_data_of(config: NodeConfig, extra: tuple[Field, ...] = ()) -> Form:
 
 def configured(config: NodeConfig, form: Form | None) -> NodeConfig:
     """The configuration after a form was submitted; fields that it leaves out keep their value.
-
-    Raises:
-        StanzaError: ``not-acceptable`` for a field that is unknown or has a wrong value (§8.2.5.2),
-            with `unsupported-access-model` for an access model that there is not (§8.1.3).
+    Raises StanzaError: ``not-acceptable`` for a field that is unknown or has a wrong value
+    (§8.2.5.2), with `unsupported-access-model` for an access model that there is not (§8.1.3).
     """
     if form is None:
         return config
@@ -255,11 +202,9 @@ def configured(config: NodeConfig, form: Form | None) -> NodeConfig:
 
 
 def preconditions(form: Form | None) -> dict[str, Any]:
-    """The settings that publish options require, by the name of their field in `NodeConfig`.
-
-    Raises:
-        StanzaError: ``conflict`` with `precondition-not-met` for a field that is unknown or has a
-            wrong value, which no node fulfils (XEP-0060 §7.1.5); ``bad-request`` for another form.
+    """The settings that publish options require, by the name of their field in `NodeConfig`. Raises
+    StanzaError: ``conflict`` with `precondition-not-met` for a field that is unknown or has a wrong
+    value, which no node fulfils (XEP-0060 §7.1.5); ``bad-request`` for another form.
     """
     if form is None:
         return {}

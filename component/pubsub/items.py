@@ -29,11 +29,8 @@ _XMLNS: Final = re.compile(r"<[^\s/>]+ xmlns='([^']*)'")
 
 
 class NewItem(msgspec.Struct, frozen=True, kw_only=True):
-    """An item to publish.
-
-    Attributes:
-        id: its id; None has one chosen.
-        payloads: its elements as the text of a `RawXML`; more than one is refused.
+    """An item to publish. An id is chosen if `id` is None. `payloads` are its elements as the text
+    of a `RawXML`; more than one is refused.
     """
 
     id: str | None = None
@@ -53,14 +50,8 @@ def publish(
     required: dict[str, Any],
 ) -> NodeChange:
     """Publish items at a node (§7.1); a node that does not exist is created for the owner of the
-    service. `items` have ids: they are drawn before, because an operation may run again.
-
-    Args:
-        database: the transaction.
-        who: the requester.
-        name: the node.
-        items: what to publish.
-        required: the preconditions of publish options.
+    service. `items` have ids: they are drawn before, because an operation may run again. `required`
+    are the preconditions of publish options.
     """
     made = _auto_create(database, who, name, required)
     node, found = access.find_node(database, who, name, lock=True)
@@ -181,9 +172,7 @@ def _check_room(database: Database, node: Node) -> None:
 
 
 def trim(database: Database, node: Node, config: NodeConfig) -> None:
-    """Delete the items of a node that have expired, and the oldest ones that are too many or too
-    large for this configuration.
-    """
+    """Delete the items of a node that have expired, and the oldest beyond its configuration."""
     rows.delete_expired_of(database, node.service, node.name)
     if not config.refuses_when_full:
         rows.trim(database, node.service, node.name, config.max_items, config.max_bytes)
@@ -253,10 +242,8 @@ def note_retractions(
 
 
 def check_named(ids: Sequence[str | None]) -> list[str]:
-    """The ids of items to delete.
-
-    Raises:
-        StanzaError: ``bad-request`` with `item-required` if there is none, or one is missing.
+    """The ids of items to delete. Raises StanzaError: ``bad-request`` with `item-required` if there
+    is none, or one is missing.
     """
     named = [each for each in ids if each]
     if not named or len(named) != len(ids):
@@ -269,14 +256,7 @@ Key = tuple[str, int]
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """Which items are requested.
-
-    Attributes:
-        ids: only those; all if it is empty.
-        most: only so many, the newest.
-        page: a page of them.
-        subid: the subscription that the requester refers to.
-    """
+    """Which items are requested. `subid` is the subscription that the requester refers to."""
 
     ids: tuple[str, ...] = ()
     most: int | None = None
@@ -287,10 +267,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 def retrieve(
     database: Database, who: Requester, name: str, wanted: Wanted, room: int = PAGE_ROOM
 ) -> tuple[list[StoredItem], ResultSet | None]:
-    """Items of a node, the oldest first, and which part of all they are (§6.5).
-
-    Raises:
-        StanzaError: the requester may not retrieve them.
+    """Items of a node, the oldest first, and which part of all they are (§6.5). Raises StanzaError:
+    the requester may not retrieve them.
     """
     node, found = access.find_node(database, who, name)
     access.check_read(database, who, node, found, subscribing=False)
@@ -312,17 +290,10 @@ def choose(
 ) -> tuple[list[str], ResultSet | None]:
     """The ids of the items to return, and the set that says which part of the node they are.
 
-    Without a page requested the newest are returned, and the set only if some are left out.
-
-    Args:
-        keys: all items, the oldest first.
-        request: the page that is requested.
-        most: only so many, the newest.
-        room: the bytes that the items may take; a single one may be larger.
-
-    Raises:
-        StanzaError: ``item-not-found`` if the item is not there from which the page starts,
-            ``bad-request`` if the request contradicts itself.
+    Without a page requested the newest are returned, and the set only if some are left out. `keys`
+    are all items, the oldest first. `room` is the number of bytes that the items may take; a single
+    one may be larger. Raises StanzaError: ``item-not-found`` if the item is not there from which
+    the page starts, ``bad-request`` if the request contradicts itself.
     """
     if request is None:
         wanted = len(keys) if most is None else max(0, most)

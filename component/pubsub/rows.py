@@ -9,7 +9,7 @@ other tables has only subscriptions here; `seen` records which items its subscri
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -69,9 +69,7 @@ TABLES: Final = (
             seen TEXT,
             PRIMARY KEY (service, node, jid)
         """,
-        indexes={
-            "pubsub_subscriptions_principal": "(principal, service)",
-        },
+        indexes={"pubsub_subscriptions_principal": "(principal, service)"},
         kept="the person ends a subscription by unsubscribing",
     ),
     Table(
@@ -84,9 +82,7 @@ TABLES: Final = (
                 (affiliation IN ('member', 'outcast', 'owner', 'publisher', 'publish-only')),
             PRIMARY KEY (service, node, jid)
         """,
-        indexes={
-            "pubsub_affiliations_jid": "(jid, service)",
-        },
+        indexes={"pubsub_affiliations_jid": "(jid, service)"},
         kept="the node of memories is kept, empty",
     ),
     Table(
@@ -107,16 +103,8 @@ PAGE: Final = 1_000
 """The number of subscriptions that are read at a time."""
 
 
-class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """A node of a service.
-
-    Attributes:
-        service: the bare address at which it is.
-        name: its id.
-        config: how it is configured.
-        creator: the bare address that created it.
-        created: when.
-    """
+class Node(msgspec.Struct, frozen=True):
+    """A node of a service. `creator` is the bare address that created it."""
 
     service: str
     name: str
@@ -126,13 +114,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredItem(msgspec.Struct, frozen=True, kw_only=True):
-    """An item of a node.
-
-    Attributes:
-        id: its id, unique in the node.
-        payload: an element as XML text that declares its namespaces; empty if it has none.
-        publisher: the bare address that published it.
-        published: when.
+    """An item of a node. `payload` is an element as XML text that declares its namespaces; empty if
+    it has none.
     """
 
     id: str
@@ -141,15 +124,11 @@ class StoredItem(msgspec.Struct, frozen=True, kw_only=True):
     published: datetime
 
 
-class NodeSubscription(msgspec.Struct, frozen=True, kw_only=True):
+class NodeSubscription(msgspec.Struct, frozen=True):
     """A subscription to a node.
 
     Attributes:
-        node: the node.
         jid: the address that is notified, bare or full.
-        subid: the id of the subscription.
-        state: whether an owner has still to approve it.
-        deliver: whether notifications are sent now (XEP-0060 §6.3).
         expires: when it ends, in milliseconds since 1970; None if it does not.
         since: the number of the last change of the node before the subscription.
     """
@@ -197,13 +176,7 @@ def nodes(database: Database, service: str) -> list[Node]:
 
 
 def _node(service: str, name: str, config: str, creator: str, created: int) -> Node:
-    return Node(
-        service=service,
-        name=name,
-        config=_decode_config(config),
-        creator=creator,
-        created=at(created),
-    )
+    return Node(service, name, _decode_config(config), creator, at(created))
 
 
 def count_nodes(database: Database, creator: str) -> int:
@@ -244,9 +217,7 @@ def last_change(database: Database, service: str, name: str) -> int:
 
 
 def age(database: Database, service: str, name: str) -> tuple[int, int]:
-    """When a node was created, in milliseconds since 1970, and the number of its last change; both
-    are 0 if there is no such node.
-    """
+    """When a node was created, in milliseconds since 1970, and the number of its last change."""
     row = database.execute(
         "SELECT created, sequence FROM pubsub_nodes WHERE service = ? AND node = ?", (service, name)
     ).fetchone()
@@ -256,10 +227,15 @@ def age(database: Database, service: str, name: str) -> tuple[int, int]:
 def remove_node(database: Database, service: str, name: str) -> None:
     """Delete a node with everything that belongs to it."""
     for table in ("items", "subscriptions", "affiliations", "nodes"):
-        database.execute(
-            f"DELETE FROM pubsub_{table} WHERE service = ? AND node = ?",  # noqa: S608 - constants
-            (service, name),
-        )
+        _delete(database, table, service, name)
+
+
+def _delete(database: Database, table: str, service: str, name: str, **values: str) -> None:
+    more = "".join(f" AND {column} = ?" for column in values)
+    database.execute(
+        f"DELETE FROM pubsub_{table} WHERE service = ? AND node = ?{more}",  # noqa: S608 - constants
+        (service, name, *values.values()),
+    )
 
 
 def _encode(config: NodeConfig) -> str:
@@ -306,15 +282,12 @@ def put_item(
 def remove_items(database: Database, service: str, name: str, ids: Sequence[str]) -> None:
     """Delete items."""
     for each in ids:
-        database.execute(
-            "DELETE FROM pubsub_items WHERE service = ? AND node = ? AND id = ?",
-            (service, name, each),
-        )
+        _delete(database, "items", service, name, id=each)
 
 
 def purge(database: Database, service: str, name: str) -> None:
     """Delete all items of a node."""
-    database.execute("DELETE FROM pubsub_items WHERE service = ? AND node = ?", (service, name))
+    _delete(database, "items", service, name)
 
 
 def held(database: Database, service: str, name: str) -> tuple[int, int]:
@@ -406,10 +379,7 @@ def note_retractions(database: Database, service: str, name: str, ids: Sequence[
 def forget_retractions(database: Database, service: str, name: str, ids: Sequence[str]) -> None:
     """Forget what `note_retractions` noted of these items."""
     for each in ids:
-        database.execute(
-            "DELETE FROM pubsub_retractions WHERE service = ? AND node = ? AND id = ?",
-            (service, name, each),
-        )
+        _delete(database, "retractions", service, name, id=each)
 
 
 def retractions(database: Database, service: str, name: str) -> dict[str, int]:
@@ -425,26 +395,18 @@ def retractions(database: Database, service: str, name: str) -> dict[str, int]:
 
 def subscription(database: Database, service: str, name: str, jid: str) -> NodeSubscription | None:
     """The subscription of an address to a node; None also if it has expired."""
-    row = database.execute(
-        f"SELECT {_SUBSCRIPTION} FROM pubsub_subscriptions"  # noqa: S608 - constants
-        " WHERE service = ? AND node = ? AND jid = ? AND (expires IS NULL OR expires > ?)",
-        (service, name, jid, database.now),
-    ).fetchone()
-    return None if row is None else _subscription(row)
+    found = _select(database, "service = ? AND node = ? AND jid = ?", (service, name, jid))
+    return next(iter(found), None)
 
 
 def subscriptions_of(
     database: Database, service: str, principal: str, name: str | None = None
 ) -> list[NodeSubscription]:
     """The subscriptions of a principal, at one node or at all, whatever their resource."""
-    only, values = ("", []) if name is None else (" AND node = ?", [name])
-    rows = database.execute(
-        f"SELECT {_SUBSCRIPTION} FROM pubsub_subscriptions"  # noqa: S608 - constants
-        f" WHERE principal = ? AND service = ?{only} AND (expires IS NULL OR expires > ?)"
-        " ORDER BY node, jid",
-        (principal, service, *values, database.now),
-    )
-    return [_subscription(row) for row in rows.fetchall()]
+    where, values = "principal = ? AND service = ?", [principal, service]
+    if name is not None:
+        where, values = f"{where} AND node = ?", [*values, name]
+    return _select(database, where, values, "ORDER BY node, jid")
 
 
 def subscriptions_to(
@@ -461,13 +423,23 @@ def subscriptions_after(
     database: Database, service: str, name: str, state: State, after: str
 ) -> list[NodeSubscription]:
     """A page of the subscriptions to a node: those after an address."""
-    rows = database.execute(
-        f"SELECT {_SUBSCRIPTION} FROM pubsub_subscriptions"  # noqa: S608 - constants
-        " WHERE service = ? AND node = ? AND jid > ? AND state = ?"
-        " AND (expires IS NULL OR expires > ?) ORDER BY jid LIMIT ?",
-        (service, name, after, state, database.now, PAGE),
+    where = "service = ? AND node = ? AND state = ? AND jid > ?"
+    return _select(database, where, (service, name, state, after), f"ORDER BY jid LIMIT {PAGE}")
+
+
+def _select(
+    database: Database, where: str, values: Sequence[str], rest: str = ""
+) -> list[NodeSubscription]:
+    """Return subscriptions that have not expired."""
+    found = database.execute(
+        f"SELECT {_SUBSCRIPTION} FROM pubsub_subscriptions WHERE {where}"  # noqa: S608 - constants
+        f" AND (expires IS NULL OR expires > ?) {rest}",
+        (*values, database.now),
     )
-    return [_subscription(row) for row in rows.fetchall()]
+    return [
+        NodeSubscription(name, jid, subid, state, bool(deliver), *rest)
+        for name, jid, subid, state, deliver, *rest in found.fetchall()
+    ]
 
 
 def count_subscribers(database: Database, service: str, name: str) -> int:
@@ -497,31 +469,12 @@ def put_subscription(
 
 def remove_subscription(database: Database, service: str, name: str, jid: str) -> None:
     """End a subscription."""
-    database.execute(
-        "DELETE FROM pubsub_subscriptions WHERE service = ? AND node = ? AND jid = ?",
-        (service, name, jid),
-    )
+    _delete(database, "subscriptions", service, name, jid=jid)
 
 
 def remove_subscriptions_of(database: Database, service: str, name: str, principal: str) -> None:
     """End all subscriptions of a principal to a node."""
-    database.execute(
-        "DELETE FROM pubsub_subscriptions WHERE service = ? AND node = ? AND principal = ?",
-        (service, name, principal),
-    )
-
-
-def _subscription(row: Sequence[Any]) -> NodeSubscription:
-    name, jid, subid, state, deliver, expires, since = row
-    return NodeSubscription(
-        node=name,
-        jid=jid,
-        subid=subid,
-        state=state,
-        deliver=bool(deliver),
-        expires=expires,
-        since=since,
-    )
+    _delete(database, "subscriptions", service, name, principal=principal)
 
 
 def views(
@@ -595,10 +548,7 @@ def set_affiliation(
 ) -> None:
     """Change the affiliation of a principal with a node."""
     if made == "none":
-        database.execute(
-            "DELETE FROM pubsub_affiliations WHERE service = ? AND node = ? AND jid = ?",
-            (service, name, principal),
-        )
+        _delete(database, "affiliations", service, name, jid=principal)
         return
     database.execute(
         "INSERT INTO pubsub_affiliations (service, node, jid, affiliation) VALUES (?, ?, ?, ?)"

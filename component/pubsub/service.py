@@ -2,10 +2,16 @@
 
 `publish`, `retract`, `items`, `ensure` and `listen` check no rights. The feature `pubsub` serves
 the requests of others, and checks them.
+
+The items of a computed node are made from other data, for each principal separately. Those that a
+subscriber knows can be stored with the subscription, as a digest of each. So a change by a new
+release or other settings is detected at the next start.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Final, NamedTuple, TypeAlias
+import hashlib
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import anyio
 import msgspec
@@ -14,27 +20,141 @@ from anyio.abc import TaskStatus
 
 from component.pubsub import access, faults, items, nodes, rows
 from component.pubsub.access import Requester
-from component.pubsub.changes import Direct, NodeChange, last_item
-from component.pubsub.computed import ComputedNode, last_of, refresh
+from component.pubsub.changes import Direct, NodeChange, items_event, last_item, retractions_event
 from component.pubsub.config import NodeConfig
 from component.pubsub.items import NewItem
-from component.pubsub.notifier import Listeners, NodeNotifier
+from component.pubsub.notifier import NodeNotifier, Turns
 from component.pubsub.rows import Node, StoredItem
 from component.store.database import Database
 from component.store.errors import StorageError
 from component.store.storage import Storage
 from xep.binding import Payload, RawXML, keep
 from xep.jid import JID
+from xep.pubsub_event import Event
+
+_PAGE: Final = 200
+_decode = msgspec.json.Decoder(dict[str, str]).decode
+
+
+class ComputedNode(Protocol):
+    """A node to which nobody can publish. Every principal that the policy admits may read it, and
+    sees its own items. `config` is the configuration that others see. `is_compared` says whether
+    changes are found by comparing the items with those that a subscriber knows
+    (`PubSubService.refresh`); otherwise `PubSubService.recomputed` reports them.
+    """
+
+    name: str
+    config: NodeConfig
+    is_compared: bool
+
+    def is_at(self, service: JID) -> bool:
+        """Whether the address has this node."""
+
+    async def items(self, service: JID, principal: JID) -> Sequence[StoredItem]:
+        """Return the items that a principal sees, the newest last. Raises StorageError."""
+
+
+def as_node(service: str, computed: ComputedNode) -> Node:
+    """Return a computed node as the struct of stored nodes."""
+    return Node(
+        service=service,
+        name=computed.name,
+        config=computed.config,
+        creator=service,
+        created=rows.at(0),
+    )
+
+
+async def last_of(
+    computed: ComputedNode, service: str, principal: str, to: str
+) -> Sequence[Direct]:
+    """Return the message with the last item for an address, if any. Raises StorageError."""
+    if computed.config.send_last_published_item == "never":
+        return ()
+    items = await computed.items(JID.parse(service), JID.parse(principal))
+    return tuple(
+        Direct(
+            service=service,
+            node=computed.name,
+            principal=principal,
+            to=to,
+            payloads=last_item(computed.name, item, payloads=True),
+        )
+        for item in items[-1:]
+    )
+
+
+def digests(items: Sequence[StoredItem]) -> str:
+    """Return the stored form of the items that a subscriber knows: JSON, a digest for each id."""
+    found = {each.id: hashlib.sha256(each.payload.encode()).hexdigest()[:16] for each in items}
+    return msgspec.json.encode(found).decode()
+
+
+async def refresh(
+    storage: Storage, notifier: NodeNotifier, service: JID, node: ComputedNode
+) -> None:
+    """Notify subscribers of items that are new, changed or gone since they were last notified.
+    Raises StorageError.
+    """
+    address, after = str(service.bare), ""
+    while page := await storage.read(
+        partial(rows.views, service=address, name=node.name, after=after, limit=_PAGE)
+    ):
+        for jid, principal, seen in page:
+            items = await node.items(service, JID.parse(principal))
+            now = digests(items)
+            if now == seen:
+                continue
+            await storage.write(
+                partial(rows.set_view, service=address, name=node.name, jid=jid, seen=now)
+            )
+            for event in _events(node.name, items, _decode(seen or "{}")):
+                notifier.put(
+                    Direct(
+                        service=address,
+                        node=node.name,
+                        principal=str(JID.parse(jid).bare),
+                        to=jid,
+                        payloads=(event,),
+                    )
+                )
+        after = page[-1][0]
+
+
+def _events(node: str, items: Sequence[StoredItem], seen: Mapping[str, str]) -> Sequence[Event]:
+    """Return the notifications for a subscriber who knows the items with these digests."""
+    current = _decode(digests(items))
+    events = [
+        items_event(node, (each,), payloads=True)
+        for each in items
+        if seen.get(each.id) != current[each.id]
+    ]
+    gone = tuple(each for each in seen if each not in current)
+    return [*events, retractions_event(node, gone)] if gone else events
+
 
 _log = structlog.get_logger("component.pubsub")
 _EVERY_ITEM: Final = 2**31 - 1
 _TIDY_S: Final = 600.0
+
+T = TypeVar("T")
 
 Provide: TypeAlias = Callable[[JID, str, JID], Awaitable[JID | None]]
 """Creates a node of some purpose when it is first requested. It gets the address, the node and the
 requester, and returns the address of the node; None for nodes of other purposes. Raises
 StorageError.
 """
+
+
+class _Listener(NamedTuple, Generic[T]):
+    """Is called for the changes of the nodes of a service whose names begin with a prefix."""
+
+    service: str
+    prefix: str
+    callback: Callable[[NodeChange], T]
+
+    def is_for(self, change: NodeChange) -> bool:
+        return change.service == self.service and change.node.startswith(self.prefix)
 
 
 class Stored(NamedTuple):
@@ -65,24 +185,15 @@ class StoredChangedError(Exception):
 
 
 class PubSubService:
-    """The nodes of all our addresses.
-
-    Args:
-        storage: has the tables.
-        notifier: sends notifications.
-        creators: the bare addresses that may create nodes.
-
-    Attributes:
-        storage: as given.
-        notifier: as given.
-        creators: as given.
-    """
+    """The nodes of all our addresses. `creators` are the bare addresses that may create nodes."""
 
     def __init__(self, storage: Storage, notifier: NodeNotifier, creators: Collection[JID]) -> None:
         self.storage = storage
         self.notifier = notifier
         self.creators = frozenset(creators)
-        self._listeners = Listeners()
+        self._observers: list[_Listener[None]] = []
+        self._listeners: list[_Listener[Awaitable[None]]] = []
+        self._turns: Turns[NodeChange] = Turns("listeners")
         self._providers: list[Provide] = []
         self._computed: dict[str, ComputedNode] = {}
 
@@ -91,7 +202,7 @@ class PubSubService:
         async with anyio.create_task_group() as group:
             group.start_soon(self.notifier.run)
             group.start_soon(self.notifier.interests.run, self._came_online)
-            group.start_soon(self._listeners.run)
+            group.start_soon(self._call_listeners)
             task_status.started()
             while True:
                 try:
@@ -135,10 +246,9 @@ class PubSubService:
     async def retract(
         self, address: JID, node: str, item_ids: Sequence[str], *, only_if: Stored | None = None
     ) -> None:
-        """Delete items of a node; those that are not there are left out.
-
-        Raises StanzaError (``item-not-found``) if there is no such node, StorageError, and
-        StoredChangedError if something else is stored than `only_if` says.
+        """Delete items of a node; those that are not there are left out. Raises StanzaError
+        (``item-not-found``) if there is no such node, StorageError, and StoredChangedError if
+        something else is stored than `only_if` says.
         """
         who = _self(address)
 
@@ -197,10 +307,8 @@ class PubSubService:
         owners: Sequence[JID] = (),
         reconfigures: bool = True,
     ) -> None:
-        """Create a node if there is none, and add these owners.
-
-        A node that exists gets the configuration, unless `reconfigures` is False. Raises
-        StorageError.
+        """Create a node if there is none, and add these owners. A node that exists gets the
+        configuration, unless `reconfigures` is False. Raises StorageError.
         """
         service = str(address.bare)
 
@@ -277,13 +385,16 @@ class PubSubService:
         """Commit the change of an operation, then notify. Raises StanzaError, StorageError."""
         change = await self.storage.write(op)
         if change is not None:
-            self._listeners.put(change)
+            for observer in self._observers:
+                if observer.is_for(change):
+                    observer.callback(change)
+            if any(listener.is_for(change) for listener in self._listeners):
+                size = sum(len(each.payload) for each in change.items)
+                self._turns.put((change.service, change.node), change, size)
             self.notifier.put(change)
 
     async def send(self, op: Callable[[Database], Sequence[Direct]]) -> None:
-        """Commit the changes of an operation, then send its messages. Raises StanzaError,
-        StorageError.
-        """
+        """Commit the changes of an operation, then send its messages. Raises as `change`."""
         for message in await self.storage.write(op):
             self.notifier.put(message)
 
@@ -293,7 +404,7 @@ class PubSubService:
         """Call `callback` after the commit of each change of the nodes at an address whose names
         begin with this prefix, before the requester has its answer. It must not wait.
         """
-        self._listeners.observe(str(address.bare), node_prefix, callback)
+        self._observers.append(_Listener(str(address.bare), node_prefix, callback))
 
     def listen(
         self, address: JID, node_prefix: str, callback: Callable[[NodeChange], Awaitable[None]]
@@ -301,7 +412,20 @@ class PubSubService:
         """Call `callback` after each committed change of the nodes at an address whose names begin
         with this prefix, in the order of the commits. Its exceptions are logged.
         """
-        self._listeners.add(str(address.bare), node_prefix, callback)
+        self._listeners.append(_Listener(str(address.bare), node_prefix, callback))
+
+    async def _call_listeners(self) -> None:
+        """Call the listeners one after another; nodes take turns."""
+        while True:
+            turn = await self._turns.next()
+            change = turn.entry
+            for listener in list(self._listeners):
+                if listener.is_for(change):
+                    try:
+                        await listener.callback(change)
+                    except Exception:  # noqa: BLE001 - the others are called all the same
+                        _log.exception("a listener failed", node=change.node, kind=change.kind)
+            self._turns.done(turn, 1)
 
     async def refresh(self, address: JID) -> None:
         """Notify the subscribers of computed nodes at one of our addresses of changes in their

@@ -118,8 +118,9 @@ def skill(
     plain function that never blocks: it runs on the event loop, where nothing can interrupt it.
 
     The name is the function's unless given; the description is its docstring, the parameters'
-    descriptions are `Annotated[…, msgspec.Meta(description=…)]` or the lines under `Args:`. A skill
-    is destructive unless it says `destructive=False` or `read_only=True`.
+    descriptions are `Annotated[…, msgspec.Meta(description=…)]` or the lines under `Args:`. A
+    function with many parameters can take a frozen Struct of them before a slash. A skill is
+    destructive unless it says `destructive=False` or `read_only=True`.
 
     `durable=True` promises that all effects are inside `context.step`: after an interruption, or an
     answer to `context.ask`, the function starts again and skips the steps that it has completed. A
@@ -223,9 +224,13 @@ def _invoker(function: Callable[..., Any], signature: Signature) -> Invoke:
         def with_context(arguments: Arguments, context: Context | None) -> Any:
             if context is None:
                 raise TypeError(f"{function.__qualname__} wants a Context and was called without")
+            if signature.as_struct:
+                return function(arguments, **{context_name: context})
             return function(**asdict(arguments), **{context_name: context})
 
         return with_context
+    if signature.as_struct:
+        return lambda arguments, _: function(arguments)
     if signature.positional:
         return lambda arguments, _: function(*astuple(arguments))
     return lambda arguments, _: function(**asdict(arguments))

@@ -39,13 +39,15 @@ class Signature(msgspec.Struct, frozen=True):
     """A function's parameters: those of its callers with their JSON Schema, and the name of the one
     for the call's Context, if there is one.
 
-    `positional` says that the arguments can be passed by position.
+    `positional` says that the arguments can be passed by position, `as_struct` that the function
+    takes all of them as one Struct.
     """
 
     inputs: Inputs
     schema: Schema
     context: str | None
     positional: bool
+    as_struct: bool = False
 
 
 class Outputs(msgspec.Struct, frozen=True):
@@ -69,8 +71,13 @@ def signature_of(function: Callable[..., Any], docs: Mapping[str, str]) -> Signa
     readers: dict[str, Reader] = {}
     context: str | None = None
     positional = True
+    base: type[msgspec.Struct] | None = None
     for param in inspect.signature(function).parameters.values():
         where = f"The parameter {param.name!r} of the skill function {title}"
+        if param.kind is param.POSITIONAL_ONLY and _is_struct(hints.get(param.name)):
+            base = hints[param.name]
+            readers |= _readers_of(base, title)
+            continue
         if param.kind in {param.VAR_POSITIONAL, param.VAR_KEYWORD, param.POSITIONAL_ONLY}:
             raise DeclarationError(f"{where} has no name for callers: declare it as a plain one.")
         if param.name not in hints:
@@ -81,10 +88,9 @@ def signature_of(function: Callable[..., Any], docs: Mapping[str, str]) -> Signa
                 raise DeclarationError(f"{where} is a second Context: one is enough.")
             context = param.name
             continue
-        if param.name.startswith("_"):
-            raise DeclarationError(f"{where} starts with an underscore: callers see this name.")
-        if param.name == "FORM_TYPE":
-            raise DeclarationError(f"{where} has the name of a field that every form has already.")
+        if base is not None:
+            raise DeclarationError(f"{where} is beside a Struct of all parameters: move it there.")
+        _check_name(param.name, where)
         positional = positional and param.kind is not param.KEYWORD_ONLY
         readers[param.name] = reader_of(_checked(hint, where))
         if param.default is param.empty:
@@ -94,7 +100,12 @@ def signature_of(function: Callable[..., Any], docs: Mapping[str, str]) -> Signa
             fields.append((param.name, hint, param.default))
     try:
         struct = msgspec.defstruct(
-            "Arguments", fields, forbid_unknown_fields=True, frozen=True, kw_only=True
+            "Arguments",
+            fields,
+            bases=None if base is None else (base,),
+            forbid_unknown_fields=True,
+            frozen=True,
+            kw_only=True,
         )
         schema = _schema_of(struct)
     except (TypeError, ValueError) as exc:
@@ -114,7 +125,9 @@ def signature_of(function: Callable[..., Any], docs: Mapping[str, str]) -> Signa
         readers=readers,
         verbatim=frozenset(name for name, reader in readers.items() if reader.verbatim),
     )
-    return Signature(inputs, schema, context, positional and context is None)
+    return Signature(
+        inputs, schema, context, positional and context is None, as_struct=base is not None
+    )
 
 
 def outputs_of(function: Callable[..., Any]) -> Outputs:
@@ -144,6 +157,26 @@ def object_schema(hint: Any) -> Schema:
     if schema.get("type") != "object":
         raise UsageError(f"{where} is {_spoken(hint)}: ask for a Struct or a dataclass of fields.")
     return schema
+
+
+def _readers_of(struct: type[msgspec.Struct], title: str) -> dict[str, Reader]:
+    readers = {}
+    for name, hint in _hints(struct).items():
+        where = f"The parameter {name!r} of the skill function {title}"
+        _check_name(name, where)
+        readers[name] = reader_of(_checked(hint, where))
+    return readers
+
+
+def _check_name(name: str, where: str) -> None:
+    if name.startswith("_"):
+        raise DeclarationError(f"{where} starts with an underscore: callers see this name.")
+    if name == "FORM_TYPE":
+        raise DeclarationError(f"{where} has the name of a field that every form has already.")
+
+
+def _is_struct(hint: object) -> bool:
+    return isinstance(hint, type) and issubclass(hint, msgspec.Struct)
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

@@ -209,15 +209,24 @@ class NotificationStore:
             (f"{self._home}.%",),
         )
 
-    async def add(self, notifications: Sequence[Notification], most_held: int) -> None:
+    async def add(
+        self,
+        notifications: Sequence[Notification],
+        most_held: int,
+        also: Callable[[Database], object] | None = None,
+    ) -> None:
         """Record notifications, each once. Beyond `most_held` for one recipient the least urgent
-        and oldest ones are dropped, and counted.
+        and oldest ones are dropped, and counted. `also` makes another change in the same
+        transaction.
         """
 
         def op(database: Database) -> None:
             for one in notifications:
                 _insert(database, one, most_held)
-            database.notify(CHANNEL)
+            if notifications:
+                database.notify(CHANNEL)
+            if also is not None:
+                also(database)
 
         await self._storage.write(op)
 
@@ -267,15 +276,21 @@ class NotificationStore:
                         "UPDATE notifications SET message = ? WHERE id = ?", (message.id, id_)
                     )
             if not plan.messages:
-                look_at = None if plan.look_in is None else database.steady + plan.look_in
-                _release(database, key, held_by, look_at)
+                _release(database, key, held_by, _look_at(database, plan))
                 return None
             return Batch(recipient, plan)
 
         return await self._storage.write(op)
 
-    async def sent(self, agent: JID, person: JID, token: str, batch: Batch) -> None:
-        """All messages of a batch were sent: look at the recipient again."""
+    async def sent(
+        self,
+        agent: JID,
+        person: JID,
+        token: str,
+        batch: Batch,
+        decide: Callable[[Recipient], Plan],
+    ) -> None:
+        """All messages of a batch were sent: decide when to look at the recipient again."""
         key = _key(agent, person)
 
         def op(database: Database) -> None:
@@ -291,7 +306,8 @@ class NotificationStore:
                     "UPDATE recipients SET dropped = dropped - ? WHERE agent = ? AND person = ?",
                     (batch.recipient.dropped, *key),
                 )
-            _release(database, key, self._token(token), database.steady)
+            plan = decide(_recipient(database, agent.bare, person.bare))
+            _release(database, key, self._token(token), _look_at(database, plan))
             _forget_old(database)
 
         await self._storage.write(op, keep_trying=True)
@@ -494,6 +510,13 @@ def _release(database: Database, key: tuple[str, str], token: str, look_at: int 
         " WHERE agent = ? AND person = ? AND token = ?",
         (look_at, *key, token),
     )
+
+
+def _look_at(database: Database, plan: Plan) -> int | None:
+    """Return when to look at a recipient again; now, if there is something to send."""
+    if plan.messages:
+        return database.steady
+    return None if plan.look_in is None else database.steady + plan.look_in
 
 
 def _forget_old(database: Database) -> None:

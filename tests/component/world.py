@@ -16,12 +16,14 @@ from component.app.schema import SCHEMA
 from component.commands import AnyCommand, Asking, Commands
 from component.features.adhoc.handlers import CommandsHandler
 from component.features.adhoc.sessions import CommandSessions
-from component.features.discovery.contact_profiles import ContactProfiles, profile_nodes
-from component.features.discovery.handlers import CommonQueries, Discovery
+from component.features.discovery.handlers import (
+    CommonQueries,
+    ContactProfiles,
+    Discovery,
+    profile_nodes,
+)
 from component.features.presence.handlers import PresenceHandler
-from component.features.pubsub.allowance import Allowances
-from component.features.pubsub.handlers import PubSubHandler
-from component.features.pubsub.node_discovery import NodeDiscovery
+from component.features.pubsub.handlers import Allowances, NodeDiscovery, PubSubHandler
 from component.features.pubsub.owners import OwnerHandler
 from component.features.questions.answers import answer_stage
 from component.features.service_commands.commands import everybody
@@ -42,8 +44,7 @@ from component.link.router.table import Host
 from component.policy import Policy, Rule, When
 from component.policy.flows import Flow, Flows
 from component.policy.persons import Info, Persons
-from component.pubsub.interests import NodeInterests
-from component.pubsub.notifier import NodeNotifier
+from component.pubsub.notifier import NodeInterests, NodeNotifier
 from component.pubsub.service import PubSubService
 from component.skills import Registry, Skill, View
 from component.skills.builtin import builtin_skills

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Final
 
 from component.features.schedules.timing import TimingError, next_after
-from component.features.schedules.when import described, read_timing, split_timing
+from component.features.schedules.when import read_timing, split_timing, timing_text
 from component.models.answer_limits import CALLS
 from component.models.call_forms import Call
 from component.models.written_calls import WrittenCalls, without_calls
@@ -152,7 +152,7 @@ def time_in_words(data: bytes) -> None:
             read_timing(when, "Europe/Berlin", _NOW)
         return
     assert next_after(timing, _NOW) is not None
-    assert described(timing, "Europe/Berlin", text)
+    assert timing_text(timing, "Europe/Berlin", text)
     try:
         read_timing(f"{text} bananas", "Europe/Berlin", _NOW)
     except TimingError:

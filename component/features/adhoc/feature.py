@@ -4,8 +4,12 @@ from collections.abc import Awaitable
 
 import msgspec
 
-from component.features.adhoc.handlers import CommandNodes, CommandsHandler
-from component.features.adhoc.offers import CommandOffers, SkillOffers
+from component.features.adhoc.handlers import (
+    CommandNodes,
+    CommandOffers,
+    CommandsHandler,
+    SkillOffers,
+)
 from component.features.adhoc.sessions import CommandSessions
 from component.features.feature import Feature, Opened
 from component.kernel.adhoc import AdHocRequest

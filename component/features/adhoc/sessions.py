@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 from typing import Literal
 
 import anyio
+import msgspec
 
 from component import system
 from xep.binding import Payload
@@ -31,57 +32,33 @@ repetitions.
 """
 
 
-class CommandSession:
+class CommandSession(msgspec.Struct, eq=False):
     """One session: its requester, command and stage.
 
     Attributes:
-        id: its id on the wire.
-        requester: the full JID that it belongs to.
-        target: the component's address at which it was started.
-        node: the command.
-        lang: the language in which it was started.
-        stage: its stage.
         attempts: how often the work was started; more than once only if the parameters were not
             valid.
         given: the form that was submitted last.
         answer: the last answer, which a repetition gets again.
-        error: the error to raise instead, if the session ended with one.
         done: set when the work is over, if somebody can wait for it.
     """
 
-    __slots__ = (
-        "answer",
-        "attempts",
-        "done",
-        "error",
-        "given",
-        "id",
-        "lang",
-        "node",
-        "requester",
-        "stage",
-        "target",
-        "used",
-    )
-
-    def __init__(self, id_: str, requester: JID, target: JID, node: str, lang: str | None) -> None:
-        self.id = id_
-        self.requester = requester
-        self.target = target
-        self.node = node
-        self.lang = lang
-        self.stage: Stage = "open"
-        self.attempts = 0
-        self.given: Form | None = None
-        self.answer: Command | None = None
-        self.error: StanzaError | None = None
-        self.done: anyio.Event | None = None
-        self.used = 0.0
+    id: str
+    requester: JID
+    target: JID
+    node: str
+    lang: str | None
+    stage: Stage = "open"
+    attempts: int = 0
+    given: Form | None = None
+    answer: Command | None = None
+    error: StanzaError | None = None
+    done: anyio.Event | None = None
+    used: float = 0.0
 
     @property
     def key(self) -> str:
         """The key that identifies a repetition of its work (FAC-006): the session, and the attempt.
-
         Invalid parameters counted as separate work if the skill itself rejected them.
         """
         return self.id if self.attempts == 1 else f"{self.id}#{self.attempts}"
@@ -107,14 +84,8 @@ class CommandSessions:
 
     A principal may have as many as are still free, and at most `each`; its own sessions are dropped
     to make room for more. So a principal without a session gets one, however many the others have.
-
-    Args:
-        clock: monotonic seconds; the event loop's by default.
-        lifetime_s: seconds after its last use for which a session is kept.
-        each: the maximum number of sessions of a principal.
-        total: the maximum number of all sessions.
-        admins: bare addresses that can also use the last `reserved` of them.
-        reserved: see `admins`.
+    `lifetime_s` is the number of seconds after its last use for which a session is kept. `admins`
+    are bare addresses that can also use the last `reserved` of them.
     """
 
     def __init__(
@@ -145,10 +116,7 @@ class CommandSessions:
 
     def begin(self, requester: JID, target: JID, node: str, lang: str | None) -> CommandSession:
         """Create a session. If there is no room, the principal's oldest one that is not running is
-        dropped.
-
-        Raises:
-            StanzaError: `resource-constraint`, when there is no room.
+        dropped. Raises StanzaError: `resource-constraint`, when there is no room.
         """
         self._forget()
         principal = requester.bare
@@ -167,22 +135,18 @@ class CommandSessions:
         return session
 
     def _free(self, principal: JID) -> int:
-        """Return how many more sessions this principal may create."""
         reserved = 0 if principal in self._admins else self._reserved
         return self._total - len(self._sessions) - reserved
 
     def find(self, id_: str, requester: JID, target: JID, node: str) -> CommandSession:
         """Return the session of this requester, at this address, of this command; this counts as a
-        use.
-
-        Raises:
-            StanzaError: `not-allowed` with <session-expired/> when it has ended, `bad-request` with
-                <bad-sessionid/> when it never existed (XEP-0050 §4.4).
+        use. Raises StanzaError: `not-allowed` with <session-expired/> when it has ended,
+        `bad-request` with <bad-sessionid/> when it never existed (XEP-0050 §4.4).
         """
         self._forget()
         session = self._sessions.get(id_)
         if session is None and self._is_ours(id_, requester, target):
-            raise expired()
+            raise expired_session()
         if session is None or (session.requester, session.target, session.node) != (
             requester,
             target,
@@ -241,10 +205,8 @@ def bad_command(condition: Payload, text: str) -> StanzaError:
     return StanzaError("bad-request", text, application=(condition,))
 
 
-def expired() -> StanzaError:
-    """Return the error for an expired session: ``not-allowed`` with <session-expired/> (XEP-0050
-    §4.4).
-    """
+def expired_session() -> StanzaError:
+    """Return ``not-allowed`` with <session-expired/> (XEP-0050 §4.4)."""
     return StanzaError(
         "not-allowed",
         "This session has ended. Start the command again.",

@@ -15,8 +15,7 @@ class AnnounceParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What to announce."""
 
     text: Annotated[
-        tuple[str, ...],
-        msgspec.Meta(title="Text", description="What to announce.", min_length=1),
+        tuple[str, ...], msgspec.Meta(title="Text", description="What to announce.", min_length=1)
     ]
     agent: Annotated[
         str,
@@ -44,35 +43,26 @@ ANNOUNCE: Final = Outline(
 )
 
 
-class AnnouncementCommands:
-    """The command.
-
-    Args:
-        publish: publishes the text (second) of an agent (first), and returns the id of the item.
-            Raises StanzaError and StorageError.
-        agents: the names of the agents, the default one first.
+def announcement_commands(
+    publish: Callable[[str, str], Awaitable[str]], agents: Sequence[str]
+) -> tuple[AnyCommand, ...]:
+    """Return the command. `publish` publishes the text (second) of an agent (first), and returns
+    the id of the item. Raises StanzaError and StorageError. `agents` are the names of the agents,
+    the default one first.
     """
 
-    def __init__(
-        self, publish: Callable[[str, str], Awaitable[str]], agents: Sequence[str]
-    ) -> None:
-        self._publish = publish
-        self._agents = agents
-
-    def commands(self) -> tuple[AnyCommand, ...]:
-        """All of them."""
-        return (ANNOUNCE.done_by(self._announce),)
-
-    async def _announce(self, asking: Asking, params: AnnounceParams) -> CommandResult:
-        agent = params.agent.strip() or asking.agent or self._agents[0]
-        if agent not in self._agents:
-            names = ", ".join(self._agents)
+    async def announce(asking: Asking, params: AnnounceParams) -> CommandResult:
+        agent = params.agent.strip() or asking.agent or agents[0]
+        if agent not in agents:
+            names = ", ".join(agents)
             raise CommandError(f"There is no agent called {agent!r}; there are: {names}.", "agent")
         text = " ".join(params.text).strip()
         if not text or len(text) > _LONGEST:
             raise CommandError(f"An announcement has 1 to {_LONGEST} characters.", "text")
         try:
-            id_ = await self._publish(agent, text)
+            id_ = await publish(agent, text)
         except StanzaError as error:
             raise CommandError(f"The announcement was not published: {error}") from None
         return CommandResult("Announced.", Announcement(agent, id_))
+
+    return (ANNOUNCE.done_by(announce),)

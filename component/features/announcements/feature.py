@@ -8,7 +8,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from component import system
-from component.features.announcements.commands import AnnouncementCommands
+from component.features.announcements.commands import announcement_commands
 from component.features.feature import Feature, Opened
 from component.kernel.kernel import Kernel
 from component.pubsub.config import NodeConfig
@@ -57,7 +57,7 @@ class AnnouncementFeature(Feature):
                 )
             task_status.started()
 
-        return Opened(commands=AnnouncementCommands(announce, agents).commands(), loops=(create,))
+        return Opened(commands=announcement_commands(announce, agents), loops=(create,))
 
 
 FEATURE = AnnouncementFeature

@@ -2,8 +2,12 @@
 
 from importlib.metadata import version
 
-from component.features.discovery.contact_profiles import ContactProfiles, profile_nodes
-from component.features.discovery.handlers import CommonQueries, Discovery
+from component.features.discovery.handlers import (
+    CommonQueries,
+    ContactProfiles,
+    Discovery,
+    profile_nodes,
+)
 from component.features.feature import Feature, Opened
 from component.kernel.kernel import Kernel
 from component.kernel.options import SOFTWARE, page_bytes

@@ -1,8 +1,13 @@
 """Service discovery (XEP-0030): agents, features and skills; and queries that every entity answers:
 ping, software version, time (XEP-0199, XEP-0092, XEP-0202).
+
+The profile of an agent in a contact list is its name, avatar, vCard and operator. A server stores
+them for its accounts. A component has no account, so it answers for its addresses itself: the vCard
+by IQ (XEP-0054), and three PubSub nodes as on an account's server: the vCard (XEP-0292), the avatar
+and its metadata (XEP-0084).
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timezone
 from typing import Final
 
@@ -12,14 +17,19 @@ from component import system
 from component.kernel.disco import Disco
 from component.kernel.errors import stored
 from component.kernel.paging import address_asked, check_page, page, sized
+from component.kernel.profiles import NODES, ContactProfile, Profiles
 from component.link.router.table import IQRoute, Request
+from component.pubsub.config import NodeConfig
+from component.pubsub.rows import StoredItem
 from component.pubsub.service import PubSubService
 from component.skills.registry import View
-from xep import disco, entity_time, ping, pubsub, result_sets, version
+from xep import disco, entity_time, ping, pubsub, result_sets, vcard4, vcard_temp, version
+from xep.binding import encode
 from xep.fluux_agent import skills as fluux
 from xep.jid import JID
 from xep.result_sets import PAGE_ROOM, ResultSet
 from xep.stanza_error import StanzaError
+from xep.vcard_temp import VCard
 
 _LEAF: Final = disco.Identity(category="pubsub", type="leaf")
 _SKILL_NODE: Final = fluux.NAMESPACE + "/"
@@ -27,14 +37,9 @@ _SKILL_NODE: Final = fluux.NAMESPACE + "/"
 
 
 class Discovery:
-    """Answers disco#info and disco#items at the component's domain and at each agent.
-
-    Args:
-        disco: describes our addresses, and the nodes of others.
-        view: the skills that a principal sees.
-        pubsub: the PubSub service; None without one.
-        room: the bytes that the entries of a page may take.
-        retry_after_s: seconds after which to ask again when the database refuses.
+    """Answers disco#info and disco#items at the component's domain and at each agent. `pubsub` is
+    the PubSub service; None without one. `room` is the number of bytes that the entries of a page
+    may take.
     """
 
     def __init__(
@@ -139,9 +144,7 @@ class Discovery:
         return disco.ItemsQuery(node=query.node, items=items, page=which)
 
     def _skills_info(self) -> disco.InfoQuery:
-        """Return the identities and features of the node of skills: it has disco#items, and PubSub
-        items.
-        """
+        """Describe the node of skills, which has disco#items and PubSub items."""
         answer = _node_info(fluux.NAMESPACE, "branch", "Skills")
         if self._pubsub is None:
             return answer
@@ -161,12 +164,8 @@ def _node_info(node: str, type_: str, name: str) -> disco.InfoQuery:
 
 
 class CommonQueries:
-    """Answers queries that are not about agents.
-
-    Args:
-        software: the name of the software.
-        release: its version.
-        now: returns the time with its zone; the system's clock by default.
+    """Answers queries that are not about agents. `now` returns the time with its zone; the system's
+    clock by default.
     """
 
     def __init__(
@@ -199,3 +198,57 @@ class CommonQueries:
         now = self._now()
         offset = now.utcoffset()
         return entity_time.Time(tzo=UTC if offset is None else timezone(offset), utc=now)
+
+
+class ContactProfiles:
+    """Answers requests for vCards."""
+
+    def __init__(self, profiles: Profiles) -> None:
+        self._profiles = profiles
+
+    def routes(self) -> tuple[IQRoute, ...]:
+        """Return the routes of this handler."""
+        return (
+            IQRoute("get", VCard, self.vcard, (vcard_temp.NAMESPACE, vcard4.NAMESPACE)),
+            IQRoute("set", VCard, self.refuse_vcard),
+        )
+
+    def vcard(self, request: Request[VCard]) -> VCard:
+        """Return the vCard (XEP-0054 §3.3)."""
+        return self._of(request.to).vcard_temp()
+
+    def refuse_vcard(self, _request: Request[VCard]) -> VCard:
+        """Refuse to change the vCard of somebody else (XEP-0054 §3.2)."""
+        raise StanzaError("forbidden", "only the operator can change this vCard")
+
+    def _of(self, address: JID) -> ContactProfile:
+        return self._profiles[address.local]
+
+
+class ProfileNode:
+    """A PubSub node for a part of the profile: a `component.pubsub.service.ComputedNode`."""
+
+    def __init__(self, name: str, profiles: Profiles) -> None:
+        self.name = name
+        self.config = NodeConfig(access_model="open")
+        self.is_compared = True
+        self._profiles = profiles
+        self._since = system.now()
+
+    def is_at(self, service: JID) -> bool:
+        """Return whether the address has this node."""
+        return service.local in self._profiles
+
+    async def items(self, service: JID, principal: JID) -> Sequence[StoredItem]:
+        """Return the only item."""
+        id_, content = self._profiles[service.local].content(self.name)
+        return [
+            StoredItem(
+                id=id_, payload=encode(content), publisher=str(service), published=self._since
+            )
+        ]
+
+
+def profile_nodes(profiles: Profiles) -> tuple[ProfileNode, ...]:
+    """Return the nodes of the profiles."""
+    return tuple(ProfileNode(name, profiles) for name in NODES)

@@ -67,9 +67,7 @@ class DropParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: Annotated[
         str,
         msgspec.Meta(
-            title="ID",
-            description="ID of the notification, or all for all of them.",
-            min_length=1,
+            title="ID", description="ID of the notification, or all for all of them.", min_length=1
         ),
     ]
     person: PersonParam = ""
@@ -116,13 +114,8 @@ DROP = Outline(
 
 
 class NotificationCommands:
-    """The commands about notifications.
-
-    Args:
-        store: the notifications.
-        settings: have the quiet hours and the time zone of people who have chosen none.
-        changed: called when a person's quiet hours have changed, so that held notifications are
-            sent.
+    """The commands about notifications. `changed` is called when a person's quiet hours have
+    changed, so that held notifications are sent.
     """
 
     def __init__(

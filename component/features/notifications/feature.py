@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from component.commands import AnyCommand
 from component.features.feature import Feature, Opened
 from component.features.notifications.commands import NotificationCommands
-from component.features.notifications.notifier import Notifier
-from component.features.notifications.results import Results
+from component.features.notifications.notifier import Notifier, Results
 from component.kernel.kernel import Kernel
 from component.store import Storage
 from component.store.notifications import NotificationStore, forget

@@ -6,26 +6,33 @@ person and the rate. So results are not lost while the process, the connection o
 away.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timezone, tzinfo
+from functools import partial
 from hashlib import sha256
 from string import Template
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import anyio
+import msgspec
 import structlog
 from anyio.abc import TaskStatus
 from cachebox import LRUCache
 
 from component import system
-from component.features.notifications.plan import MESSAGE_PREFIX, plan, zone_of
+from component.features.notifications.plan import MESSAGE_PREFIX, person_zone, plan
+from component.kernel import started_work
+from component.kernel.goals import turn_of
 from component.kernel.kernel import Kernel
+from component.kernel.started_work import Started
 from component.kernel.triggers import Trigger, Work, title_of
 from component.link.messages.delivery import Delivery
 from component.link.messages.inbound import Account, InboundMessage, ReplyAddress
 from component.link.messages.outbound import OutboundMessage, Text, conversation_with
 from component.link.messages.styling import styled
-from component.store import StorageError
+from component.policy.taint import Taint
+from component.store.database import Database
+from component.store.errors import StorageError, UnstorableError
 from component.store.notifications import (
     CHANNEL,
     Batch,
@@ -34,8 +41,11 @@ from component.store.notifications import (
     Plan,
     Recipient,
 )
+from component.tasks.outputs import text_of
+from xep.fluux_agent.task import Task
 from xep.jid import JID
 from xep.stanza import Presence
+from xep.stanza_error import StanzaError
 
 _log = structlog.get_logger("component.notifications")
 
@@ -58,11 +68,7 @@ _LONGEST_LINE: Final = 200
 
 
 class Notifier:
-    """Records the results of work as notifications, and sends them when people want them.
-
-    Attributes:
-        store: the notifications on disk.
-    """
+    """Records the results of work as notifications, and sends them when people want them."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.store = NotificationStore(kernel.storage, kernel.environment.home)
@@ -77,20 +83,12 @@ class Notifier:
         self._zones: dict[JID, int] = {}
         self._active = anyio.Event()
 
-    async def ended(
+    def notifications_of(
         self, work: Work, trigger: Trigger, outcome: str, text: str
     ) -> Sequence[Notification]:
-        """Record a notification of the result for each person that the work names, and return them.
-
-        After that, the result does not depend on this process. Called again with the same result,
-        after a kill or by another instance, it changes nothing. Raises StorageError; then call it
-        again later.
-
-        Args:
-            work: the work.
-            trigger: the event that started it.
-            outcome: `completed`, `failed`, `cancelled` or `rejected`.
-            text: the result for people; may be empty.
+        """Return a notification of the result for each person that the work names. `outcome` is
+        `completed`, `failed`, `cancelled` or `rejected`; `text` is the result for people and may be
+        empty. The same result gives the same notifications.
         """
         said = notification_text(work, trigger, outcome, text)
         if work.silent or not said:
@@ -115,13 +113,20 @@ class Notifier:
                     on_time=work.deliver == "on-time" and person == work.principal.bare,
                 )
             )
-        if not found:
-            return ()
-        await self.store.add(found, self._settings.held_per_person)
-        if work.deliver == "online":
-            self._wait_online({(one.agent, one.person) for one in found})
-        self.wake()
         return found
+
+    async def record(
+        self,
+        notifications: Sequence[Notification],
+        also: Callable[[Database], object] | None = None,
+    ) -> None:
+        """Record notifications, each once, and make another change in the same transaction. After
+        that they do not depend on this process. Raises StorageError; then call it again.
+        """
+        await self.store.add(notifications, self._settings.held_per_person, also)
+        self._wait_online({(one.agent, one.person) for one in notifications if one.waits_online})
+        if notifications:
+            self.wake()
 
     # Activity of people; no method waits.
 
@@ -172,9 +177,7 @@ class Notifier:
         self._wake.set()
 
     def _probe(self, agent: JID, person: JID) -> None:
-        """Ask the person's server whether they are online (RFC 6121 §4.3). The answer comes as a
-        call of `online`, if they show their presence to the agent.
-        """
+        """Ask the server of a person whether they are online (RFC 6121 §4.3); see `online`."""
         self._kernel.stream.send(Presence(type="probe", from_=agent, to=person))
         self._kernel.stream.flush()
 
@@ -273,7 +276,7 @@ class Notifier:
                 _log.info("notifications are dropped: their recipient wants none")
                 await self.store.forget(agent, person)
             elif await self._sent(agent, person, batch):
-                await self.store.sent(agent, person, token, batch)
+                await self.store.sent(agent, person, token, batch, self._plan)
             else:
                 await self.store.release(agent, person, token, _AGAIN_MS)
         except StorageError as error:
@@ -288,7 +291,7 @@ class Notifier:
         """Send the messages of a batch. Returns whether the server has accepted them all."""
         dropped = batch.recipient.dropped
         by_id = {one.id: one for one in batch.recipient.notifications}
-        zone = zone_of(batch.recipient.preferences, self._zone)
+        zone = person_zone(batch.recipient.preferences, self._zone)
         deliveries: list[Delivery] = []
         for number, message in enumerate(batch.plan.messages):
             text = message_text([by_id[id_] for id_ in message.ids], 0 if number else dropped, zone)
@@ -323,9 +326,7 @@ def _whole(id_: str) -> str:
 def notification_text(work: Work, trigger: Trigger, outcome: str, text: str) -> str:
     """Return the text of a notification: that of the work's template, or the result. Empty if the
     work has no template and no result. For work that was not completed it is the reason, without a
-    template.
-
-    The Markdown of a result becomes message styling (XEP-0393).
+    template. The Markdown of a result becomes message styling (XEP-0393).
     """
     result = styled(text.strip())
     if work.template and outcome == "completed":
@@ -364,3 +365,115 @@ def _entry(one: Notification, zone: tzinfo) -> str:
 
 def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+OutcomeOfWork: TypeAlias = Literal["completed", "failed", "cancelled", "rejected"]
+_LOOK_S: Final = 5.0
+"""Seconds between two searches for results that a killed instance has left."""
+_FIRST_WAIT_S: Final = 0.5
+_LONGEST_WAIT_S: Final = 60.0
+_LONGEST_TEXT: Final = 20_000
+
+
+class Results:
+    """Finds work that has ended, and passes its result to the notifier."""
+
+    def __init__(self, kernel: Kernel, notifier: Notifier) -> None:
+        self._kernel = kernel
+        self._storage = kernel.storage
+        self._notifier = notifier
+        self._woken = anyio.Event()
+
+    def wake(self) -> None:
+        """Search for results soon, because work may have ended. Never waits."""
+        self._woken.set()
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Pass results on until cancelled."""
+        task_status.started()
+        wait = _FIRST_WAIT_S
+        while True:
+            await self._kernel.stream.messenger.ready()
+            self._woken = anyio.Event()
+            try:
+                found = await self._storage.read(started_work.ended)
+                for each in found:
+                    await self._pass_on(each)
+            except StorageError as error:
+                _log.warning("results have to wait", reason=str(error), seconds=wait)
+                await anyio.sleep(wait)
+                wait = min(wait * 2, _LONGEST_WAIT_S)
+                continue
+            wait = _FIRST_WAIT_S
+            if len(found) < started_work.AT_ONCE:
+                with anyio.move_on_after(_LOOK_S):
+                    await self._woken.wait()
+
+    async def _pass_on(self, ended: Started) -> None:
+        trigger, work = ended.trigger, ended.work
+        outcome, text = await self._outcome(ended)
+        failure = text if outcome in ("failed", "rejected") else None
+        is_known = failure is not None and await self._storage.read(
+            partial(started_work.is_same_failure, trigger=trigger, failure=failure)
+        )
+        if failure is not None:
+            # The owner is notified of a failure, even if the results are for others or nobody.
+            work = msgspec.structs.replace(work, tell=(), silent=False)
+            text = f"The {trigger.source} {title_of(trigger)} failed: {failure}"
+        told: Sequence[Notification] = ()
+        try:
+            if not is_known and not work.silent:
+                told = self._notifier.notifications_of(work, trigger, outcome, text)
+            for each in told:
+                await self._add_to_conversation(each, work, trigger)
+        except StorageError:
+            raise
+        except Exception:  # noqa: BLE001 - a fault with one result must not delay the others
+            _log.exception("a result cannot be passed on", source=trigger.source, name=trigger.name)
+        agents = self._kernel.agents
+        if work.goal is not None and agents is not None:
+            await agents.conversations.cancel(work.agent, work.principal, turn_of(trigger))
+        mark = partial(started_work.mark_passed_on, trigger=trigger, failure=failure)
+        try:
+            await self._notifier.record(told, mark)
+        except UnstorableError as error:
+            _log.error("a result cannot be passed on", name=trigger.name, reason=str(error))
+            await self._storage.write(mark)
+
+    async def _add_to_conversation(
+        self, notification: Notification, work: Work, trigger: Trigger
+    ) -> None:
+        """Add the result of a skill; that of a goal is there. Raises StorageError."""
+        if work.skill is None:
+            return
+        skill = self._kernel.environment.catalog.registry.get(work.skill)
+        author: Taint | None = "web" if skill is None else skill.taint
+        found = {author, trigger.taint if work.filled else None, *work.taints}
+        await self._kernel.add_to_conversation(
+            notification,
+            f"A {trigger.source} has run the skill {work.skill}.",
+            [one for one in found if one is not None],
+        )
+
+    async def _outcome(self, ended: Started) -> tuple[OutcomeOfWork, str]:
+        if ended.task is None:
+            return "failed", ended.failure or ""
+        at = self._kernel.stream.addresses.address_of(ended.work.agent)
+        try:
+            task = await self._kernel.tasks.service.get(ended.work.principal, at, ended.task)
+        except StanzaError:
+            return "completed", ""  # the task was deleted before its result was read
+        return _outcome_of(task)
+
+
+def _outcome_of(task: Task) -> tuple[OutcomeOfWork, str]:
+    if task.result is not None:
+        text = "\n\n".join(
+            one for output in task.result.outputs if (one := text_of(output).strip())
+        )
+        return ("failed" if task.result.is_error else "completed"), text[:_LONGEST_TEXT]
+    if task.state == "cancelled":
+        return "cancelled", ""
+    texts: Sequence[str] = [one.text for one in task.failure.texts] if task.failure else []
+    reason = texts[0] if texts else "The reason is not known."
+    return ("rejected" if task.state == "rejected" else "failed"), reason

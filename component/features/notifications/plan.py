@@ -45,10 +45,9 @@ _NEVER: Final = 2**62
 
 
 class QuietHours(msgspec.Struct, frozen=True):
-    """Hours of every day, by the clock on the wall: they may pass midnight.
-
-    When the clock is put forward or back (DST), the clock on the wall decides: hours that end at
-    2:30 end at 3:00 if there is no 2:30 that day, and come twice if there are two.
+    """Hours of every day, by the clock on the wall: they may pass midnight. When the clock is put
+    forward or back (DST), the clock on the wall decides: hours that end at 2:30 end at 3:00 if
+    there is no 2:30 that day, and come twice if there are two.
     """
 
     begin: time
@@ -73,16 +72,15 @@ def effective(
     preferences: Preferences, settings: Notifications, default_zone: str
 ) -> QuietHours | None:
     """Return the quiet hours of a person, or those of the settings; None if there are none.
-
     `default_zone` is the time zone of people whose own is not known.
     """
     hours = quiet_hours(settings.quiet if preferences.quiet is None else preferences.quiet)
     if hours is None:
         return None
-    return QuietHours(*hours, zone_of(preferences, default_zone))
+    return QuietHours(*hours, person_zone(preferences, default_zone))
 
 
-def zone_of(preferences: Preferences, default_zone: str) -> tzinfo:
+def person_zone(preferences: Preferences, default_zone: str) -> tzinfo:
     """Return the time zone that a person chose, that of their client, or the default."""
     chosen = None if preferences.zone is None else time_zone(preferences.zone)
     if chosen is not None:
@@ -132,7 +130,6 @@ class _Decision:
         yield from self._repeats()
 
     def _may_go(self, group: Sequence[Notification]) -> bool:
-        """Return whether quiet hours permit a message with these notifications."""
         if not self._is_quiet or all(map(self._passes, group)):
             return True
         self.looks.append(self._quiet_look)

@@ -1,8 +1,7 @@
 """Presence: grants subscriptions, and keeps subscribers informed."""
 
 from component.features.feature import Feature, Opened
-from component.features.presence.handlers import PresenceHandler
-from component.features.presence.roster import RosterPresence
+from component.features.presence.handlers import PresenceHandler, RosterPresence
 from component.kernel.kernel import Kernel
 from component.link.router.table import Host
 from component.store.contacts import SubscriptionStore

@@ -1,7 +1,8 @@
 """Presence (RFC 6121 §3, §4): subscriptions to us, and the presence that we send.
 
 After a reconnect servers do not tell a component anything, so it stores its own side of each
-subscription and announces itself to every subscriber.
+subscription and announces itself to every subscriber. The server of a client stores the roster and
+broadcasts our presence to the subscribers, so there is one presence to send (`RosterPresence`).
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,7 +15,7 @@ from component.kernel.exchange_limit import ExchangeLimit, ExchangeStopped
 from component.kernel.presence_events import PresenceEvents
 from component.kernel.stream import StreamSubsystem
 from component.link.messages.delivery import Delivery
-from component.link.router.table import Host, Request, StanzaRoute
+from component.link.router.table import Host, IQRoute, Request, Route, StanzaRoute
 from component.store.contacts import (
     StoppedContacts,
     Subscription,
@@ -23,8 +24,11 @@ from component.store.contacts import (
 )
 from xep.binding import Payload
 from xep.caps import NAMESPACE as CAPS
+from xep.caps import Caps
 from xep.jid import JID
+from xep.roster import RosterItem, RosterQuery
 from xep.stanza import Address, Presence
+from xep.stanza_error import StanzaError
 
 _log = structlog.get_logger("component.presence")
 
@@ -47,10 +51,8 @@ _FOR_GOOD: Final = frozenset(("gone", "item-not-found", "jid-malformed"))
 
 class InTurn:
     """Wraps handlers so that each waits until all earlier stanzas are handled, by whichever
-    handler.
-
-    For example, a contact that ends a subscription and immediately requests it again must be
-    subscribed afterwards.
+    handler. For example, a contact that ends a subscription and immediately requests it again must
+    be subscribed afterwards.
     """
 
     def __init__(self) -> None:
@@ -82,17 +84,11 @@ class PresenceHandler:
     between. A pause after each leaves the server time for its users.
 
     **Subscribers that cannot be reached** return presence with an error. They are skipped for
-    longer and longer (`component.store.contacts`) until they send something: a server that
-    is back probes us for each of its users who logs in (RFC 6121 §4.3).
-
-    Args:
-        subscriptions: the stored subscriptions.
-        stream: sends stanzas.
-        payloads: returns the payloads of a host's available presence, with the localpart if it is
-            an agent: its capabilities (XEP-0115) and the digest of its avatar (XEP-0153).
-        contacts: whether contacts want unsolicited messages.
-        events: passes on which contacts are online, and which let an agent see their presence.
-        asks: whether a contact that subscribes to an agent is asked for its presence in return.
+    longer and longer (`component.store.contacts`) until they send something: a server that is back
+    probes us for each of its users who logs in (RFC 6121 §4.3). `payloads` returns the payloads of
+    a host's available presence, with the localpart if it is an agent: its capabilities (XEP-0115)
+    and the digest of its avatar (XEP-0153). `asks` says whether a contact that subscribes to an
+    agent is asked for its presence in return.
     """
 
     def __init__(
@@ -156,7 +152,6 @@ class PresenceHandler:
             self._send(Presence(type="subscribe", from_=owner, to=contact))
 
     def _goes_on(self, contact: JID) -> bool:
-        """Return whether a contact asks again and again for what it has."""
         verdict = self._repeated.next(contact)
         if not isinstance(verdict, ExchangeStopped):
             return False
@@ -200,9 +195,7 @@ class PresenceHandler:
             await self._subscriptions.remove(owner, contact)
 
     async def probe(self, request: Request[None]) -> None:
-        """Send our presence to a subscriber; tell any other contact that it is not subscribed
-        (§4.3.2).
-        """
+        """Send our presence to a subscriber; tell others that they are not subscribed (§4.3.2)."""
         owner, contact = request.to.bare, request.principal
         known = await self._subscriptions.get(owner, contact)
         if known is None:
@@ -229,9 +222,8 @@ class PresenceHandler:
 
     async def announce(self) -> None:
         """Send presence to every subscriber, and probe the contacts that show us theirs (RFC 6121
-        §4.3); after each connect.
-
-        Ends early when the stream is lost: the next one has its own announcement.
+        §4.3); after each connect. Ends early when the stream is lost: the next one has its own
+        announcement.
         """
         await self._tell_all(self._available, PAUSE_S, probes=True)
 
@@ -244,11 +236,7 @@ class PresenceHandler:
         await self._tell_all(unavailable, 0)
 
     async def _tell_all(
-        self,
-        presence: Callable[[JID, JID], Presence],
-        pause_s: float,
-        *,
-        probes: bool = False,
+        self, presence: Callable[[JID, JID], Presence], pause_s: float, *, probes: bool = False
     ) -> None:
         session = self._stream.connected_since
         page = await self._subscriptions.receivers(limit=_PAGE)
@@ -273,3 +261,104 @@ class PresenceHandler:
     def _available(self, owner: JID, to: Address) -> Presence:
         host: Host = "component" if owner.local is None else "agent"
         return Presence(from_=owner, to=to, payloads=self._payloads(host, owner.local))
+
+
+_SEES_US: Final = ("from", "both")
+
+
+class RosterPresence:
+    """Shows the account to its contacts, and grants subscriptions to those whom the policy admits.
+    The router passes on requests of admitted senders only, so a subscription request that arrives
+    here is granted. The stored subscriptions follow the roster of the server.
+    """
+
+    def __init__(
+        self,
+        subscriptions: SubscriptionStore,
+        stream: StreamSubsystem,
+        capabilities: Callable[[], Caps],
+        contacts: StoppedContacts,
+    ) -> None:
+        self._account = stream.addresses.default
+        self._subscriptions = subscriptions
+        self._stream = stream
+        self._send = stream.send
+        self._capabilities = capabilities
+        self._contacts = contacts
+        self._in_turn = InTurn()
+
+    def routes(self) -> tuple[Route, ...]:
+        """Return the routes of this handler."""
+        queued = self._in_turn.queued
+        return (
+            IQRoute("set", RosterQuery, queued(self.push)),
+            StanzaRoute("presence", frozenset(("subscribe",)), queued(self.subscribe), (CAPS,)),
+            StanzaRoute("presence", frozenset(("unsubscribe",)), queued(self.unsubscribe), (CAPS,)),
+        )
+
+    async def announce(self) -> None:
+        """Fetch the roster, then become available (RFC 6121 §2.2, §4.2); when a session begins."""
+        try:
+            roster = await self._stream.get(self._account, RosterQuery(), RosterQuery)
+        except StanzaError as error:
+            _log.warning("the server did not return the roster", reason=str(error))
+        else:
+            await self._replace(roster)
+        self._send(Presence(from_=self._account, payloads=(self._capabilities(),)))
+
+    async def take_leave(self) -> None:
+        """Become unavailable (RFC 6121 §4.5); before the stream is closed."""
+        self._send(Presence(type="unavailable", from_=self._account))
+
+    async def subscribe(self, request: Request[None]) -> None:
+        """Grant a subscription (RFC 6121 §3.1.5). A contact that asks wants to hear from us."""
+        contact = request.principal
+        await self._contacts.start(self._account, contact)
+        await self._subscriptions.put(Subscription(self._account, contact, "from"))
+        self._send(Presence(type="subscribed", from_=self._account, to=contact))
+
+    async def unsubscribe(self, request: Request[None]) -> None:
+        """Record the end of a subscription, and send the contact no more messages (FAC-012)."""
+        await self._forget(request.principal)
+
+    async def push(self, request: Request[RosterQuery]) -> None:
+        """Handle a roster push (RFC 6121 §2.1.6). Raises StanzaError: ``service-unavailable`` if it
+        does not come from the account itself.
+        """
+        if request.sender != self._account:
+            raise StanzaError(
+                "service-unavailable", "only the account's server may change its roster"
+            )
+        for item in request.payload.items:
+            await self._take(item)
+
+    async def _replace(self, roster: RosterQuery) -> None:
+        """Store a whole roster; missing contacts were removed while the agent was offline."""
+        listed = {item.jid.bare for item in roster.items if item.subscription in _SEES_US}
+        for item in roster.items:
+            await self._take(item)
+        page = await self._subscriptions.receivers()
+        while page:
+            for each in page:
+                if each.owner == self._account and each.contact not in listed:
+                    await self._forget(each.contact)
+            page = await self._subscriptions.receivers(page[-1])
+
+    async def _take(self, item: RosterItem) -> None:
+        contact = item.jid.bare
+        if item.subscription == "from" or item.subscription == "both":  # noqa: PLR1714 - for mypy
+            known = await self._subscriptions.get(self._account, contact)
+            if known is None or known.state != item.subscription:
+                await self._subscriptions.put(
+                    Subscription(self._account, contact, item.subscription)
+                )
+        else:
+            await self._forget(contact)
+
+    async def _forget(self, contact: JID) -> None:
+        """Remove a contact that no longer sees us. For one that never did this means nothing."""
+        known = await self._subscriptions.get(self._account, contact)
+        if known is None:
+            return
+        await self._contacts.stop(self._account, contact)
+        await self._subscriptions.remove(self._account, contact)

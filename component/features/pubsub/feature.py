@@ -5,9 +5,7 @@ import structlog
 from anyio.abc import TaskStatus
 
 from component.features.feature import Feature, Opened
-from component.features.pubsub.allowance import Allowances
-from component.features.pubsub.handlers import PubSubHandler
-from component.features.pubsub.node_discovery import NodeDiscovery
+from component.features.pubsub.handlers import Allowances, NodeDiscovery, PubSubHandler
 from component.features.pubsub.owners import OwnerHandler
 from component.kernel.kernel import Kernel
 from component.kernel.options import page_bytes

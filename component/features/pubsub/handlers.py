@@ -7,30 +7,89 @@ commit. Errors have the conditions of XEP-0060. `owners.py` has the requests of 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar, get_args
 
+import anyio
 import msgspec
+from cachebox import LRUCache
 
-from component.features.pubsub.allowance import Allowances
 from component.kernel.errors import stored
+from component.kernel.paging import check_page, page, sized
 from component.link.router.table import IQRoute, Request
-from component.pubsub import access, faults, items, nodes, rows, subscriptions
+from component.pubsub import access, faults, items, nodes, rows
 from component.pubsub.access import Requester
 from component.pubsub.changes import Direct
-from component.pubsub.computed import as_node, digests, last_of
-from component.pubsub.config import DEFAULT, configured, preconditions
+from component.pubsub.config import DEFAULT, configured, meta_data_of, preconditions
 from component.pubsub.items import NewItem, Wanted, choose, new_id
-from component.pubsub.rows import NodeSubscription, StoredItem
-from component.pubsub.service import PubSubService, last_messages
-from component.pubsub.subscriptions import Options, options_form
+from component.pubsub.nodes import options_form, with_options
+from component.pubsub.notifier import ENVELOPE_BYTES
+from component.pubsub.rows import Node, NodeSubscription, StoredItem
+from component.pubsub.service import PubSubService, as_node, digests, last_messages, last_of
 from component.store.database import Database
-from xep import pubsub
+from xep import disco, pubsub, pubsub_errors
 from xep.binding import RawXML
-from xep.data_forms import Form
+from xep.binding.conversion import format_datetime
+from xep.data_forms import Field, Form
 from xep.jid import JID
 from xep.pubsub import Pubsub
 from xep.pubsub_errors import Feature
 from xep.pubsub_owner import PubsubOwner
 from xep.result_sets import PAGE_ROOM, ResultSet
 from xep.stanza_error import StanzaError
+
+BURST_BYTES: Final = 32 * 1024 * 1024
+"""How many bytes a principal may cause at once."""
+BYTES_PER_S: Final = 256 * 1024
+"""How many bytes it may cause per second in the long run."""
+_MOST_PRINCIPALS: Final = 10_000
+
+
+class Allowances:
+    """An account for each principal: what it causes is taken from it, and it fills up again. Only
+    the most recent principals are stored; an account that is not stored is full.
+    """
+
+    def __init__(self) -> None:
+        self._accounts: LRUCache[str, tuple[float, float]] = LRUCache(_MOST_PRINCIPALS)
+
+    async def charge_change(
+        self, service: PubSubService, who: Requester, node: str, bytes_: int = 0
+    ) -> None:
+        """Charge a requester for a change of a node: it is stored, and sent to all subscribers.
+        Raises StanzaError: there is no such node, or the requester has caused too much.
+        """
+        if who.is_service or who.may_create:
+            return
+
+        def op(database: Database) -> int:
+            access.find_node(database, who, node)
+            return rows.count_subscribers(database, who.service, node)
+
+        told = await service.storage.read(op) + service.notifier.interested_in(who.service, node)
+        self.charge(who.principal, (1 + told) * (bytes_ + ENVELOPE_BYTES))
+
+    def charge(self, principal: str, bytes_: int) -> None:
+        """Take bytes from the account of a principal. Raises StanzaError: ``not-acceptable`` with
+        `payload-too-big` if no account holds that many, ``resource-constraint`` if this one does
+        not now. Nothing is taken then.
+        """
+        now = anyio.current_time()
+        left, at = self._accounts.get(principal, (float(BURST_BYTES), now))
+        left = min(BURST_BYTES, left + (now - at) * BYTES_PER_S)
+        if bytes_ > BURST_BYTES:
+            raise faults.fault(
+                "not-acceptable",
+                pubsub_errors.PayloadTooBig(),
+                f"this would cause {bytes_} bytes, because it is sent to each subscriber, and"
+                f" {BURST_BYTES} are the most; publish a smaller item",
+            )
+        if bytes_ > left:
+            seconds = round((bytes_ - left) / BYTES_PER_S) + 1
+            raise faults.fault(
+                "resource-constraint",
+                text="you have published as much as one address may; try again in"
+                f" {seconds} seconds",
+            )
+        self._accounts[principal] = (left - bytes_, now)
+
 
 _LACKING: Final = (
     "access-roster",
@@ -55,12 +114,8 @@ T = TypeVar("T")
 
 class PubSubHandler:
     """Answers requests of the namespace of XEP-0060, for requesters whose rights are checked.
-
-    Args:
-        service: the PubSub service.
-        allowances: what each principal may cause.
-        retry_after_s: seconds after which to ask again when the database refuses.
-        room: maximum size of the items of an answer, in bytes.
+    `retry_after_s` is the number of seconds after which to ask again when the database refuses.
+    `room` is the maximum size of the items of an answer, in bytes.
     """
 
     def __init__(
@@ -89,9 +144,7 @@ class PubSubHandler:
         return stored(answer_at_node(self._service, request, self.set), self._retry_after_s)
 
     async def get(self, who: Requester, asked: Pubsub) -> Pubsub:
-        """Answer a request of type get (§5.6, §5.7, §6.3 to §6.5). Raises StanzaError and
-        StorageError.
-        """
+        """Answer a request of type get (§5.6, §5.7, §6.3 to §6.5). Raises StorageError, too."""
         if asked.items is not None:
             return await self._items(who, asked.items, asked.page)
         if asked.subscriptions is not None:
@@ -101,14 +154,12 @@ class PubSubHandler:
         if asked.options is not None:
             return await self._options(who, asked.options)
         if asked.default is not None:
-            form = options_form(Options())
+            form = options_form(None)
             return Pubsub(default=pubsub.Default(node=asked.default.node, form=form))
         raise unknown_request()
 
     async def set(self, who: Requester, asked: Pubsub) -> Pubsub | None:
-        """Answer a request of type set (§6.1 to §6.3, §7, §8.1). Raises StanzaError and
-        StorageError.
-        """
+        """Answer a request of type set (§6.1 to §6.3, §7, §8.1). Raises StorageError, too."""
         if asked.publish is not None:
             options = asked.publish_options
             return await self._publish(
@@ -228,16 +279,9 @@ class PubSubHandler:
         name = asked.node
         if not name:
             raise faults.node_id_required()
-        address = subscriptions.check_own(who, asked.jid, faults.invalid_jid())
-        chosen = subscriptions.read_options(None if options is None else options.form)
-        wanted = NodeSubscription(
-            node=name,
-            jid=address,
-            subid=new_id(),
-            state="subscribed",
-            deliver=chosen.deliver,
-            expires=chosen.expires,
-        )
+        address = nodes.check_own(who, asked.jid, faults.invalid_jid())
+        plain = NodeSubscription(node=name, jid=address, subid=new_id(), state="subscribed")
+        wanted = with_options(plain, None if options is None else options.form)
         computed = self._service.computed(who, name)
         seen = None
         if computed is not None and computed.is_compared:
@@ -245,23 +289,20 @@ class PubSubHandler:
 
         def op(database: Database) -> tuple[NodeSubscription, Sequence[Direct]]:
             if computed is None:
-                node = subscriptions.check_subscribe(database, who, name)
+                node = nodes.check_subscribe(database, who, name)
             else:
                 node = as_node(who.service, computed)
-            made, is_new = subscriptions.subscribe(database, who, node, wanted)
+            made, is_new = nodes.subscribe(database, who, node, wanted)
             if is_new and seen is not None:
                 rows.set_view(database, who.service, name, address, seen)
             if made.state == "pending":
                 creators = self._service.creators
-                return made, subscriptions.approval_messages(database, who, made, creators)
+                return made, nodes.approval_messages(database, who, made, creators)
             return made, last_messages(database, node, address) if is_new else ()
 
         made, messages = await self._service.storage.write(op)
         if computed is not None and made.subid == wanted.subid:
-            messages = [
-                *messages,
-                *await last_of(computed, who.service, who.principal, address),
-            ]
+            messages = [*messages, *await last_of(computed, who.service, who.principal, address)]
         for message in messages:
             self._service.notifier.put(message)
         return Pubsub(
@@ -288,7 +329,7 @@ class PubSubHandler:
         made = await self._service.storage.read(
             lambda database: self._known(database, who, asked.node, address, asked.subid)
         )
-        form = options_form(Options(deliver=made.deliver, expires=made.expires))
+        form = options_form(made)
         return Pubsub(
             options=pubsub.Options(node=asked.node, jid=asked.jid, subid=made.subid, form=form)
         )
@@ -303,14 +344,8 @@ class PubSubHandler:
 
         def op(database: Database) -> None:
             found = self._known(database, who, asked.node, address, asked.subid)
-            before = Options(deliver=found.deliver, expires=found.expires)
-            options = subscriptions.read_options(form, before)
-            after = msgspec.structs.replace(
-                found,
-                deliver=options.deliver,
-                expires=options.expires,
-                since=rows.last_change(database, who.service, asked.node),
-            )
+            since = rows.last_change(database, who.service, asked.node)
+            after = msgspec.structs.replace(with_options(found, form), since=since)
             rows.put_subscription(database, who.service, who.principal, after)
 
         await self._service.storage.write(op)
@@ -321,12 +356,10 @@ class PubSubHandler:
         """Return the requester's subscription to a node, which is not hidden from it."""
         if self._service.computed(who, name) is None:
             access.find_node(database, who, name)
-        return subscriptions.known(database, who, name, address, subid)
+        return nodes.known(database, who, name, address, subid)
 
     async def _subscriptions(self, who: Requester, node: str) -> Pubsub:
-        """Return the requester's own subscriptions, at one node or at all (§5.6); none if there is
-        no such node.
-        """
+        """Return the requester's own subscriptions, at one node or at all (§5.6)."""
         made = await self._service.storage.read(
             lambda database: rows.subscriptions_of(
                 database, who.service, who.principal, node or None
@@ -348,9 +381,7 @@ class PubSubHandler:
         )
 
     async def _affiliations(self, who: Requester, node: str) -> Pubsub:
-        """Return the requester's own affiliations, with one node or with all (§5.7); none if there
-        is no such node.
-        """
+        """Return the requester's own affiliations, with one node or with all (§5.7)."""
         found = await self._service.storage.read(
             lambda database: rows.affiliations_of(database, who.service, who.principal)
         )
@@ -385,4 +416,90 @@ def _own_address(who: Requester, name: str, jid: JID) -> str:
     """Return the address of a subscription of the requester's own (§6.2.3.3, §6.3.4.1)."""
     if not name:
         raise faults.node_id_required()
-    return subscriptions.check_own(who, jid, faults.forbidden("that is not your address"))
+    return nodes.check_own(who, jid, faults.forbidden("that is not your address"))
+
+
+_IDENTITY: Final = disco.Identity(category="pubsub", type="leaf")
+_FEATURES: Final = (disco.Feature(var=pubsub.NAMESPACE),)
+
+
+class NodeDiscovery:
+    """Answers disco#info and disco#items about nodes; a `component.kernel.disco.Nodes`. It answers
+    for each name, with an error if there is no such node, so it is the last one asked.
+    """
+
+    def __init__(
+        self, service: PubSubService, retry_after_s: int = 5, room: int = PAGE_ROOM
+    ) -> None:
+        self._service = service
+        self._retry_after_s = retry_after_s
+        self._room = room
+
+    async def info(self, request: Request[disco.InfoQuery]) -> disco.InfoQuery:
+        """Return what a node is, with its metadata (XEP-0060 §5.3, §5.4). Raises StanzaError."""
+        name = _named(request.payload.node)
+        who = self._service.requester(request.to, request.sender)
+        node, owners, subscribers = await stored(self._described(who, name), self._retry_after_s)
+        created = format_datetime(node.created.replace(microsecond=0))
+        extra = (
+            Field(var="pubsub#creation_date", type="text-single", values=(created,)),
+            Field(var="pubsub#creator", type="jid-single", values=(node.creator,)),
+            Field(var="pubsub#owner", type="jid-multi", values=tuple(owners)),
+            Field(var="pubsub#num_subscribers", type="text-single", values=(str(subscribers),)),
+        )
+        return disco.InfoQuery(
+            node=name,
+            identities=(_IDENTITY,),
+            features=_FEATURES,
+            forms=(meta_data_of(node.config, extra),),
+        )
+
+    def items(self, request: Request[disco.ItemsQuery]) -> Awaitable[disco.ItemsQuery]:
+        """Return the items of a node by their ids (XEP-0060 §5.5). Raises StanzaError."""
+        check_page(request.payload.page)  # a handler can raise it only before it suspends
+        return self._items(request)
+
+    async def _items(self, request: Request[disco.ItemsQuery]) -> disco.ItemsQuery:
+        name = _named(request.payload.node)
+        who = self._service.requester(request.to, request.sender)
+        ids = await stored(self._item_ids(who, name), self._retry_after_s)
+        address = request.to.bare
+        items, which = page(
+            sorted(ids),
+            request.payload.page,
+            lambda id_: sized(disco.Item(jid=address, name=id_)),
+            self._room,
+        )
+        return disco.ItemsQuery(node=name, items=items, page=which)
+
+    async def _described(self, who: Requester, name: str) -> tuple[Node, list[str], int]:
+        """Return a node, its owners, and how many subscribers it has."""
+        computed = self._service.computed(who, name)
+        if computed is not None:
+            return as_node(who.service, computed), [], 0
+
+        def op(database: Database) -> tuple[Node, list[str], int]:
+            node, _ = access.find_node(database, who, name)
+            owners = nodes.owners(database, who.service, name)
+            return node, owners, rows.count_subscribers(database, who.service, name)
+
+        return await self._service.storage.read(op)
+
+    async def _item_ids(self, who: Requester, name: str) -> list[str]:
+        computed = self._service.computed(who, name)
+        if computed is not None:
+            found = await computed.items(JID.parse(who.service), JID.parse(who.principal))
+            return [each.id for each in found]
+
+        def op(database: Database) -> list[str]:
+            node, found = access.find_node(database, who, name)
+            access.check_read(database, who, node, found, subscribing=False)
+            return [id_ for id_, _ in rows.item_keys(database, who.service, name)]
+
+        return await self._service.storage.read(op)
+
+
+def _named(node: str | None) -> str:
+    if not node:
+        raise faults.no_such_node()
+    return node

@@ -7,14 +7,13 @@ from typing import Final
 
 import msgspec
 
-from component.features.pubsub.allowance import Allowances
-from component.features.pubsub.handlers import answer_at_node, unknown_request
+from component.features.pubsub.handlers import Allowances, answer_at_node, unknown_request
 from component.kernel.adhoc import AdHocRequest, Completed, Offer
 from component.kernel.errors import stored
 from component.link.router.table import IQRoute, Request
-from component.pubsub import access, items, nodes, subscriptions
+from component.pubsub import access, items, nodes
 from component.pubsub.access import Requester
-from component.pubsub.changes import Direct
+from component.pubsub.changes import Direct, NodeChange
 from component.pubsub.config import DEFAULT, config_form
 from component.pubsub.items import new_id
 from component.pubsub.service import PubSubService, last_messages
@@ -33,14 +32,8 @@ _FIELD: Final = "pubsub#node"
 
 class OwnerHandler:
     """Answers requests of owners, takes their forms, and offers the command, a
-    `component.kernel.adhoc.Offers`.
-
-    The command is listed for those who may create nodes; every owner of a node can use it.
-
-    Args:
-        service: the PubSub service.
-        allowances: what each principal may cause.
-        retry_after_s: seconds after which to ask again when the database refuses.
+    `component.kernel.adhoc.Offers`. The command is listed for those who may create nodes; every
+    owner of a node can use it.
     """
 
     def __init__(
@@ -64,101 +57,68 @@ class OwnerHandler:
         return stored(answer_at_node(self._service, request, self.set_owned), self._retry_after_s)
 
     async def get_owned(self, who: Requester, asked: PubsubOwner) -> PubsubOwner:
-        """Answer a request of type get (§8.2.1, §8.3, §8.8.1, §8.9.1). Raises StanzaError and
-        StorageError.
-        """
+        """Answer a request of type get (§8.2.1, §8.3, §8.8.1, §8.9.1). Raises StorageError, too."""
         if asked.default is not None:
             return PubsubOwner(default=pubsub_owner.Default(form=config_form(DEFAULT)))
-        storage = self._service.storage
+        part = asked.configure or asked.affiliations or asked.subscriptions
+        if part is None:
+            raise unknown_request()
+        name, read = part.node, self._service.storage.read
+        self._service.refuse_computed(who, name)
         if asked.configure is not None:
-            name = asked.configure.node
-            self._service.refuse_computed(who, name)
-            node = await storage.read(
-                lambda database: access.owned(database, who, name, lock=False)
-            )
+            node = await read(lambda database: access.owned(database, who, name, lock=False))
             form = config_form(node.config)
             return PubsubOwner(configure=pubsub_owner.Configure(node=name, form=form))
         if asked.affiliations is not None:
-            name = asked.affiliations.node
-            self._service.refuse_computed(who, name)
-            found = await storage.read(lambda database: nodes.affiliations(database, who, name))
-            return PubsubOwner(
-                affiliations=pubsub_owner.Affiliations(
-                    node=name,
-                    affiliations=tuple(
-                        pubsub_owner.Affiliation(jid=JID.parse(jid), affiliation=each)
-                        for jid, each in found
-                    ),
-                )
-            )
-        if asked.subscriptions is not None:
-            name = asked.subscriptions.node
-            self._service.refuse_computed(who, name)
-            made = await storage.read(
-                lambda database: subscriptions.subscriptions_to(database, who, name, "subscribed")
+            found = await read(lambda database: nodes.affiliations(database, who, name))
+            affiliations = tuple(
+                pubsub_owner.Affiliation(jid=JID.parse(jid), affiliation=each)
+                for jid, each in found
             )
             return PubsubOwner(
-                subscriptions=pubsub_owner.Subscriptions(
-                    node=name,
-                    subscriptions=tuple(
-                        pubsub_owner.Subscription(
-                            jid=JID.parse(each.jid), subscription=each.state, subid=each.subid
-                        )
-                        for each in made
-                    ),
-                )
+                affiliations=pubsub_owner.Affiliations(node=name, affiliations=affiliations)
             )
-        raise unknown_request()
+        made = await read(
+            lambda database: nodes.subscriptions_to(database, who, name, "subscribed")
+        )
+        subscriptions = tuple(
+            pubsub_owner.Subscription(
+                jid=JID.parse(each.jid), subscription=each.state, subid=each.subid
+            )
+            for each in made
+        )
+        return PubsubOwner(
+            subscriptions=pubsub_owner.Subscriptions(node=name, subscriptions=subscriptions)
+        )
 
     async def set_owned(self, who: Requester, asked: PubsubOwner) -> None:
-        """Answer a request of type set (§8.2.4, §8.4, §8.5, §8.8.2, §8.9.2). Raises StanzaError and
-        StorageError.
-        """
-        service = self._service
-        if asked.configure is not None:
-            name, form = asked.configure.node, asked.configure.form
-            await self._charge(who, name)
-            await service.change(lambda database: nodes.configure_node(database, who, name, form))
-        elif asked.delete is not None:
-            if asked.delete.redirect is not None:
-                raise StanzaError(
-                    "feature-not-implemented", "a deleted node cannot refer to another one here"
-                )
-            name = asked.delete.node
-            await self._charge(who, name)
-            await service.change(lambda database: nodes.delete_node(database, who, name))
-        elif asked.purge is not None:
-            name = asked.purge.node
-            await self._charge(who, name)
-            await service.change(lambda database: items.purge(database, who, name))
-        elif asked.affiliations is not None:
-            await self._set_affiliations(who, asked.affiliations)
-        elif asked.subscriptions is not None:
-            await self._set_subscriptions(
-                who,
-                asked.subscriptions.node,
-                [
-                    (str(each.jid), each.subscription, each.subid)
-                    for each in asked.subscriptions.subscriptions
-                ],
+        """Answer a request of type set (§8.2.4, §8.4, §8.5, §8.8.2). Raises StorageError, too."""
+        if asked.delete is not None and asked.delete.redirect is not None:
+            raise StanzaError(
+                "feature-not-implemented", "a deleted node cannot refer to another one here"
             )
-        else:
+        changed = asked.configure or asked.delete or asked.purge
+        part = changed or asked.affiliations or asked.subscriptions
+        if part is None:
             raise unknown_request()
-
-    async def _charge(self, who: Requester, name: str) -> None:
+        name = part.node
         self._service.refuse_computed(who, name)
-        await self._allowances.charge_change(self._service, who, name)
-
-    async def _set_affiliations(self, who: Requester, asked: pubsub_owner.Affiliations) -> None:
-        """Change affiliations with a node (§8.9.2)."""
-        name = asked.node
-        self._service.refuse_computed(who, name)
-        wanted = [(str(each.jid.bare), each.affiliation) for each in asked.affiliations]
-        await self._service.send(
-            lambda database: _state_messages(
-                database, who, name, nodes.set_affiliations(database, who, name, wanted)
+        if changed is not None:
+            await self._allowances.charge_change(self._service, who, name)
+            await self._service.change(lambda database: _change(database, who, name, asked))
+        elif asked.affiliations is not None:
+            wanted = [
+                (str(each.jid.bare), each.affiliation) for each in asked.affiliations.affiliations
+            ]
+            await self._service.send(
+                lambda database: _state_messages(
+                    database, who, name, nodes.set_affiliations(database, who, name, wanted)
+                )
             )
-        )
+        elif asked.subscriptions is not None:
+            named = asked.subscriptions.subscriptions
+            states = [(str(each.jid), each.subscription, each.subid) for each in named]
+            await self._set_subscriptions(who, name, states)
 
     async def _set_subscriptions(
         self, who: Requester, name: str, wanted: Sequence[tuple[str, SubscriptionState, str | None]]
@@ -171,7 +131,7 @@ class OwnerHandler:
                 database,
                 who,
                 name,
-                subscriptions.set_subscriptions(database, who, name, wanted, subid),
+                nodes.set_subscriptions(database, who, name, wanted, subid),
             )
         )
 
@@ -183,7 +143,7 @@ class OwnerHandler:
         return stored(self._decide(who, form), self._retry_after_s)
 
     async def _decide(self, who: Requester, form: Form) -> None:
-        said = subscriptions.read_authorization(form)
+        said = nodes.read_authorization(form)
         if said is not None:
             state: SubscriptionState = "subscribed" if said.allows else "none"
             await self._set_subscriptions(who, said.node, [(str(said.jid), state, said.subid)])
@@ -210,7 +170,7 @@ class OwnerHandler:
     async def _prepare(self, asked: AdHocRequest) -> Offer:
         """Return the command with the nodes of its requester (§8.7.2)."""
         who = self._service.requester(asked.target, asked.requester)
-        work = self._service.storage.read(lambda database: subscriptions.approvable(database, who))
+        work = self._service.storage.read(lambda database: nodes.approvable(database, who))
         found = await stored(work, self._retry_after_s)
         if not found:
             raise StanzaError("forbidden", "you own no node whose subscriptions need approval")
@@ -222,21 +182,26 @@ class OwnerHandler:
         who = self._service.requester(asked.target, asked.requester)
         self._service.refuse_computed(who, name)
         work = self._service.storage.read(
-            lambda database: subscriptions.subscriptions_to(database, who, name, "pending")
+            lambda database: nodes.subscriptions_to(database, who, name, "pending")
         )
         found = await stored(work, self._retry_after_s)
         for each in found:
-            message = subscriptions.approval_message(who.service, each, who.jid)
+            message = nodes.approval_message(who.service, each, who.jid)
             self._service.notifier.put(message)
         text = f"Forms sent: {len(found)}." if found else "No subscription waits for approval."
         return Completed((Note(type="info", text=text),))
 
 
+def _change(database: Database, who: Requester, name: str, asked: PubsubOwner) -> NodeChange | None:
+    if asked.configure is not None:
+        return nodes.configure_node(database, who, name, asked.configure.form)
+    if asked.delete is not None:
+        return nodes.delete_node(database, who, name)
+    return items.purge(database, who, name)
+
+
 def _state_messages(
-    database: Database,
-    who: Requester,
-    name: str,
-    made: Sequence[tuple[str, SubscriptionState]],
+    database: Database, who: Requester, name: str, made: Sequence[tuple[str, SubscriptionState]]
 ) -> Sequence[Direct]:
     """Return the messages with the new states of subscriptions (§8.8.4)."""
     node = access.owned(database, who, name) if made else None

@@ -104,17 +104,10 @@ SCHEDULE = Outline(
 
 
 class ScheduleCommands:
-    """The command about schedules.
-
-    Args:
-        schedules: the schedules.
-        is_agent: returns whether an agent of that name exists.
-    """
+    """The command about schedules."""
 
     def __init__(
-        self,
-        schedules: Schedules,
-        is_agent: Callable[[str], bool] = lambda _name: True,
+        self, schedules: Schedules, is_agent: Callable[[str], bool] = lambda _name: True
     ) -> None:
         self._schedules = schedules
         self._is_agent = is_agent
@@ -158,11 +151,7 @@ class ScheduleCommands:
             raise CommandError(f"There is no agent called {agent!r}.", "agent")
         when, goal, skill, given = _what(params)
         work = Work(
-            agent=agent,
-            principal=owner,
-            goal=goal or None,
-            skill=skill or None,
-            params=given,
+            agent=agent, principal=owner, goal=goal or None, skill=skill or None, params=given
         )
         # Only the client of the person themselves can tell the person's time.
         client = asking.client if owner == asking.principal else None
@@ -174,9 +163,7 @@ class ScheduleCommands:
 
 
 def _owner(asking: Asking, params: ScheduleParams) -> JID | None:
-    """Return the owner whose schedules are meant; None for those of all, which only the operator
-    may use.
-    """
+    """Return the owner whose schedules are meant; None for all, which only the operator may use."""
     if (params.person or params.agent) and not asking.admin:
         raise CommandError("Only administrators can name a person or an agent.", "for")
     if not params.person:
@@ -205,7 +192,6 @@ def _check_together(params: ScheduleParams) -> None:
 
 
 def _what(params: ScheduleParams) -> tuple[str, str, str, msgspec.Raw]:
-    """Return the time, the goal, the skill, and the parameters of the skill."""
     if not params.text.strip():
         if not params.when:
             raise CommandError(

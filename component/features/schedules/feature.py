@@ -10,10 +10,15 @@ from component.config import Settings
 from component.features.feature import Feature, FeatureError, Opened
 from component.features.schedules import rows
 from component.features.schedules.commands import ScheduleCommands
-from component.features.schedules.declared import DeclaredSchedules, of_settings, of_skills
 from component.features.schedules.node import ScheduleNode
 from component.features.schedules.runner import ScheduleRunner
-from component.features.schedules.schedules import ScheduleError, Schedules
+from component.features.schedules.schedules import (
+    DeclaredSchedules,
+    ScheduleError,
+    Schedules,
+    of_settings,
+    of_skills,
+)
 from component.features.schedules.settings import LIMITS
 from component.features.schedules.skills import schedule_skills
 from component.kernel.check import Check

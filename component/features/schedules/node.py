@@ -69,7 +69,7 @@ def row_of(schedule: Schedule) -> ScheduleRow:
 
 
 class ScheduleNode:
-    """A `component.pubsub.computed.ComputedNode`: the schedules of a principal, one item each.
+    """A `component.pubsub.service.ComputedNode`: the schedules of a principal, one item each.
 
     The id of an item is that of the schedule; its payload is a JSON object (XEP-0335) with the
     members of `ScheduleRow`. When a schedule fires, its item

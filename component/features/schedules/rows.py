@@ -28,9 +28,7 @@ TABLES: Final = (
             created BIGINT NOT NULL,
             UNIQUE (owner, name)
         """,
-        indexes={
-            "schedules_due": "(due) WHERE state = 'active'",
-        },
+        indexes={"schedules_due": "(due) WHERE state = 'active'"},
         has_rowid=True,
     ),
 )
@@ -55,15 +53,10 @@ MOST_MISSED: Final = 100
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The work and the times of a schedule, as they were written.
-
-    Attributes:
-        when: when it fires; see `component.features.schedules.when`.
-        zone: the time zone of local times (`component.zones.zone_named`). Of a wish it is empty for
-            that of the person, or of the settings for what they declare.
-        work: the work of each firing.
-        missed: the policy for missed firings.
-        missed_most: the maximum number of missed firings that `all` makes up for.
+    """The work and the times of a schedule, as they were written. `zone` is the time zone of local
+    times (`component.zones.zone_named`). Of a wish it is empty for that of the person, or of the
+    settings for what they declare. `missed_most` is the maximum number of missed firings that `all`
+    makes up for.
     """
 
     when: str
@@ -89,12 +82,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """A schedule.
 
     Attributes:
-        id: unique among all schedules.
         owner: the bare JID whose rights its work has, and who can pause and remove it.
         name: unique among those of its owner.
-        origin: who made it.
-        state: a schedule that is paused does not fire.
-        definition: what it does, and when.
         due: the nominal instant of its next firing.
         fired: the nominal instant of its last firing, if there was one.
     """
@@ -184,9 +173,8 @@ def count(database: Database, owner: JID) -> int:
 
 
 def due_now(database: Database, but: Sequence[str], most: int) -> list[Schedule]:
-    """Return the active schedules that are due, except those with the ids `but`.
-
-    A clock that was set forward counts when it has had its new time for a minute.
+    """Return the active schedules that are due, except those with the ids `but`. A clock that was
+    set forward counts when it has had its new time for a minute.
     """
     return _select(
         database,
@@ -199,9 +187,7 @@ def due_now(database: Database, but: Sequence[str], most: int) -> list[Schedule]
 
 
 def next_due(database: Database, but: Sequence[str]) -> int | None:
-    """Return in how many milliseconds the next schedule is due, without those of the ids `but`;
-    None if there is none.
-    """
+    """Return in how many milliseconds the next schedule but these is due; None if there is none."""
     (found,) = database.execute(
         "SELECT min(due) FROM schedules WHERE state = 'active'"  # noqa: S608 - marks
         f" AND id NOT IN ({_marks(but)})",
@@ -213,9 +199,8 @@ def next_due(database: Database, but: Sequence[str]) -> int | None:
 def move(
     database: Database, schedule: Schedule, due: datetime | None, fired: datetime | None = None
 ) -> bool:
-    """Set when a schedule is due next, and delete it if it never is again.
-
-    False, without a change, if another instance has changed or removed it.
+    """Set when a schedule is due next, and delete it if it never is again. False, without a change,
+    if another instance has changed or removed it.
     """
     same = "id = ? AND due = ?"
     key = (schedule.id, milliseconds(schedule.due))
@@ -243,9 +228,7 @@ def remove(database: Database, id_: str) -> bool:
 
 
 def forget(database: Database, person: JID, agent: str) -> list[Schedule]:
-    """Remove the schedules that a person has with an agent, and return them. Those of the settings
-    are kept.
-    """
+    """Remove and return the schedules that a person has with an agent, except declared ones."""
     removed = [one for one in listed(database, person.bare, agent) if one.origin not in DECLARED]
     for schedule in removed:
         remove(database, schedule.id)

@@ -1,8 +1,9 @@
 """Fires schedules when they are due.
 
 A firing is work whose trigger has the schedule as its name and the nominal instant in UTC as its
-key, so of several instances one starts it, once. A schedule moves on only after its firing is
-recorded: a process that is killed in between fires it again, which the key makes a repetition.
+key, so of several instances one starts it, once. A schedule moves on in the transaction that
+records its firing, after its task is recorded: a process that is killed in between fires it again,
+which the key makes a repetition.
 
 The wall clock decides when a schedule is due, because people name times of the day. After a jump
 forward the new time counts when it has held for a minute. After a jump backward the schedules are
@@ -12,7 +13,7 @@ due at the times that follow; firings that took place already are recognised by 
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import anyio
 import msgspec
@@ -22,7 +23,7 @@ from anyio.abc import TaskStatus
 from component.features.schedules import rows
 from component.features.schedules.node import ScheduleNode
 from component.features.schedules.rows import LATE, Schedule, instant_of
-from component.features.schedules.timing import due, names_a_time, next_after
+from component.features.schedules.timing import due_instants, names_a_time, next_after
 from component.kernel.task_starter import TaskStarter
 from component.kernel.triggers import Trigger, Work
 from component.store.clock import seconds_since_boot
@@ -49,17 +50,7 @@ class _Postponed(msgspec.Struct):
 
 
 class ScheduleRunner:
-    """Fires schedules.
-
-    Args:
-        storage: has the table `schedules`.
-        starter: starts the work.
-        node: notifies the owners of schedules.
-        clock: seconds that do not jump.
-
-    Attributes:
-        node: as given.
-    """
+    """Fires schedules. `clock` returns seconds that do not jump."""
 
     def __init__(
         self,
@@ -97,22 +88,28 @@ class ScheduleRunner:
                 await self._woken.wait()
 
     async def step(self) -> float:
-        """Fire all schedules that are due; return the seconds until the next look.
-
-        Raises StorageError.
+        """Fire all schedules that are due; return the seconds until the next look. Raises
+        StorageError.
         """
-        await self._follow_clock()
+        follows_clock = True
         while True:
             waiting = self._waiting()
-            now, found = await self._storage.read(partial(_read_due, but=waiting))
-            if not found:
+            found = await self._storage.read(partial(_read_due, but=waiting))
+            now = instant_of(found.now)
+            if follows_clock and found.skew != self._skew:
+                # Without a jump, at the start, this changes nothing: no instant lies between the
+                # last firing and the next one.
+                await self._storage.write(partial(_bring_forward, now=now))
+                self._skew = found.skew
+            elif found.schedules:
+                await self._fire_together(found.schedules, now)
+            else:
                 break
-            await self._fire_together(found, instant_of(now))
-        left = await self._storage.read(partial(rows.next_due, but=waiting))
+            follows_clock = False
         times = [_LONGEST_S]
-        if left is not None:
+        if found.next_in is not None:
             # One that is due but cannot be read does not keep this busy.
-            times.append((left + 1) / 1000 if left > 0 else _FIRST_WAIT_S)
+            times.append((found.next_in + 1) / 1000 if found.next_in > 0 else _FIRST_WAIT_S)
         times += [max(0.0, self._postponed[one].until - self._clock()) for one in waiting]
         return min(times)
 
@@ -135,40 +132,47 @@ class ScheduleRunner:
             raise failures[0]
 
     async def _fire(self, schedule: Schedule, now: datetime) -> None:
-        """Start the work of a schedule for each instant that is due. Raises StorageError."""
         definition = schedule.definition
         most = definition.missed_most if definition.missed == "all" else 1
-        instants, following = due(definition.timing, schedule.due, now, most)
+        instants, following = due_instants(definition.timing, schedule.due, now, most)
         if definition.missed == "skip":
             instants = [one for one in instants if now - one <= LATE]
         if not instants:
             await self._storage.write(partial(rows.move, schedule=schedule, due=following))
         for instant, after in zip(instants, [*instants[1:], following], strict=True):
-            if not await self._start(schedule, instant, now):
-                return
-            self._postponed.pop(schedule.id, None)
             # After each of them: a kill does not begin again with the first one.
-            move = partial(rows.move, schedule=schedule, due=after, fired=instant)
-            if not await self._storage.write(move) or after is None:
-                return  # it has ended, or another instance has changed or removed it
+            if not await self._fire_at(schedule, instant, after, now) or after is None:
+                return
             schedule = msgspec.structs.replace(schedule, due=after)
 
-    async def _start(self, schedule: Schedule, instant: datetime, now: datetime) -> bool:
-        """Start the work for one instant; False if that has to be tried again later."""
+    async def _fire_at(
+        self, schedule: Schedule, instant: datetime, after: datetime | None, now: datetime
+    ) -> bool:
+        """Start the work for one instant, and let the schedule move on in the transaction that
+        records it. Returns False if that has to be tried again later, or another instance has
+        changed or removed the schedule.
+        """
         trigger = trigger_of(schedule, instant)
+        moved: list[bool] = []
+
+        def move(database: Database) -> None:
+            moved.append(rows.move(database, schedule, after, instant))
+
         try:
-            task = await self._starter.start(trigger, work_of(schedule, instant, now))
+            task = await self._starter.start(trigger, firing_work(schedule, instant, now), move)
+            is_first = task is not None
         except StanzaError as error:
             if error.type == "wait":
                 self._postpone(schedule, error)
                 return False
-            task = None  # recorded as refused; its owner is notified
-        else:
-            if task is None:
-                return True  # another instance was first
-        _log.info("a schedule has fired", schedule=schedule.id, instant=trigger.key, task=task)
-        self.node.fired(schedule, instant, task)
-        return True
+            task, is_first = None, True  # recorded as refused; its owner is notified
+        if is_first:
+            _log.info("a schedule has fired", schedule=schedule.id, instant=trigger.key, task=task)
+            self.node.fired(schedule, instant, task)
+        self._postponed.pop(schedule.id, None)
+        if not moved:  # the firing was recorded before
+            await self._storage.write(move)
+        return moved[-1]
 
     def _postpone(self, schedule: Schedule, error: Exception) -> None:
         before = self._postponed.get(schedule.id)
@@ -179,30 +183,15 @@ class ScheduleRunner:
         )
 
     def _waiting(self) -> list[str]:
-        """The schedules that are not tried again yet."""
         now = self._clock()
         for id_ in [id_ for id_, each in self._postponed.items() if each.until + each.wait < now]:
             del self._postponed[id_]  # it was paused or removed, or it would have been tried
         return [id_ for id_, each in self._postponed.items() if each.until > now]
 
-    async def _follow_clock(self) -> None:
-        """After a jump of the wall clock let schedules be due at the times that are to come now.
 
-        Without a jump, at the start, this changes nothing: no instant lies between the last firing
-        and the next one.
-        """
-        skew, now = await self._storage.read(lambda db: (db.now - db.steady, db.settled))
-        if skew == self._skew:
-            return
-        await self._storage.write(partial(_bring_forward, now=instant_of(now)))
-        self._skew = skew
-
-
-def work_of(schedule: Schedule, instant: datetime, now: datetime) -> Work:
-    """Return the work of a firing at an instant that starts now.
-
-    Its owner gets the result on time, also in quiet hours, if they have set the time themselves and
-    the firing was not missed.
+def firing_work(schedule: Schedule, instant: datetime, now: datetime) -> Work:
+    """Return the work of a firing at an instant that starts now. Its owner gets the result on time,
+    also in quiet hours, if they have set the time themselves and the firing was not missed.
     """
     work = schedule.definition.work
     is_own = schedule.origin in ("person", "agent")
@@ -216,18 +205,27 @@ def trigger_of(schedule: Schedule, instant: datetime) -> Trigger:
     text = f"{instant:%Y-%m-%dT%H:%M:%SZ}"
     data = {"title": schedule.name, "instant": text, "when": schedule.definition.when}
     return Trigger(
-        source="schedule",
-        name=schedule.id,
-        key=text,
-        data=msgspec.Raw(msgspec.json.encode(data)),
+        source="schedule", name=schedule.id, key=text, data=msgspec.Raw(msgspec.json.encode(data))
     )
 
 
-def _read_due(database: Database, but: Sequence[str]) -> tuple[int, list[Schedule]]:
-    return database.settled, rows.due_now(database, but, _AT_ONCE)
+class _Due(NamedTuple):
+    """Schedules that are due; if there are none, in how many milliseconds the next one is."""
+
+    now: int
+    skew: int
+    schedules: list[Schedule]
+    next_in: int | None
+
+
+def _read_due(database: Database, but: Sequence[str]) -> _Due:
+    found = rows.due_now(database, but, _AT_ONCE)
+    next_in = None if found else rows.next_due(database, but)
+    return _Due(database.settled, database.now - database.steady, found, next_in)
 
 
 def _bring_forward(database: Database, now: datetime) -> None:
+    """Let schedules be due at the times that are to come, after a jump of the wall clock."""
     for each in rows.active(database):
         following = next_after(each.definition.timing, now)
         if following is not None and following < each.due:

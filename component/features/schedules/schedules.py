@@ -1,4 +1,6 @@
-"""The schedules of people: add, list, pause, resume and remove them, within bounds."""
+"""The schedules of people: add, list, pause, resume and remove them, within bounds; and those that
+the settings declare, or enable for skills.
+"""
 
 import re
 from collections.abc import Callable, Sequence
@@ -39,6 +41,18 @@ if TYPE_CHECKING:
     from component.features.schedules.runner import ScheduleRunner
     from component.kernel.contacts import PersonZones
 
+
+import anyio
+from anyio.abc import TaskStatus
+
+from component.config import Settings
+from component.config.skills import SkillScheduleEntry
+from component.features.schedules.settings import ENTRIES, ScheduleEntry
+from component.kernel.triggers import work_of
+from component.skills import Registry
+from component.store import StorageError
+from xep.jid import JIDError
+
 _log = structlog.get_logger("component.schedules")
 
 _NAME: Final = re.compile(r"[^\W_][\w.-]{0,63}")
@@ -48,7 +62,6 @@ _ID_BYTES: Final = 4
 
 class ScheduleError(Exception):
     """A schedule cannot be made or changed. The message is a sentence for the person who asked.
-
     `param` names the invalid parameter: `name`, `when`, `zone`, `goal`, `skill`, `params` or
     `missed`.
     """
@@ -63,11 +76,8 @@ class Schedules:
     """The schedules.
 
     Args:
-        storage: has the table `schedules`.
-        limits: bounds of the schedules that people make.
         view: gives the skills that a principal may use; None where skills cannot be looked at.
         runner: fires the schedules; None while no service runs.
-        goals: whether goals can be done: there is a language model.
         zones: finds the time zone of a person; without it all times are in UTC.
     """
 
@@ -90,9 +100,8 @@ class Schedules:
         self._goals = goals
 
     async def add(self, wish: Wish, origin: Origin) -> Schedule:
-        """Add a schedule; its owner is the principal of its work.
-
-        Raises ScheduleError and StorageError.
+        """Add a schedule; its owner is the principal of its work. Raises ScheduleError and
+        StorageError.
         """
         now = await self._now()
         zone = await self.zone(wish.work.principal, when=wish.when, given=wish.zone)
@@ -116,15 +125,8 @@ class Schedules:
         self, person: JID, at: JID | None = None, *, when: str = "", given: str = ""
     ) -> str:
         """Return the time zone of a time that a person says: the one that the time names, the one
-        that is given with it, or that of the person.
-
-        Args:
-            person: the person; with a full JID that client is asked for its time, from `at`.
-            at: the address of this service that asks.
-            when: the time as it was written.
-            given: a time zone; empty for none.
-
-        Raises ScheduleError and StorageError.
+        that is given with it, or that of the person. The client of a full JID is asked for its
+        time, from the address `at` of this service. Raises ScheduleError and StorageError.
         """
         try:
             named = split_zone(plain_text(when), given)[1]
@@ -157,7 +159,6 @@ class Schedules:
             )
 
     def _check_work(self, work: Work) -> None:
-        """Raise ScheduleError if the work could never start."""
         if (work.skill is None) == (work.goal is None):
             raise ScheduleError("Say either what I should do, or which skill to run.", "goal")
         if work.goal is not None and not 0 < len(work.goal.strip()) <= _LONGEST_GOAL:
@@ -187,7 +188,6 @@ class Schedules:
 
     async def list(self, owner: JID | None, agent: str | None = None) -> Sequence[Schedule]:
         """Return the schedules of an owner, or of all, that an agent works for; the next one first.
-
         Raises StorageError.
         """
         return await self._storage.read(partial(rows.listed, owner=owner, agent=agent))
@@ -204,9 +204,8 @@ class Schedules:
         return paused
 
     async def resume(self, owner: JID | None, name: str) -> Schedule:
-        """Let a schedule fire again; firings during the pause are not made up for.
-
-        Raises ScheduleError and StorageError.
+        """Let a schedule fire again; firings during the pause are not made up for. Raises
+        ScheduleError and StorageError.
         """
         found, now = await self._named(owner, name), await self._now()
         due = next_after(found.definition.timing, now)
@@ -222,10 +221,7 @@ class Schedules:
         return resumed
 
     async def remove(self, owner: JID | None, name: str) -> Schedule:
-        """Remove a schedule; running work continues.
-
-        Raises ScheduleError and StorageError.
-        """
+        """Remove a schedule; running work continues. Raises ScheduleError and StorageError."""
         found = await self._named(owner, name)
         if found.origin in DECLARED:
             raise ScheduleError(
@@ -288,7 +284,6 @@ class Schedules:
             self._runner.wake()
 
     def _changed(self, schedule: Schedule) -> None:
-        """Note that a schedule was added, paused or resumed."""
         if self._runner is not None:
             self._runner.wake()
             self._runner.node.changed(schedule)
@@ -314,7 +309,6 @@ def _declared_id(wish: Wish, origin: Origin) -> str:
 
 def definition_of(wish: Wish, zone: str, now: datetime, *, declared: bool = False) -> Definition:
     """Return the definition of a wish. `zone` is the default; `declared` ones are of the settings.
-
     Raises ScheduleError.
     """
     zone = wish.zone or zone
@@ -386,3 +380,153 @@ def sentence_of(error: TimingError) -> str:
     """Return the message of an error as a sentence."""
     text = str(error)
     return f"{text[:1].upper()}{text[1:]}."
+
+
+RETRY_S: Final = 5.0
+"""Seconds until schedules that could not be stored are stored again."""
+
+
+def of_settings(settings: Settings) -> Sequence[Wish]:
+    """Return the schedules of the settings. Raises ScheduleError: one of them says no time."""
+    wishes = [_wish(entry) for entry in settings[ENTRIES]]
+    for wish in wishes:
+        try:
+            definition_of(wish, settings.agent.zone, system.now(), declared=True)
+        except ScheduleError as error:
+            raise ScheduleError(f"[[schedule]] {wish.name}: {error}", error.param) from None
+    return wishes
+
+
+def of_skills(settings: Settings, registry: Registry) -> Sequence[Wish]:
+    """Return the schedules of skills that the settings enable.
+
+    An unknown skill may be one of a directory, which is offered later: then it is left out. Raises
+    ScheduleError: a skill is unknown or brings no schedule, nobody is named for whom it runs, or
+    the time or the parameters are not valid.
+    """
+    return [
+        of_skill(entry, settings, registry)
+        for entry in settings.skills.schedule
+        if not settings.skill_roots or registry.get(entry.skill) is not None
+    ]
+
+
+def of_skill(entry: SkillScheduleEntry, settings: Settings, registry: Registry) -> Wish:
+    """Return the schedule of a skill that the settings enable. Raises ScheduleError."""
+    try:
+        wish = _skill_wish(entry, registry)
+        definition_of(wish, settings.agent.zone, system.now(), declared=True)
+    except ScheduleError as error:
+        raise ScheduleError(f"[[skills.schedule]] {entry.skill}: {error}", error.param) from None
+    return wish
+
+
+def _skill_wish(entry: SkillScheduleEntry, registry: Registry) -> Wish:
+    skill = registry.get(entry.skill)
+    if skill is None or skill.schedule is None:
+        what = "There is no such skill" if skill is None else "The skill brings no schedule"
+        raise ScheduleError(f"{what}: remove the entry, or correct the name.", "skill")
+    brought = skill.schedule
+    principal = entry.principal or brought.principal
+    if not principal:
+        raise ScheduleError("Say for whom it runs: set principal.", "skill")
+    params = msgspec.Raw(msgspec.json.encode({**brought.params, **entry.params}))
+    check_params(skill, params)
+    try:
+        person = JID.parse(principal).bare
+    except JIDError as error:
+        raise ScheduleError(
+            f"The principal of the skill is no address: {error}.", "skill"
+        ) from None
+    return Wish(
+        when=entry.when or brought.when,
+        name=entry.skill,
+        zone=entry.zone or brought.zone,
+        missed=brought.missed,
+        work=Work(
+            agent=entry.agent,
+            principal=person,
+            skill=entry.skill,
+            params=params,
+            tell=tuple(JID.parse(each).bare for each in entry.tell),
+            silent=entry.silent,
+            priority=entry.priority,
+        ),
+    )
+
+
+def _wish(entry: ScheduleEntry) -> Wish:
+    return Wish(
+        when=entry.when,
+        name=entry.name,
+        zone=entry.zone,
+        missed=entry.missed,
+        missed_most=entry.missed_most,
+        work=work_of(entry),
+    )
+
+
+class DeclaredSchedules:
+    """Keeps the schedules of the settings, and of skills that are offered now, in the database."""
+
+    def __init__(self, schedules: Schedules, settings: Settings, registry: Registry) -> None:
+        self._schedules = schedules
+        self._settings = settings
+        self._registry = registry
+        self._stored: Sequence[Wish] = ()
+        """The schedules of skills that this instance has stored last."""
+        self._changed = anyio.Event()
+        """Set when the skills that are offered have changed."""
+        self._problems: dict[str, str] = {}
+        """Why schedules of skills do not fire, by skill; each is logged once."""
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Store them, then follow the skills until cancelled. Raises StorageError before it has
+        started: they cannot be stored.
+        """
+        await self._schedules.configure(of_settings(self._settings))
+        self._stored = self._of_skills()
+        await self._schedules.configure(self._stored, "skill")
+        task_status.started()
+        if self._settings.skills.schedule:
+            await self._follow_skills()
+
+    async def _follow_skills(self) -> None:
+        """Start and stop the schedules of skills that are approved, changed or revoked. An instance
+        stores them only when they have changed for itself: another one may have read an approval
+        before this one does.
+        """
+        self._registry.listen(self._skills_changed)
+        while True:
+            self._changed = anyio.Event()
+            wishes = self._of_skills()
+            if wishes != self._stored:
+                try:
+                    await self._schedules.configure(wishes, "skill")
+                except StorageError as error:
+                    _log.warning("cannot store the schedules of skills", reason=str(error))
+                    await anyio.sleep(RETRY_S)
+                    continue
+                self._stored = wishes
+            await self._changed.wait()
+
+    def _skills_changed(self) -> None:
+        self._changed.set()
+
+    def _of_skills(self) -> Sequence[Wish]:
+        """Return the schedules of the skills that are offered now, those of directories too."""
+        found: list[Wish] = []
+        problems: dict[str, str] = {}
+        for entry in self._settings.skills.schedule:
+            if self._registry.get(entry.skill) is None:
+                problems[entry.skill] = "its skill is not offered"
+                continue
+            try:
+                found.append(of_skill(entry, self._settings, self._registry))
+            except ScheduleError as error:  # of a skill of a directory: the service goes on
+                problems[entry.skill] = str(error)
+        for skill, problem in problems.items():
+            if self._problems.get(skill) != problem:
+                _log.warning("a schedule does not fire", skill=skill, reason=problem)
+        self._problems = problems
+        return found

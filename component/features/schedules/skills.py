@@ -15,8 +15,8 @@ from component.features.schedules.node import row_of
 from component.features.schedules.rows import Missed, Schedule, Wish
 from component.features.schedules.schedules import ScheduleError, Schedules
 from component.features.schedules.timing import Cron
-from component.features.schedules.when import described, local_time
-from component.kernel.triggers import Work
+from component.features.schedules.when import local_time, timing_text
+from component.kernel.triggers import work_asked_in
 from component.skills.context import Context
 from component.skills.declare import FunctionSkill, skill
 from component.skills.errors import InvalidParam, SkillError
@@ -34,6 +34,46 @@ R = TypeVar("R")
 Name = Annotated[str, Meta(description="Name or id of the schedule.", max_length=64)]
 
 
+class NewSchedule(msgspec.Struct, frozen=True, kw_only=True):
+    """The parameters of the skill that adds a schedule."""
+
+    when: Annotated[
+        str,
+        Meta(
+            description="When it fires, in the person's time, such as: every monday at 9; every"
+            " day at 9, 12 and 18; every weekday at 9 except friday; every second friday at 9;"
+            " every 30 minutes; in 20 minutes; 2026-12-24 18:00; or a cron expression such as 0"
+            " 9 * * mon.",
+            min_length=1,
+            max_length=200,
+        ),
+    ]
+    goal: Annotated[
+        str,
+        Meta(
+            description="What you are to do when it fires, in full sentences that can be"
+            " understood without this conversation. For a reminder: Remind the person to …",
+            max_length=20_000,
+        ),
+    ] = ""
+    name: Annotated[
+        str, Meta(description="Short name of one word, such as weekly-report.", max_length=64)
+    ] = ""
+    zone: Annotated[
+        str,
+        Meta(
+            description="Time zone of `when`, such as Europe/Paris. Default: that of the"
+            " person. Give it only if the person names another one."
+        ),
+    ] = ""
+    skill: Annotated[str, Meta(description="Skill to run instead of a goal.")] = ""
+    params: Annotated[dict[str, Any] | None, Meta(description="Parameters of that skill.")] = None
+    missed: Annotated[
+        Missed,
+        Meta(description="What becomes of firings that were missed while I was not running."),
+    ] = "once"
+
+
 def line_of(schedule: Schedule) -> str:
     """Return a schedule in one line, for people."""
     work = schedule.definition.work
@@ -45,7 +85,7 @@ def line_of(schedule: Schedule) -> str:
     else:
         following = f"next {local_time(schedule.due, _zone(schedule))}"
     definition = schedule.definition
-    when = described(definition.timing, _zone(schedule), definition.when)
+    when = timing_text(definition.timing, _zone(schedule), definition.when)
     return f"- {schedule.name}: {when}, {following}: {what}"
 
 
@@ -70,10 +110,8 @@ def added_text(schedule: Schedule) -> str:
 
 def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
     """Return the skills `schedule_add`, `schedule_list`, `schedule_pause`, `schedule_resume` and
-    `schedule_remove`.
-
-    `schedules` gives the schedules when one of them is called: skills are declared before the
-    database is open.
+    `schedule_remove`. `schedules` gives the schedules when one of them is called: skills are
+    declared before the database is open.
     """
 
     @skill(
@@ -85,74 +123,29 @@ def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
         typical_duration=0.05,
         cost_usd=0.0,
     )
-    async def schedule_add(
-        context: Context,
-        when: Annotated[
-            str,
-            Meta(
-                description="When it fires, in the person's time, such as: every monday at 9; every"
-                " day at 9, 12 and 18; every weekday at 9 except friday; every second friday at 9;"
-                " every 30 minutes; in 20 minutes; 2026-12-24 18:00; or a cron expression such as 0"
-                " 9 * * mon.",
-                min_length=1,
-                max_length=200,
-            ),
-        ],
-        goal: Annotated[
-            str,
-            Meta(
-                description="What you are to do when it fires, in full sentences that can be"
-                " understood without this conversation. For a reminder: Remind the person to …",
-                max_length=20_000,
-            ),
-        ] = "",
-        name: Annotated[
-            str, Meta(description="Short name of one word, such as weekly-report.", max_length=64)
-        ] = "",
-        zone: Annotated[
-            str,
-            Meta(
-                description="Time zone of `when`, such as Europe/Paris. Default: that of the"
-                " person. Give it only if the person names another one."
-            ),
-        ] = "",
-        skill: Annotated[str, Meta(description="Skill to run instead of a goal.")] = "",
-        params: Annotated[
-            dict[str, Any] | None, Meta(description="Parameters of that skill.")
-        ] = None,
-        missed: Annotated[
-            Missed,
-            Meta(description="What becomes of firings that were missed while I was not running."),
-        ] = "once",
-    ) -> str:
+    async def schedule_add(new: NewSchedule, /, context: Context) -> str:
         """Do something later or repeatedly for the person, such as a reminder or a report.
 
         Use it when the person asks for something at a certain time, after some time, or regularly.
         The person is asked to confirm it.
         """
-        work = Work(
-            agent=_agent(context),
-            principal=JID.parse(context.principal),
-            goal=goal or None,
-            skill=skill or None,
-            params=msgspec.Raw(msgspec.json.encode(params or {})),
-            taints=context.taints,
-            limits=context.limits,
+        work = work_asked_in(
+            context,
+            goal=new.goal or None,
+            skill=new.skill or None,
+            params=msgspec.Raw(msgspec.json.encode(new.params or {})),
         )
-        wish = Wish(when=when, work=work, name=name, zone=zone, missed=missed)
+        wish = Wish(when=new.when, work=work, name=new.name, zone=new.zone, missed=new.missed)
         with _as_skill_error():
             added = await schedules().add(wish, "agent")
         return f"Added the schedule:\n{added_text(added)}"
 
     async def complete(requester: JID, target: JID, arguments: Arguments) -> Arguments:
-        """Fill in the time zone of the person, so that they confirm it, and refuse a time that
-        cannot be read before they are asked.
-        """
-        assert isinstance(arguments, msgspec.Struct), "the function has annotations"
-        when: str = arguments.when  # type: ignore[attr-defined]  # a parameter of schedule_add
-        given: str = arguments.zone  # type: ignore[attr-defined]  # likewise
+        """Fill in the zone, which the person confirms, and refuse a time that cannot be read."""
+        assert isinstance(arguments, NewSchedule)
+        when = arguments.when
         try:
-            zone = await schedules().zone(requester, target, when=when, given=given)
+            zone = await schedules().zone(requester, target, when=when, given=arguments.zone)
             await schedules().check_time(when, zone)
         except ScheduleError as error:
             raise InvalidParam(error.param, str(error).rstrip(".")) from None
@@ -231,14 +224,8 @@ def list_text(found: Sequence[Schedule]) -> str:
     return "\n".join(map(line_of, found)) or "There are no schedules."
 
 
-def _agent(context: Context) -> str:
-    """The agent that is asked; for a sub-agent the one that people know."""
-    return context.agent.partition("/")[0]
-
-
 @contextmanager
 def _as_skill_error() -> Iterator[None]:
-    """Turn a ScheduleError into the error of a skill."""
     try:
         yield
     except ScheduleError as error:

@@ -41,14 +41,7 @@ UNIT: Final = r"s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|weeks?
 ORDINALS: Final = {
     one: number
     for number, names in enumerate(
-        (
-            "first 1st",
-            "other second 2nd",
-            "third 3rd",
-            "fourth 4th",
-            "fifth 5th",
-            "sixth 6th",
-        ),
+        ("first 1st", "other second 2nd", "third 3rd", "fourth 4th", "fifth 5th", "sixth 6th"),
         start=1,
     )
     for one in names.split()
@@ -82,9 +75,8 @@ class Phrase:
         return found
 
     def take_sign(self, signs: str) -> bool:
-        """Read one of these characters; return whether it is there.
-
-        It may be directly before a number, so unlike a word it has no boundary after it.
+        """Read one of these characters; return whether it is there. It may be directly before a
+        number, so unlike a word it has no boundary after it.
         """
         rest = self.text[self.at :].lstrip()
         if rest[:1] not in tuple(signs):
@@ -133,9 +125,7 @@ def unit_of(text: str) -> int:
 
 
 def take_duration(phrase: Phrase) -> int | None:
-    """Read a duration such as `90 minutes`, `an hour and a half`, `1h30` or `1.5 hours`, in
-    seconds.
-    """
+    """Read a duration such as `90 minutes`, `an hour and a half` or `1h30`, in seconds."""
     if found := phrase.take(rf"half (?:an? )?(?P<unit>{UNIT})"):
         return _whole(unit_of(found["unit"]), 0.5, found[0])
     if phrase.take("(?:a )?quarter of an hour"):
@@ -214,12 +204,8 @@ _CLOCK: Final = (
 
 
 def take_time(phrase: Phrase, part: Part | None = None, *, bare: bool = True) -> TimeOfDay | None:
-    """Read a time of the day, such as `at 9`, `9:30 pm`, `noon` or `half past nine`.
-
-    Args:
-        phrase: the text.
-        part: the part of the day that was said before.
-        bare: whether a mere number is a time without `at`.
+    """Read a time of the day, such as `at 9`, `9:30 pm`, `noon` or `half past nine`. `bare` says
+    whether a mere number is a time without `at`.
     """
     begin = phrase.at
     is_bare = phrase.take("(?:at )?exactly|at") is None and not bare
@@ -307,7 +293,6 @@ _HOURS_OF: Final[dict[Part, range]] = {
 
 
 def _in_part(hour: int, minute: int, part: Part, *, is_24: bool) -> int:
-    """Return the hour of a time that is said to be in a part of the day."""
     hours = (hour,) if is_24 or hour >= 12 else (hour, hour + 12)
     fitting = [one for one in hours if one in _HOURS_OF[part]]
     if len(fitting) != 1:
@@ -320,9 +305,7 @@ def _in_part(hour: int, minute: int, part: Part, *, is_24: bool) -> int:
 def take_times(
     phrase: Phrase, part: Part | None = None, *, bare: bool = True
 ) -> list[tuple[int, int]]:
-    """Read one or more times of the day, such as `at 9, 12 and 18`, as hours and minutes; empty if
-    there is none.
-    """
+    """Read times of the day, such as `at 9, 12 and 18`, as hours and minutes; empty for none."""
     first = take_time(phrase, part, bare=bare)
     if first is None:
         return []

@@ -50,8 +50,6 @@ class Cron(msgspec.Struct, frozen=True, tag="cron", omit_defaults=True):
     """Cron expressions of five fields, evaluated in a time zone.
 
     Attributes:
-        expression: the cron expression.
-        zone: the time zone; see `zone_of`.
         others: further expressions, at whose instants it fires too: 9:30 and 18:00 need two.
         weeks: it fires in every so many weeks, of which that of `since` is the first.
         days: it fires at every so many days, of which `since` is the first.
@@ -99,16 +97,14 @@ Timing: TypeAlias = Cron | Once | Every
 
 
 def zone_of(name: str) -> tzinfo:
-    """Return the time zone of an IANA name, or of a fixed offset such as `UTC+09:00`. Raises
-    TimingError.
-    """
+    """Return the time zone of an IANA name or an offset, `UTC+09:00`. Raises TimingError."""
     found = zone_named(name)
     if found is None:
         raise TimingError(f"there is no time zone {name[:64]!r}: give one such as Europe/Paris")
     return found
 
 
-def checked(timing: Timing) -> Timing:
+def checked_timing(timing: Timing) -> Timing:
     """Return the timing itself. Raises TimingError if it can never fire or is not valid."""
     if isinstance(timing, Every):
         if timing.seconds < 1:
@@ -121,9 +117,8 @@ def checked(timing: Timing) -> Timing:
 
 
 def next_after(timing: Timing, instant: datetime) -> datetime | None:
-    """Return the first instant at which a timing fires after another instant, in UTC.
-
-    Returns None if it does not fire any more.
+    """Return the first instant at which a timing fires after another instant, in UTC. Returns None
+    if it does not fire any more.
     """
     return next(instants_after(timing, instant), None)
 
@@ -144,11 +139,10 @@ def instants_after(timing: Timing, instant: datetime) -> Iterator[datetime]:
         yield from _fires(timing, instant)
 
 
-def due(
+def due_instants(
     timing: Timing, first: datetime, now: datetime, most: int
 ) -> tuple[list[datetime], datetime | None]:
     """The instants from `first`, which is one of them, up to `now`; and the first one after that.
-
     At most the `most` latest instants are returned, the earliest of them first.
     """
     following = next_after(timing, now)
@@ -166,7 +160,6 @@ def due(
 
 
 def _between(timing: Timing, begin: datetime, end: datetime) -> Iterator[datetime]:
-    """Return the instants of a timing from `begin` to `end`, both included."""
     for instant in instants_after(timing, begin - timedelta(microseconds=1)):
         if instant > end:
             return
@@ -191,7 +184,6 @@ def shortest_interval(timing: Timing, now: datetime) -> timedelta | None:
 
 def names_a_time(timing: Timing) -> bool:
     """Whether a timing names an instant or times of the day, and not only how often it fires.
-
     `@daily` and the like do not: nobody who writes that means midnight.
     """
     if isinstance(timing, Cron):
@@ -237,15 +229,13 @@ def _merged(timing: Cron, instant: datetime) -> Iterator[tuple[datetime, date]]:
 
 @cache
 def _simulation() -> "tuple[type[CronSim], type[Exception]]":
-    """Return cronsim's simulation, corrected, and its error.
-
-    It is imported where there is a cron expression: a service without one starts faster.
+    """Return cronsim's simulation, corrected, and its error. It is imported where there is a cron
+    expression: a service without one starts faster.
     """
     from cronsim import CronSim, CronSimError  # noqa: PLC0415
 
     class CronSimulation(CronSim):
         """Is correct where a clock is set forward or back by half an hour, as at Lord Howe Island.
-
         cronsim 2.8 looks for the next hour in steps of 60 minutes. After such a change it arrives
         at half past, and the first half of that hour is lost.
         """

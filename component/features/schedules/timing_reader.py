@@ -32,7 +32,7 @@ from component.features.schedules.timing import (
     Once,
     Timing,
     TimingError,
-    checked,
+    checked_timing,
     local_instant,
     next_after,
     zone_of,
@@ -66,14 +66,10 @@ class _Recurrence(msgspec.Struct):
     """On which days something is repeated, or at which interval.
 
     Attributes:
-        days: the days of the week; None for an interval or a day of the month.
         of_month: the day of the month, as in a cron expression.
         nth: which of these days of the week in a month, as in a cron expression; empty for all.
-        weeks: every so many weeks.
-        every: every so many days.
         seconds: the interval without times of the day; 0 if they are needed.
         count: how many times on each day; 0 if that was not said.
-        part: the part of the day.
     """
 
     days: frozenset[int] | None = None
@@ -90,14 +86,8 @@ _ANY_DAY: Final = frozenset(range(7))
 
 
 class TimingReader:
-    """Reads one time in words.
-
-    Args:
-        text: the text, without a time zone.
-        zone: the name of the time zone.
-        now: the current time.
-        past: instants up to this one have passed.
-        declared: whether the time must not depend on the current one.
+    """Reads one time in words. Instants up to `past` have passed. `declared` says whether the time
+    must not depend on the current one.
     """
 
     def __init__(
@@ -338,7 +328,7 @@ class TimingReader:
         start = self._start or self._now + timedelta(seconds=seconds)
         if self._before is not None and start >= self._before:
             raise TimingError(f"{self._phrase.understood!r} never fires")
-        return checked(Every(seconds, start, self._before))
+        return checked_timing(Every(seconds, start, self._before))
 
     def _cron(self, recurrence: _Recurrence, times: list[tuple[int, int]]) -> Timing:
         if recurrence.seconds and recurrence.days is None:
@@ -376,7 +366,7 @@ class TimingReader:
             )
         if self._before is not None and next_after(timing, self._past) is None:
             raise PassedError(f"{self._phrase.understood!r} never fires")
-        return checked(timing)
+        return checked_timing(timing)
 
     # On which days.
 

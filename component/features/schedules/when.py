@@ -26,7 +26,7 @@ from component.features.schedules.timing import (
     Once,
     Timing,
     TimingError,
-    checked,
+    checked_timing,
     local_instant,
     zone_of,
 )
@@ -54,15 +54,9 @@ _ZONE: Final = re.compile(
 
 
 def read_timing(text: str, zone: str, now: datetime, *, declared: bool = False) -> Timing:
-    """Read when a schedule fires.
-
-    Args:
-        text: what a person, a model or the settings say.
-        zone: the time zone of local times, if the text names none; see `timing.zone_of`.
-        now: the current time, from which intervals are counted.
-        declared: the text is in the settings, which are read at each start. Then a time that has
-            passed is valid, and one that depends on the current time is not.
-
+    """Read when a schedule fires. `zone` is the time zone of local times, if the text names none;
+    see `timing.zone_of`. `declared` says that the text is in the settings, which are read at each
+    start. Then a time that has passed is valid, and one that depends on the current time is not.
     Raises TimingError.
     """
     said = plain_text(text)
@@ -72,7 +66,7 @@ def read_timing(text: str, zone: str, now: datetime, *, declared: bool = False) 
     now = now.astimezone(UTC).replace(microsecond=0)
     plain = said.casefold()
     if plain in MACROS or (len(plain.split()) == 5 and re.match(r"[*0-9][^ ]* [*0-9]", plain)):
-        return checked(Cron(plain, zone))
+        return checked_timing(Cron(plain, zone))
     past = _LONG_AGO if declared else now
     if _INSTANT.fullmatch(plain):
         return Once(future(_instant(plain, zone), past))
@@ -97,10 +91,8 @@ def split_zone(text: str, zone: str) -> tuple[str, str]:
     return text[: found.start()], named
 
 
-def described(timing: Timing, zone: str = "UTC", when: str = "") -> str:
-    """When a timing fires, for people, with its time zone. `zone` is the one of the schedule,
-    `when` is the time as it was written.
-    """
+def timing_text(timing: Timing, zone: str = "UTC", when: str = "") -> str:
+    """When a timing fires, for people, in the time zone of its schedule. `when` is as written."""
     if isinstance(timing, Once):
         return f"once at {local_time(timing.at, zone)}"
     if isinstance(timing, Cron):

@@ -16,12 +16,10 @@ class WatchParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The action, and the name of the watch."""
 
     action: Annotated[
-        Action,
-        msgspec.Meta(title="Action", description="list, show, pause, resume or remove."),
+        Action, msgspec.Meta(title="Action", description="list, show, pause, resume or remove.")
     ] = "list"
     name: Annotated[
-        str,
-        msgspec.Meta(title="Name", description="Name of the watch; list needs none."),
+        str, msgspec.Meta(title="Name", description="Name of the watch; list needs none.")
     ] = ""
 
 
@@ -70,9 +68,7 @@ async def _visible(watches: WatchService, asking: Asking) -> Sequence[WatchSheet
 
 
 def _found(sheets: Sequence[WatchSheet], name: str, asking: Asking) -> WatchSheet:
-    """Return the watch that a name means: by its id, else one's own by its name, else the
-    only one.
-    """
+    """Return the watch that a name means: by its id, else one's own by name, else the only one."""
     if not name:
         raise CommandError("Say which one: /watch pause NAME. /watch lists them.", "name")
     own = str(asking.principal) if asking.principal is not None else ""
@@ -97,10 +93,7 @@ def _line(sheet: WatchSheet) -> str:
 
 
 def _described(sheet: WatchSheet) -> str:
-    lines = [
-        f"{sheet.name} is {sheet.state}.",
-        f"It watches {sheet.node} of {sheet.service}.",
-    ]
+    lines = [f"{sheet.name} is {sheet.state}.", f"It watches {sheet.node} of {sheet.service}."]
     if sheet.subscription:
         lines.append(f"The subscription is {sheet.subscription}.")
     if sheet.reason:

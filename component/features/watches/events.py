@@ -11,14 +11,31 @@ the policy `drop`, there is no such start. A watch that starts work too often in
 by the breaker, because two programs that trigger each other would never stop.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
+import anyio
 import msgspec
+import structlog
+from anyio.abc import TaskGroup
 
-from component.features.watches.rows import item_key, mark_seen
+from component.features.watches.filters import FilterError
+from component.features.watches.rows import (
+    RetryingStorage,
+    item_key,
+    mark_seen,
+    note_chain,
+    noted_chain,
+)
 from component.features.watches.watch import Observed, Watch
+from component.kernel.goals import turn_of
+from component.kernel.started_work import task_of
+from component.kernel.task_starter import TaskStarter
+from component.kernel.triggers import Trigger
+from component.policy.taint import Taint
 from component.store.database import Database
+from component.store.errors import StorageError
+from xep.stanza_error import StanzaError
 
 MOST_PENDING: Final = 5_000
 """Events of one watch that wait to be started; the policy for thinning applies to more."""
@@ -28,13 +45,12 @@ MOST_IN_DIGEST: Final = 50
 HOUR_MS: Final = 3_600_000
 
 Verdict: TypeAlias = Literal["start", "join", "drop", "trip"]
-"""Start work (at `Counters.due`), join the start `Counters.waiting`, drop, or stop the watch."""
+"""Start work, join the start `RateCounters.waiting`, drop the event, or stop the watch."""
 
 
-class Offered(msgspec.Struct, frozen=True):
-    """An event of a source, and the ids of the watches that are interested in it.
-
-    `data` is the JSON of its `component.features.watches.watch.EventData`.
+class OfferedEvent(msgspec.Struct, frozen=True):
+    """An event of a source, and the ids of the watches that are interested in it. `data` is the
+    JSON of its `component.features.watches.watch.EventData`.
     """
 
     observed: Observed
@@ -43,14 +59,9 @@ class Offered(msgspec.Struct, frozen=True):
 
 
 class Accepted(msgspec.Struct):
-    """The outcome of recording the events of one transaction.
-
-    Attributes:
-        new: how many of them were not seen before.
-        starts: how many starts of work they made.
-        thinned: how many were thinned by the policies of watches.
-        cut: the ids of watches with events that were cut, because too many agents led to them.
-        tripped: the ids of watches that the breaker has stopped.
+    """The outcome of recording the events of one transaction. `new` says how many of them were not
+    seen before. `cut` has the ids of watches with events that were cut, because too many agents led
+    to them.
     """
 
     new: int = 0
@@ -71,17 +82,14 @@ class Pending(msgspec.Struct, frozen=True):
     chain: tuple[str, ...]
 
 
-class Counters(msgspec.Struct):
+class RateCounters(msgspec.Struct):
     """The counters on which the decisions for one watch depend; stored in its row.
 
     Attributes:
-        last_number: the number of its newest start.
         waiting: the number of the start that events above the rate join; 0 if there is none.
         window_at: when the current window begins, in milliseconds; in the future while a start
             waits for it.
-        window_starts: starts in the current window.
         hour_at: when the hour of the breaker began, in milliseconds.
-        hour_starts: starts in it.
     """
 
     last_number: int = 0
@@ -92,14 +100,12 @@ class Counters(msgspec.Struct):
     hour_starts: int = 0
 
 
-def decide(counters: Counters, watch: Watch, now: int, *, has_room: bool) -> tuple[Verdict, int]:
-    """Decide on one event and change the counters.
-
-    Args:
-        counters: those of the watch.
-        watch: has the rate, and what happens to events above it.
-        now: milliseconds on a clock that does not jump.
-        has_room: whether another start may wait now; if not, the event is above the rate.
+def decide_start(
+    counters: RateCounters, watch: Watch, now: int, *, has_room: bool
+) -> tuple[Verdict, int]:
+    """Decide on one event and change the counters. `now` is the time in milliseconds on a clock
+    that does not jump. `has_room` says whether another start may wait now; if not, the event is
+    above the rate.
 
     Returns:
         The verdict, and for a start when it is due.
@@ -122,13 +128,13 @@ def decide(counters: Counters, watch: Watch, now: int, *, has_room: bool) -> tup
     return verdict
 
 
-def _above(counters: Counters, watch: Watch, due: int) -> tuple[Verdict, int]:
+def _above(counters: RateCounters, watch: Watch, due: int) -> tuple[Verdict, int]:
     if watch.thinning == "drop" or not counters.waiting:
         return "drop", 0
     return "join", due
 
 
-def _start(counters: Counters, watch: Watch, now: int, due: int) -> tuple[Verdict, int]:
+def _start(counters: RateCounters, watch: Watch, now: int, due: int) -> tuple[Verdict, int]:
     if now >= counters.hour_at + HOUR_MS:
         counters.hour_at, counters.hour_starts = now, 0
     if counters.hour_starts >= watch.starts_per_hour:
@@ -142,17 +148,16 @@ def _start(counters: Counters, watch: Watch, now: int, due: int) -> tuple[Verdic
 def accept(
     database: Database,
     source: str,
-    offered: Sequence[Offered],
+    offered: Sequence[OfferedEvent],
     watches: Mapping[str, Watch],
     max_hops: int,
 ) -> Accepted:
-    """Record events in their order: those that are new, for the watches interested in them.
-
-    An event is new if its item was not seen, or has another version now. Of several instances that
+    """Record events in their order: those that are new, for the watches interested in them. An
+    event is new if its item was not seen, or has another version now. Of several instances that
     record the same event, one finds it new.
     """
     accepted = Accepted()
-    of_watch: dict[str, list[Offered]] = {}
+    of_watch: dict[str, list[OfferedEvent]] = {}
     for each in offered:
         if each.observed.item and not mark_seen(database, source, each.observed):
             continue
@@ -168,7 +173,7 @@ def accept(
 def _accept_for(
     database: Database,
     watch: Watch,
-    events: Sequence[Offered],
+    events: Sequence[OfferedEvent],
     max_hops: int,
     accepted: Accepted,
 ) -> None:
@@ -185,16 +190,16 @@ def _accept_for(
         return
     if cut:
         accepted.cut.append(watch.id)
-    created, counters = int(found[1]), Counters(*map(int, found[2:]))
+    created, counters = int(found[1]), RateCounters(*map(int, found[2:]))
     (pending,) = database.execute(
         "SELECT count(*) FROM watch_events WHERE watch = ?", (watch.id,)
     ).fetchone() or (0,)
     room = MOST_PENDING - int(pending)
-    joined: list[Offered] = []
+    joined: list[OfferedEvent] = []
     thinned = 0
     tripped = ""
     for each in within:
-        verdict, due = decide(counters, watch, database.steady, has_room=room > 0)
+        verdict, due = decide_start(counters, watch, database.steady, has_room=room > 0)
         if verdict == "start":
             observed = each.observed
             database.execute(
@@ -240,13 +245,12 @@ def _accept_for(
     )
 
 
-def _join(database: Database, watch: Watch, number: int, events: Sequence[Offered]) -> None:
+def _join(database: Database, watch: Watch, number: int, events: Sequence[OfferedEvent]) -> None:
     """Let events join the start with this number, or with `latest` the last one replace it."""
     if not events:
         return
     found = database.execute(
-        "SELECT data, chain FROM watch_events WHERE watch = ? AND number = ?",
-        (watch.id, number),
+        "SELECT data, chain FROM watch_events WHERE watch = ? AND number = ?", (watch.id, number)
     ).fetchone()
     if found is None:  # the watch was emptied in between
         return
@@ -273,21 +277,22 @@ def _join(database: Database, watch: Watch, number: int, events: Sequence[Offere
 
 def first_pending(database: Database) -> list[Pending]:
     """Return the first event of each watch that waits to be started, due or not."""
-    found = database.execute(
-        "SELECT watch, number, key, due, events, data, chain FROM watch_events"
-        " WHERE (watch, number) IN (SELECT watch, min(number) FROM watch_events GROUP BY watch)"
-    ).fetchall()
-    return [_pending(database, row) for row in found]
+    first = "(watch, number) IN (SELECT watch, min(number) FROM watch_events GROUP BY watch)"
+    return _select(database, first)
 
 
 def next_pending(database: Database, watch: str) -> Pending | None:
     """Return the first event of a watch that waits to be started, if there is one."""
+    return next(iter(_select(database, "watch = ? ORDER BY number LIMIT 1", watch)), None)
+
+
+def _select(database: Database, where: str, *values: str) -> list[Pending]:
     found = database.execute(
-        "SELECT watch, number, key, due, events, data, chain FROM watch_events"
-        " WHERE watch = ? ORDER BY number LIMIT 1",
-        (watch,),
-    ).fetchone()
-    return None if found is None else _pending(database, found)
+        "SELECT watch, number, key, due, events, data, chain FROM watch_events"  # noqa: S608 - constants
+        f" WHERE {where}",
+        values,
+    )
+    return [_pending(database, row) for row in found.fetchall()]
 
 
 def finish(database: Database, event: Pending, *, started: bool) -> Pending | None:
@@ -320,3 +325,152 @@ def _pending(database: Database, row: tuple[Any, ...]) -> Pending:
         text = text[:-1] + b"," + more[1:]
     wait = max(0, int(due) - database.steady)
     return Pending(watch, number, key, wait, text, tuple(str(chain).split()))
+
+
+_log = structlog.get_logger("component.watches")
+
+_LOOK_S: Final = 2.0
+"""Seconds between two looks for events that another instance has recorded."""
+_POLL_S: Final = 0.5
+"""Seconds between two looks at a task that may run on another instance."""
+_FIRST_RETRY_S: Final = 0.5
+_LONGEST_RETRY_S: Final = 30.0
+_BUSY: Final = frozenset(("accepted", "running", "cancelling"))
+
+
+class WatchStarts:
+    """Starts the work of recorded events: for each watch one after another, in their order.
+
+    The work of the next event of a watch is started when that of the previous one has ended or
+    waits for a person. Several instances may do this at the same time: the starter records each
+    event's work once, and an event is removed only after that.
+    """
+
+    def __init__(
+        self, starter: TaskStarter, storage: RetryingStorage, find: Callable[[str], Watch | None]
+    ) -> None:
+        self._starter = starter
+        self._storage = storage
+        self._find = find
+        self._wake = anyio.Event()
+        self._handled: set[str] = set()
+        self._awaited: dict[str, anyio.Event] = {}
+
+    def wake(self) -> None:
+        """Look for events soon. Never waits."""
+        self._wake.set()
+
+    def task_ended(self, task: str) -> None:
+        """Note that a task has ended on this instance. Never waits."""
+        if task in self._awaited:
+            self._awaited[task].set()
+
+    async def run(self) -> None:
+        """Start work until cancelled."""
+        async with anyio.create_task_group() as group:
+            while True:
+                self._wake = anyio.Event()
+                await self._look(group)
+                with anyio.move_on_after(_LOOK_S):
+                    await self._wake.wait()
+
+    async def _look(self, group: TaskGroup) -> None:
+        for event in await self._storage.read(first_pending):
+            if event.watch not in self._handled:
+                self._handled.add(event.watch)
+                group.start_soon(self._handle_all, event)
+
+    async def _handle_all(self, event: Pending | None) -> None:
+        assert event is not None
+        id_ = event.watch
+        try:
+            while event is not None:
+                if event.due:
+                    await anyio.sleep(event.due / 1000)
+                    event = await self._storage.read(lambda db: next_pending(db, id_))
+                    if event is None or event.due:
+                        continue
+                event = await self._handle(event)
+        finally:
+            self._handled.discard(id_)
+            self._wake.set()  # an event may have come since the last look
+
+    async def _handle(self, event: Pending) -> Pending | None:
+        watch = self._find(event.watch)
+        if watch is None:
+            _log.warning("an event of a watch that was removed is dropped", watch=event.watch)
+            return await self._done(event, started=False)
+        try:
+            task = await self._start(watch, event)
+        except (StanzaError, FilterError) as error:
+            reason = error.text if isinstance(error, StanzaError) else str(error)
+            _log.warning("the work of a watch was refused", watch=watch.id, reason=reason)
+            return await self._done(event, started=False)
+        if task is not None:
+            await self._ended(task)
+        return await self._done(event, started=True)
+
+    async def _start(self, watch: Watch, event: Pending) -> str | None:
+        """Start the work, trying again while the database cannot be used."""
+        trigger = Trigger(
+            source="watch",
+            name=watch.id,
+            key=event.key,
+            data=msgspec.Raw(event.data),
+            taint=taint_of(watch),
+        )
+        work = watch.work_for(event.data)
+        # A skill of this watch has the one trace, the calls of a model in its turn have the other.
+        traces = (f"{trigger.source} {trigger.name}", turn_of(trigger))
+        await self._note_chain(traces, event.chain)
+        wait = _FIRST_RETRY_S
+        while True:
+            try:
+                task = await self._starter.start(trigger, work)
+            except StorageError as error:
+                _log.error("work cannot be started; trying again", reason=str(error))
+            except StanzaError as error:
+                if error.type != "wait":
+                    raise
+                _log.warning("work has to wait", watch=watch.id, reason=error.text)
+            else:
+                if task is not None:
+                    return task
+                return await self._storage.read(lambda db: task_of(db, trigger))
+            await anyio.sleep(wait)
+            wait = min(wait * 2, _LONGEST_RETRY_S)
+
+    async def _done(self, event: Pending, *, started: bool) -> Pending | None:
+        return await self._storage.write(lambda db: finish(db, event, started=started))
+
+    async def _note_chain(self, traces: Sequence[str], chain: Sequence[str]) -> None:
+        """Store the chain for the items that the work publishes; usually it is empty."""
+
+        def is_noted(database: Database) -> bool:
+            return any(noted_chain(database, trace) for trace in traces)
+
+        def note(database: Database) -> None:
+            for trace in traces:
+                note_chain(database, trace, chain)
+
+        noted = await self._storage.read(is_noted)
+        if chain or noted:
+            await self._storage.write(note)
+
+    async def _ended(self, task: str) -> None:
+        """Wait until a task has ended or waits for a person, on whichever instance it runs."""
+        while True:
+            ended = self._awaited[task] = anyio.Event()
+            try:
+                state = await self._storage.read(lambda db: task_state(db, task))
+                if state not in _BUSY:
+                    return
+                with anyio.move_on_after(_POLL_S):
+                    await ended.wait()
+            finally:
+                del self._awaited[task]
+
+
+def taint_of(watch: Watch) -> Taint:
+    """The taint of a watch's events: `person` in the principal's own account, `web` elsewhere."""
+    return "person" if watch.service.bare == watch.principal.bare else "web"

@@ -1,19 +1,27 @@
-"""What watches do with the content of events: filters, and the parameters of skills.
+"""What watches do with the content of events: filters, parameters of skills, and provenance.
 
 Filters are typed conditions on XML payloads, and JMESPath for JSON payloads. A string in the
 parameters that is one expression in braces, such as `"{json.title}"` or `"{text}"`, is replaced by
 the value of that JMESPath expression over the event (`component.features.watches.watch.EventData`),
 with its type. Other strings stay as they are.
+
+The provenance of an event says which agents' work has led to it, so that agents do not trigger each
+other endlessly. Work that an event triggers has the chain of the event. The items that this work
+publishes carry the chain and the agent's own address inside their payloads, which every service
+passes on.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from xep.atom import NAMESPACE as ATOM
+from xep.binding import RawXML, encode
+from xep.fluux_agent.provenance import MOST, NAMESPACE, Provenance
 from xep.fluux_agent.provenance import NAMESPACE as PROVENANCE
+from xep.jid import JID, JIDError
 from xep.json_containers import NAMESPACE as JSON
 from xep.tree import Tree
 
@@ -52,16 +60,11 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     exists: bool | None = None
 
 
-class Filter:
-    """Decides whether a watch accepts an item.
-
-    Args:
-        conditions: conditions on XML payloads; all of them must hold.
-        json: a JMESPath expression on JSON payloads (XEP-0335); it is true if its value is neither
-            null, false nor empty. With one, an item without a JSON payload is not of interest.
-
-    Raises:
-        FilterError: the expression is not valid, or a condition compares nothing.
+class ItemFilter:
+    """Decides whether a watch accepts an item. `json` is a JMESPath expression on JSON payloads
+    (XEP-0335); it is true if its value is neither null, false nor empty. With one, an item without
+    a JSON payload is not of interest. Raises FilterError: the expression is not valid, or a
+    condition compares nothing.
     """
 
     def __init__(self, conditions: Sequence[Condition] = (), json: str = "") -> None:
@@ -132,7 +135,7 @@ def json_text(payload: Tree | None) -> str | None:
     return None if found is None else found.text
 
 
-def text_of(payload: Tree | None) -> str:
+def payload_text(payload: Tree | None) -> str:
     """Return the text of a payload without its tags, for people and models."""
     if payload is None:
         return ""
@@ -156,7 +159,6 @@ def _holds(condition: Condition, payload: Tree | None) -> bool:
 
 
 def _values(condition: Condition, payload: Tree) -> Iterator[str]:
-    """Return the values that a condition compares."""
     for element in _elements(condition.element, payload):
         if condition.namespace and element.namespace != condition.namespace:
             continue
@@ -195,15 +197,19 @@ def _value_meets(condition: Condition, value: str) -> bool:
 
 
 def fill_params(params: bytes, data: bytes) -> bytes:
-    """Return the parameters with the values of their expressions.
-
-    An expression that finds nothing gives null; a parameter that would be null is left out.
+    """Return the parameters with the values of their expressions. An expression that finds nothing
+    gives null; a parameter that would be null is left out.
     """
     if b"{" not in params[1:]:
         return params
     event = msgspec.json.decode(data)
     filled = _walk(msgspec.json.decode(params), lambda e: _value(e, event), 0)
     return msgspec.json.encode({key: value for key, value in filled.items() if value is not None})
+
+
+def check_expressions(params: Mapping[str, Any]) -> None:
+    """Raise FilterError if an expression is not valid, or parameters are nested too deep."""
+    _walk(params, compiled, 0)
 
 
 def _value(expression: str, event: Any) -> Any:
@@ -215,7 +221,7 @@ def _value(expression: str, event: Any) -> Any:
         return None
 
 
-def _walk(value: Any, replace: Any, depth: int) -> Any:
+def _walk(value: Any, replace: Callable[[str], Any], depth: int) -> Any:
     if depth > _MOST_DEPTH:
         raise FilterError(f"The parameters are nested more than {_MOST_DEPTH} levels deep.")
     if isinstance(value, dict):
@@ -225,3 +231,32 @@ def _walk(value: Any, replace: Any, depth: int) -> Any:
     if isinstance(value, str) and (found := _EXPRESSION.fullmatch(value)):
         return replace(found[1].strip())
     return value
+
+
+def chain_of(payload: Tree | None) -> tuple[str, ...]:
+    """Return the chain that a payload carries; empty if it carries none. Never raises."""
+    found = None if payload is None else payload.find(NAMESPACE, "provenance")
+    if found is None:
+        return ()
+    return tuple(
+        each.text.strip() for each in found.children if each.local == "via" and each.text.strip()
+    )[-MOST:]
+
+
+def with_chain(payload: RawXML, agent: JID, chain: Sequence[str]) -> RawXML:
+    """Return a payload that carries a chain and the agent that publishes it. Invalid addresses in
+    the chain are left out; others can have written them.
+    """
+    via = []
+    for text in chain:
+        try:
+            via.append(JID.parse(text).bare)
+        except JIDError:
+            continue
+    element = encode(Provenance(via=(*via, agent.bare)[-MOST:]))
+    text = payload.text
+    if text.endswith("/>"):
+        name = text[1:].split(maxsplit=1)[0].rstrip("/>")
+        return RawXML(f"{text[:-2]}>{element}</{name}>")
+    at = text.rindex("</")
+    return RawXML(text[:at] + element + text[at:])

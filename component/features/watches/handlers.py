@@ -2,7 +2,7 @@
 
 import structlog
 
-from component.features.watches.room import RoomPresence
+from component.features.watches.room_watcher import RoomPresence
 from component.features.watches.watcher import Watcher
 from component.link.messages.signals import shown_by
 from component.link.router.table import Request, StanzaRoute

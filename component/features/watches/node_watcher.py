@@ -61,7 +61,7 @@ Input: TypeAlias = Literal[
     "due",
 ]
 """`gone`: a notification says that the node was deleted or the subscription ended. `overflow`: more
-notifications came than can wait. `due`: the time of `Subscription.delay_s` has passed."""
+notifications came than can wait. `due`: the time of `SubscriptionMachine.delay_s` has passed."""
 
 _RESULTS: Final[Mapping[Input, SourceState]] = {
     "pending": "pending",
@@ -85,16 +85,10 @@ TABLE: Final[Mapping[SourceState, Mapping[Input, SourceState]]] = {
 state `disconnected` leads to `offline`, and `connected` to `subscribing`."""
 
 
-class Subscription:
-    """The state of one subscription.
-
-    Args:
-        check_s: seconds after which a subscription is verified, and the longest time between two
-            attempts.
-
-    Attributes:
-        state: the state.
-        failures: attempts in a row that did not lead to a subscription.
+class SubscriptionMachine:
+    """The state of one subscription. `check_s` is the number of seconds after which a subscription
+    is verified, and the longest time between two attempts. `failures` counts attempts in a row that
+    did not lead to a subscription.
     """
 
     def __init__(self, check_s: float) -> None:
@@ -134,7 +128,7 @@ class NodeWatcher(SourceWatcher):
 
     def __init__(self, source: Source, ports: SourcePorts) -> None:
         super().__init__(source, ports)
-        self._subscription = Subscription(ports.check_s)
+        self._subscription = SubscriptionMachine(ports.check_s)
         self._waiting: deque[Event] = deque()
         self._missing_in_a_row = 0
         self._reason = ""
@@ -236,9 +230,7 @@ class NodeWatcher(SourceWatcher):
         return "pending" if granted.subscription == "pending" else "subscribed"
 
     async def _note_first_items(self) -> None:
-        """Mark the items before the first subscription as seen. If only subscribers may read them,
-        this is done when catching up.
-        """
+        """Mark the items before the first subscription as seen, as far as others may read them."""
         items: list[Observed] = []
         try:
             async for page in self._ports.client.pages(*self._address):
@@ -302,7 +294,6 @@ class NodeWatcher(SourceWatcher):
             await self._handle_change(self._waiting.popleft())
 
     async def _handle_change(self, event: Event) -> None:
-        """Handle a notification about the node or the subscription."""
         if event.purge is not None or event.delete is not None:
             await self._ports.storage.write(lambda db: watch_rows.forget_items(db, self._key))
         if event.delete is not None:
@@ -360,7 +351,6 @@ def _observed(item: Item | EventItem) -> Observed:
 
 
 def _input_of(error: StanzaError) -> Input:
-    """Return the input of the state machine for an error of the service."""
     match error.condition:
         case "item-not-found" | "gone":
             return "missing"

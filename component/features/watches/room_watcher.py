@@ -2,29 +2,20 @@
 
 Only the room knows its occupants. After each join they are compared with those that were recorded
 last. So an agent that was away detects who has come or gone in the meantime, but not who has done
-both.
+both. `Room` is a state machine without I/O: it is given the presence that the room sends.
 """
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Literal
+from hashlib import sha256
+from typing import Final, Literal, TypeAlias
 
 import anyio
+import msgspec
 import structlog
 
 from component.features.watches import rows as watch_rows
-from component.features.watches.events import Offered
-from component.features.watches.room import (
-    LEFT,
-    Change,
-    Joined,
-    Moved,
-    Occupant,
-    Out,
-    Room,
-    RoomPresence,
-    observed,
-)
+from component.features.watches.events import OfferedEvent
 from component.features.watches.sources import (
     SourcePorts,
     SourceState,
@@ -33,16 +24,235 @@ from component.features.watches.sources import (
     backoff_s,
     is_set_within,
 )
-from component.features.watches.watch import Source, Watch
+from component.features.watches.watch import Observed, Source, Watch
+from component.link.messages.signals import Show
 from component.pubsub.client import IQCall
 from component.store.database import Database
-from xep.binding import Payload
+from xep.binding.escaping import escape_attribute, escape_text
 from xep.disco import InfoQuery
 from xep.jid import JID
-from xep.muc import NAMESPACE, History, Join
+from xep.muc import (
+    AFFILIATION_LOST,
+    BANNED,
+    CREATED,
+    KICKED,
+    MEMBERS_ONLY,
+    NAMESPACE,
+    RENAMED,
+    SELF,
+    SHUTDOWN,
+    TECHNICAL,
+    History,
+    Item,
+    Join,
+    User,
+)
 from xep.ping import Ping
 from xep.stanza import Presence
 from xep.stanza_error import StanzaError
+
+What: TypeAlias = Literal["joined", "changed", "renamed", "left"]
+"""What an occupant has done."""
+Return: TypeAlias = Literal["soon", "later", "next session"]
+"""When the agent joins a room again that it is not in."""
+
+LEFT: Final = "left"
+"""The version of an occupant who is not in the room."""
+
+_REFUSALS: Final = {
+    "conflict": "another occupant has the nickname {nick}: give the watch another one",
+    "forbidden": "the agent is banned from the room",
+    "item-not-found": "there is no such room, or it is locked",
+    "jid-malformed": "the room does not accept the nickname {nick}",
+    "not-acceptable": "the nickname {nick} must not be used there",
+    "not-allowed": "the agent may not create the room",
+    "not-authorized": "the room has a password",
+    "registration-required": "only members may join: make the agent one",
+    "service-unavailable": "the room is full or is not available",
+}
+
+
+class RoomOccupant(msgspec.Struct, frozen=True, kw_only=True):
+    """An occupant. `jid` is the bare real JID, empty where the room does not show it."""
+
+    nick: str
+    jid: str = ""
+    affiliation: str = "none"
+    role: str = "none"
+    show: Show = "online"
+    status: str = ""
+    previous: str = ""
+
+    @property
+    def version(self) -> str:
+        """A digest of everything but the text of the status."""
+        parts = (self.nick, self.jid, self.affiliation, self.role, self.show)
+        return sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+
+class RoomPresence(msgspec.Struct, frozen=True, kw_only=True):
+    """A presence that a room has sent. `nick` is the nickname of the occupant whose it is; empty
+    for that of the room itself. `error` says why the agent could not join.
+    """
+
+    nick: str
+    user: User = User()
+    show: Show = "online"
+    status: str = ""
+    error: StanzaError | None = None
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """An occupant has entered, changed or left."""
+
+    what: What
+    occupant: RoomOccupant
+
+
+class Joined(msgspec.Struct, frozen=True):
+    """The agent is in the room with these occupants. `created` says that the room is new."""
+
+    occupants: tuple[RoomOccupant, ...]
+    created: bool = False
+
+
+class Out(msgspec.Struct, frozen=True):
+    """The agent is not in the room: why, as part of a sentence, and when it joins again."""
+
+    reason: str
+    again: Return
+    refused: bool = False
+
+
+Change: TypeAlias = Moved | Joined | Out
+
+
+class Room:
+    """What the agent sees of a room. `nick` is the nickname of the agent. `occupants` are the other
+    occupants by nickname.
+    """
+
+    def __init__(self) -> None:
+        self.nick = ""
+        self.is_in = False
+        self.occupants: dict[str, RoomOccupant] = {}
+        self._renamed: dict[str, str] = {}
+
+    def join(self, nick: str) -> None:
+        """Start joining under a nickname, and forget the previous state."""
+        self.nick, self.is_in = nick, False
+        self.occupants.clear()
+        self._renamed.clear()
+
+    def take(self, presence: RoomPresence) -> Sequence[Change]:
+        """Process a presence, and return the resulting changes, in order."""
+        if presence.error is not None:
+            return () if self.is_in else (_refusal(presence.error, self.nick),)
+        codes = presence.user.codes
+        if SELF in codes or (presence.nick == self.nick and self.is_in):
+            return self._own(presence, codes)
+        if presence.show == "offline":
+            return self._gone(presence, codes)
+        occupant = _occupant(presence, self._renamed.pop(presence.nick, ""))
+        before = self.occupants.get(presence.nick)
+        self.occupants[presence.nick] = occupant
+        if not self.is_in:  # one of those who are there when the agent joins
+            return ()
+        if before is None:
+            return (Moved("renamed" if occupant.previous else "joined", occupant),)
+        return (Moved("changed", occupant),) if occupant.version != before.version else ()
+
+    def _own(self, presence: RoomPresence, codes: frozenset[int]) -> Sequence[Change]:
+        if presence.show != "offline":
+            self.nick = presence.nick  # the room may have chosen another one (status 210)
+            self.occupants.pop(presence.nick, None)
+            if self.is_in:
+                return ()
+            self.is_in = True
+            return (Joined(tuple(self.occupants.values()), CREATED in codes),)
+        if RENAMED in codes:
+            self.nick = next((each.nick for each in presence.user.items if each.nick), self.nick)
+            return ()
+        self.is_in = False
+        self.occupants.clear()
+        return (_removal(presence.user, codes),)
+
+    def _gone(self, presence: RoomPresence, codes: frozenset[int]) -> Sequence[Change]:
+        before = self.occupants.pop(presence.nick, None)
+        if RENAMED in codes:
+            for item in presence.user.items:
+                if item.nick:
+                    self._renamed[item.nick] = presence.nick
+            return ()
+        if not self.is_in:
+            return ()
+        found = before or _occupant(presence, "")
+        return (Moved("left", msgspec.structs.replace(found, show="offline")),)
+
+
+def observed(what: What, occupant: RoomOccupant, room: str) -> Observed:
+    """Return an event of a room as a watch handles it: its item is the nickname."""
+    members = {"event": what, **msgspec.structs.asdict(occupant)}
+    shown = {name: value for name, value in members.items() if value and name != "status"}
+    attributes = "".join(f" {name}='{escape_attribute(value)}'" for name, value in shown.items())
+    return Observed(
+        item=occupant.nick,
+        version=LEFT if what == "left" else occupant.version,
+        payload=(
+            f"<presence xmlns='jabber:client' from='{escape_attribute(room)}'{attributes}>"
+            f"{escape_text(occupant.status)}</presence>"
+        ),
+        publisher=occupant.jid,
+        json=msgspec.Raw(msgspec.json.encode(members)),
+    )
+
+
+def _occupant(presence: RoomPresence, previous: str) -> RoomOccupant:
+    item = presence.user.items[0] if presence.user.items else Item()
+    return RoomOccupant(
+        nick=presence.nick,
+        jid="" if item.jid is None else str(item.jid.bare),
+        affiliation=item.affiliation or "none",
+        role=item.role or "none",
+        show=presence.show,
+        status=presence.status,
+        previous=previous,
+    )
+
+
+def _refusal(error: StanzaError, nick: str) -> Out:
+    known = _REFUSALS.get(error.condition, f"the room refused it ({error.condition})")
+    reason = known.format(nick=nick)
+    if error.text:
+        reason = f"{reason} ({error.text})"
+    is_over_soon = error.condition in ("remote-server-timeout", "remote-server-not-found")
+    return Out(reason, "soon" if is_over_soon else "later", refused=not is_over_soon)
+
+
+def _removal(user: User, codes: frozenset[int]) -> Out:
+    """Return why the room has removed the agent (XEP-0045 §8.2, §9.1, §9.4, §10.9)."""
+    item = user.items[0] if user.items else Item()
+    by, said = "", ""
+    if item.actor is not None:
+        by = f" by {item.actor.nick or item.actor.jid or 'a moderator'}"
+    if item.reason:
+        said = f": {item.reason}"
+    if user.destroy is not None:
+        instead = f"; it is replaced by {user.destroy.jid}" if user.destroy.jid else ""
+        why = f": {user.destroy.reason}" if user.destroy.reason else ""
+        return Out(f"the room was destroyed{why}{instead}", "later")
+    if BANNED in codes:
+        return Out(f"the agent was banned{by}{said}", "next session", refused=True)
+    if TECHNICAL in codes:
+        return Out("the server removed the agent because of an error", "soon")
+    if KICKED in codes:
+        return Out(f"the agent was kicked{by}{said}", "next session", refused=True)
+    if codes & {AFFILIATION_LOST, MEMBERS_ONLY}:
+        return Out("only members may be in the room, and the agent is none", "later", refused=True)
+    if SHUTDOWN in codes:
+        return Out("the service of the room is shut down", "soon")
+    return Out("the agent has left the room", "soon")
+
 
 _log = structlog.get_logger("component.watches")
 
@@ -57,13 +267,9 @@ _UNKNOWN: Final = frozenset(("remote-server-timeout", "remote-server-not-found")
 
 
 class RoomClient:
-    """Enters rooms, and checks whether an agent is still in them.
-
-    Args:
-        call: makes requests.
-        send: sends a presence.
-        occupant: the address by which one of our addresses enters rooms. It is a full JID, as
-            XEP-0045 §7.2 demands, where we choose our resources ourselves.
+    """Enters rooms, and checks whether an agent is still in them. `occupant` is the address by
+    which one of our addresses enters rooms. It is a full JID, as XEP-0045 §7.2 demands, where we
+    choose our resources ourselves.
     """
 
     def __init__(
@@ -74,9 +280,8 @@ class RoomClient:
         self._occupant = occupant
 
     async def find(self, source: Source) -> None:
-        """Check that there is such a room. Raises StanzaError.
-
-        Entering a room that does not exist creates it, which the agent must not do.
+        """Check that there is such a room. Raises StanzaError. Entering a room that does not exist
+        creates it, which the agent must not do.
         """
         info = await self._call(
             "get", source.service, InfoQuery(), InfoQuery, from_=self._occupant(source.subscriber)
@@ -86,42 +291,23 @@ class RoomClient:
 
     def join(self, source: Source, nick: str) -> None:
         """Ask to enter the room, without its history (XEP-0045 §7.2.14)."""
-        self._presence(source, nick, None, (Join(history=History(max_stanzas=0)),))
+        from_, to = self._occupant(source.subscriber), source.service.with_resource(nick)
+        join = Join(history=History(max_stanzas=0))
+        self._send(Presence(from_=from_, to=to, payloads=(join,)))
 
     def leave(self, source: Source, nick: str) -> None:
         """Leave the room (XEP-0045 §7.14)."""
-        self._presence(source, nick, "unavailable", ())
+        from_, to = self._occupant(source.subscriber), source.service.with_resource(nick)
+        self._send(Presence(type="unavailable", from_=from_, to=to))
 
     async def ping(self, source: Source, nick: str) -> None:
         """Ping oneself through the room (XEP-0410 §3.2). Raises StanzaError."""
         at = source.service.with_resource(nick)
         await self._call("get", at, Ping(), Ping, from_=self._occupant(source.subscriber))
 
-    def _presence(
-        self,
-        source: Source,
-        nick: str,
-        type_: Literal["unavailable"] | None,
-        payloads: tuple[Payload, ...],
-    ) -> None:
-        self._send(
-            Presence(
-                type=type_,
-                from_=self._occupant(source.subscriber),
-                to=source.service.with_resource(nick),
-                payloads=payloads,
-            )
-        )
-
 
 class RoomWatcher(SourceWatcher):
-    """Observes the occupants of a room.
-
-    Args:
-        source: the room; its node is `room`.
-        ports: what it uses.
-        client: talks with the room.
-    """
+    """Observes the occupants of a room."""
 
     def __init__(self, source: Source, ports: SourcePorts, client: RoomClient) -> None:
         super().__init__(source, ports)
@@ -142,9 +328,8 @@ class RoomWatcher(SourceWatcher):
         return SourceStatus(self._state, self._reason)
 
     def set_watches(self, watches: Mapping[str, Watch]) -> None:
-        """Offer events to these watches from now on. Raises FilterError.
-
-        All watches of a room share one occupant, with the nickname of the first of them by id.
+        """Offer events to these watches from now on. Raises FilterError. All watches of a room
+        share one occupant, with the nickname of the first of them by id.
         """
         super().set_watches(watches)
         named = [watch.nick for _, watch in sorted(watches.items()) if watch.nick]
@@ -286,7 +471,7 @@ class RoomWatcher(SourceWatcher):
             move = self._waiting.popleft()
             assert isinstance(move, Moved)
             moves.append(move)
-        offered: list[Offered] = []
+        offered: list[OfferedEvent] = []
         for move in moves:
             if move.occupant.previous:
                 offered.append(self._forgotten(move.occupant.previous))
@@ -294,15 +479,14 @@ class RoomWatcher(SourceWatcher):
         await self._record(offered)
 
     def _compared(
-        self, occupants: Sequence[Occupant]
-    ) -> Callable[[Database], Sequence[Offered] | None]:
-        """The events by which those who are there now differ from those who were recorded last.
-
-        The function gives None, and notes who is there, if nothing was recorded before.
+        self, occupants: Sequence[RoomOccupant]
+    ) -> Callable[[Database], Sequence[OfferedEvent] | None]:
+        """The events by which those who are there now differ from those who were recorded last. The
+        function gives None, and notes who is there, if nothing was recorded before.
         """
         room = str(self.source.service)
 
-        def compare(database: Database) -> Sequence[Offered] | None:
+        def compare(database: Database) -> Sequence[OfferedEvent] | None:
             if not watch_rows.is_known(database, self._key):
                 present = [observed("joined", each, room) for each in occupants]
                 watch_rows.mark_known(database, self._key, present)
@@ -310,7 +494,7 @@ class RoomWatcher(SourceWatcher):
             before = watch_rows.versions(database, self._key)
             there = {watch_rows.item_key(each.nick): each for each in occupants}
             gone = [nick for nick, was in before.items() if was != LEFT and nick not in there]
-            moves = [Moved("left", Occupant(nick=nick, show="offline")) for nick in gone]
+            moves = [Moved("left", RoomOccupant(nick=nick, show="offline")) for nick in gone]
             for nick, each in there.items():
                 was_away = before.get(nick, LEFT) == LEFT
                 moves.append(Moved("joined" if was_away else "changed", each))
@@ -319,9 +503,11 @@ class RoomWatcher(SourceWatcher):
 
         return compare
 
-    def _offer(self, move: Moved) -> Offered:
+    def _offer(self, move: Moved) -> OfferedEvent:
         return self._interests.offer(observed(move.what, move.occupant, str(self.source.service)))
 
-    def _forgotten(self, nick: str) -> Offered:
+    def _forgotten(self, nick: str) -> OfferedEvent:
         """Return the mark that a nickname is not in use any more, which is no event."""
-        return Offered(observed("left", Occupant(nick=nick), str(self.source.service)), (), b"")
+        return OfferedEvent(
+            observed("left", RoomOccupant(nick=nick), str(self.source.service)), (), b""
+        )

@@ -41,9 +41,7 @@ TABLES: Final = (
             cut BIGINT NOT NULL DEFAULT 0,
             last_at BIGINT
         """,
-        indexes={
-            "watches_of_owner": "(owner)",
-        },
+        indexes={"watches_of_owner": "(owner)"},
     ),
     Table(
         name="watch_sources",
@@ -102,11 +100,13 @@ _STALE_MS: Final = 3_600_000
 """Milliseconds for which an item counts as seen that a listing of its node lacks."""
 _UNLISTED_MS: Final = 86_400_000
 """Milliseconds for which an item counts as seen if its node cannot be listed."""
+_KEPT_MS: Final = 7 * 86_400_000
+"""Milliseconds for which the chain of work is stored; no work takes longer."""
 _FIRST_WAIT_S: Final = 0.2
 _LONGEST_WAIT_S: Final = 5.0
 
 
-class Row(msgspec.Struct, frozen=True):
+class WatchRow(msgspec.Struct, frozen=True):
     """A watch as the database has it. `pending` is the number of events that wait."""
 
     watch: Watch
@@ -120,6 +120,9 @@ class Row(msgspec.Struct, frozen=True):
     pending: int = 0
 
 
+COUNTS: Final = ("received", "started", "thinned", "refused", "cut", "pending")
+
+
 def put(database: Database, watch: Watch) -> None:
     """Add a watch, or change the definition of the one with its id."""
     database.execute(
@@ -131,9 +134,7 @@ def put(database: Database, watch: Watch) -> None:
 
 
 def add(database: Database, watch: Watch, most: int) -> bool:
-    """Add a watch of a person, or change the one with its id; return False if they have `most`
-    others already.
-    """
+    """Add or change a watch of a person; return False if they have `most` others already."""
     owned = rows(database, watch.owner)
     if len(owned) >= most and watch.id not in {row.watch.id for row in owned}:
         return False
@@ -158,7 +159,7 @@ def set_state(database: Database, watch: str, state: WatchState, reason: str = "
     return done.rowcount > 0
 
 
-def rows(database: Database, owner: str | None = None) -> list[Row]:
+def rows(database: Database, owner: str | None = None) -> list[WatchRow]:
     """Return all watches, or those of one owner, by id."""
     where, parameters = ("", ()) if owner is None else (" WHERE owner = ?", (owner,))
     found = database.execute(
@@ -168,7 +169,8 @@ def rows(database: Database, owner: str | None = None) -> list[Row]:
         parameters,
     ).fetchall()
     return [
-        Row(msgspec.json.decode(definition, type=Watch), *values) for definition, *values in found
+        WatchRow(msgspec.json.decode(definition, type=Watch), *values)
+        for definition, *values in found
     ]
 
 
@@ -213,9 +215,8 @@ def keep_sources(database: Database, sources: Collection[str]) -> None:
 
 
 def prune(database: Database, source: str, listed: Collection[str] | None) -> None:
-    """Delete the marks of items that the source does not have any more.
-
-    `listed` are the ids of all items that it has; None if it cannot be listed.
+    """Delete the marks of items that the source does not have any more. `listed` are the ids of all
+    items that it has; None if it cannot be listed.
     """
     kept = _STALE_MS if listed is not None else _UNLISTED_MS
     old = database.execute(
@@ -253,6 +254,23 @@ def item_key(item: str) -> str:
     return item if len(item) <= _LONGEST_ITEM else sha256(item.encode()).hexdigest()
 
 
+def note_chain(database: Database, trace: str, chain: Sequence[str]) -> None:
+    """Note the chain of the work whose skills have this trace (`Context.trace`)."""
+    database.execute("DELETE FROM watch_chains WHERE trace = ?", (trace,))
+    if chain:
+        database.execute("DELETE FROM watch_chains WHERE at < ?", (database.steady - _KEPT_MS,))
+        database.execute(
+            "INSERT INTO watch_chains (trace, chain, at) VALUES (?, ?, ?)",
+            (trace, " ".join(chain), database.steady),
+        )
+
+
+def noted_chain(database: Database, trace: str) -> tuple[str, ...]:
+    """Return the bare JIDs of the agents whose work has led to the work with this trace."""
+    found = database.execute("SELECT chain FROM watch_chains WHERE trace = ?", (trace,)).fetchone()
+    return () if found is None else tuple(str(found[0]).split())
+
+
 def forget(database: Database, who: Forgotten) -> None:
     """Remove the watches that a person has with an agent. Those of the settings are kept."""
     for row in rows(database, str(who.person.bare)):
@@ -261,9 +279,7 @@ def forget(database: Database, who: Forgotten) -> None:
 
 
 class RetryingStorage:
-    """Reads and writes that are tried again until they succeed or are cancelled, for work that has
-    nobody to report an error to.
-    """
+    """Tries reads and writes again, for work that has nobody to report an error to."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage

@@ -2,17 +2,22 @@
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
+from msgspec import Meta
 
 from component.features.watches import rows as watch_rows
-from component.features.watches.filters import Condition, Filter, FilterError
-from component.features.watches.rows import Row
+from component.features.watches.filters import (
+    LONGEST_EXPRESSION,
+    Condition,
+    FilterError,
+    ItemFilter,
+)
+from component.features.watches.rows import COUNTS, WatchRow
 from component.features.watches.settings import read_rate
-from component.features.watches.watch import PRESENCE, Rate, Watch
-from component.policy.flows import AgentLimits
-from component.policy.taint import Taint
+from component.features.watches.watch import PRESENCE, StartRate, Watch
+from component.kernel.triggers import Work
 from component.skills.context import Context
 from component.store.storage import Storage
 from xep.binding import RawXML
@@ -31,53 +36,71 @@ class WatchError(Exception):
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """A watch that a person wants.
+    """A watch that a person wants: the parameters of the skill that creates it."""
 
-    Attributes:
-        name: its name.
-        service: the address whose events are wanted; the person's own account if it is empty.
-        node: the node; `presence` for the presence of the account.
-        goal: what the agent is to do.
-        where: conditions on XML payloads.
-        json_filter: a JMESPath expression on JSON payloads.
-        rate: as in the settings, such as `10/min`.
-        taints: the sources of the texts that the model had read which asked for the watch.
-        limits: those of the agent whose model asked for it.
-    """
-
-    name: str
-    service: str
-    node: str
-    goal: str
-    where: Sequence[Condition] = ()
-    json_filter: str = ""
-    rate: str = "10/min"
-    taints: tuple[Taint, ...] = ()
-    limits: AgentLimits = AgentLimits()
+    name: Annotated[
+        str,
+        Meta(
+            description="Short name for it, of letters, digits, - and _, such as failed-builds.",
+            pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$",
+        ),
+    ]
+    goal: Annotated[
+        str,
+        Meta(
+            description="What you will do each time it happens, in full sentences to yourself,"
+            " such as: Tell the person which build failed.",
+            max_length=2_000,
+        ),
+    ]
+    node: Annotated[
+        str,
+        Meta(
+            description="The PubSub node. Nodes of an account are for example"
+            " http://jabber.org/protocol/mood, http://jabber.org/protocol/activity,"
+            " http://jabber.org/protocol/tune, http://jabber.org/protocol/geoloc and"
+            " urn:xmpp:microblog:0; presence stands for whether it is online. With the address"
+            " of a room as the service, room stands for who enters and leaves it: the payload"
+            " is <presence event='joined' nick='…' jid='…' affiliation='…' role='…'/>, and"
+            " event is joined, changed, renamed or left.",
+            min_length=1,
+            max_length=1024,
+        ),
+    ]
+    service: Annotated[
+        str,
+        Meta(
+            description="Address of the PubSub service, account or room; empty for the person's"
+            " own account.",
+            max_length=1024,
+        ),
+    ] = ""
+    where: Annotated[
+        list[Condition],
+        Meta(description="Conditions on the XML of an item; all must hold.", max_length=8),
+    ] = []
+    json_filter: Annotated[
+        str,
+        Meta(
+            description="JMESPath expression that must hold for a JSON item.",
+            max_length=LONGEST_EXPRESSION,
+        ),
+    ] = ""
+    rate: Annotated[
+        str, Meta(description="Maximum number of times, such as 10/min or 5/h.", max_length=32)
+    ] = "10/min"
 
 
 class WatchSheet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The description of a watch.
 
     Attributes:
-        id: what identifies it among those of everybody.
-        name: its name among those of its owner.
         owner: the bare JID of the person who asked for it; empty if it is in the settings.
-        agent: the agent that does the work.
-        service: the address whose events it observes.
-        node: the node there.
-        filter: the conditions on items, in words; may be empty.
-        work: what each event starts, in words.
-        rate: the maximum number of starts in a time, and the policy for other events.
-        state: `active`, `paused`, or `tripped` by the breaker against loops.
         subscription: the state of the subscription; empty while the service is not running.
         reason: why it is not active or not subscribed.
-        received: events that met the conditions.
-        started: how many of them started work.
         thinned: how many were joined, replaced or dropped because of the rate.
         refused: how many could not start work, for example because a right was lost.
         cut: how many were ignored, because too many agents' work had led to them.
-        pending: starts that wait.
     """
 
     id: str
@@ -101,13 +124,8 @@ class WatchSheet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class WatchService:
-    """The watches.
-
-    Args:
-        storage: the database.
-        watcher: observes them; None while the service is not running.
-        services: patterns of the services that people may watch.
-        per_person: the maximum number of watches of one person.
+    """The watches. `watcher` observes them; None while the service is not running. `services` are
+    patterns of the services that people may watch.
     """
 
     def __init__(
@@ -127,12 +145,12 @@ class WatchService:
         rows = await self._storage.read(lambda database: watch_rows.rows(database, owner))
         return [self._sheet(row) for row in rows]
 
-    async def create(self, agent: str, person: JID, wish: Wish) -> Watch:
-        """Make a watch for a person. It replaces one of the same name that the person has.
-
-        Raises WatchError, StorageError.
+    async def create(self, wish: Wish, work: Work) -> Watch:
+        """Make a watch for the principal of some work. It replaces one of the same name that the
+        person has. The work has the rights and the labels; its goal is that of the wish. Raises
+        WatchError, StorageError.
         """
-        watch = self.checked(agent, person, wish)
+        watch = self.checked(wish, work)
         if not await self._storage.write(lambda db: watch_rows.add(db, watch, self._per_person)):
             raise WatchError(
                 f"You have {self._per_person} watches, which is the maximum. Remove one with /watch"
@@ -141,13 +159,14 @@ class WatchService:
         await self._reload()
         return watch
 
-    def checked(self, agent: str, person: JID, wish: Wish) -> Watch:
+    def checked(self, wish: Wish, work: Work) -> Watch:
         """Return the definition of a wish. Raises WatchError."""
+        person = work.principal.bare
         service = self._service(person, wish.service)
         if wish.node == PRESENCE and service.local is None:
             raise WatchError("Only an account has presence: give its address as the service.")
         try:
-            Filter(wish.where, wish.json_filter)
+            ItemFilter(wish.where, wish.json_filter)
         except FilterError as error:
             raise WatchError(str(error)) from None
         try:
@@ -159,18 +178,14 @@ class WatchService:
         if not wish.goal.strip():
             raise WatchError("Say what I should do when it happens.")
         return Watch(
+            **msgspec.structs.asdict(work) | {"principal": person, "goal": wish.goal.strip()},
             name=wish.name,
-            owner=str(person.bare),
-            agent=agent,
-            principal=person.bare,
+            owner=str(person),
             service=service,
             node=wish.node,
             where=tuple(wish.where),
             json=wish.json_filter,
-            goal=wish.goal.strip(),
-            rate=Rate(events, seconds),
-            taints=wish.taints,
-            limits=wish.limits,
+            rate=StartRate(events, seconds),
         )
 
     async def pause(self, id_: str) -> bool:
@@ -218,7 +233,7 @@ class WatchService:
             raise WatchError(f"I may only watch your own account{known} for you, not {service}.")
         return service
 
-    def _sheet(self, row: Row) -> WatchSheet:
+    def _sheet(self, row: WatchRow) -> WatchSheet:
         watch, reason, subscription = row.watch, row.reason, ""
         if self._watcher is not None:
             status = self._watcher.status(watch)
@@ -236,12 +251,7 @@ class WatchService:
             state=row.state,
             subscription=subscription,
             reason=reason,
-            received=row.received,
-            started=row.started,
-            thinned=row.thinned,
-            refused=row.refused,
-            cut=row.cut,
-            pending=row.pending,
+            **{name: getattr(row, name) for name in COUNTS},
         )
 
 

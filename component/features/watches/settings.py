@@ -51,6 +51,19 @@ def _nick(value: str) -> str:
         raise refusal(f"cannot be a nickname: {error}") from None
 
 
+def _params(value: dict[str, Any]) -> dict[str, Any]:
+    from component.features.watches.filters import (  # noqa: PLC0415 - only where there is a watch
+        FilterError,
+        check_expressions,
+    )
+
+    try:
+        check_expressions(value)
+    except FilterError as error:
+        raise refusal(f"cannot be used: {error}") from None
+    return value
+
+
 Rate = Annotated[str, AfterValidator(_rate)]
 Service = Annotated[str, AfterValidator(_service)]
 
@@ -153,7 +166,7 @@ class _Events(Section):
 class WatchEntry(WorkEntry, _Events):
     """A watch: work that starts when an item is published, or a person's presence changes."""
 
-    params: dict[str, Any] = Field(
+    params: Annotated[dict[str, Any], AfterValidator(_params)] = Field(
         default={},
         examples=[{"title": "{json.title}"}],
         description="Parameters of the skill. A string in braces is a JMESPath expression over the"

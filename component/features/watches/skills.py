@@ -7,8 +7,8 @@ import msgspec
 from msgspec import Meta
 
 from component import system
-from component.features.watches.filters import LONGEST_EXPRESSION, Condition
 from component.features.watches.service import WatchError, WatchService, Wish
+from component.kernel.triggers import work_asked_in
 from component.skills.context import Context
 from component.skills.declare import skill
 from component.skills.errors import InvalidParam, SkillError
@@ -21,16 +21,8 @@ from xep.jid import JID, JIDError
 from xep.json_containers import Json
 from xep.stanza_error import StanzaError
 
-_LONGEST_GOAL: Final = 2_000
 _LONGEST_PAYLOAD: Final = 60_000
 
-Name = Annotated[
-    str,
-    Meta(
-        description="Short name for it, of letters, digits, - and _, such as failed-builds.",
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$",
-    ),
-]
 Address = Annotated[str, Meta(description="Address of the PubSub service.", max_length=1024)]
 Node = Annotated[str, Meta(description="Name of the node.", min_length=1, max_length=1024)]
 
@@ -48,75 +40,15 @@ def watch_skills(watches: Callable[[], WatchService]) -> tuple[Skill, ...]:
         typical_duration=0.1,
         cost_usd=0.0,
     )
-    async def watch_create(
-        context: Context,
-        name: Name,
-        goal: Annotated[
-            str,
-            Meta(
-                description="What you will do each time it happens, in full sentences to yourself,"
-                " such as: Tell the person which build failed.",
-                max_length=_LONGEST_GOAL,
-            ),
-        ],
-        node: Annotated[
-            str,
-            Meta(
-                description="The PubSub node. Nodes of an account are for example"
-                " http://jabber.org/protocol/mood, http://jabber.org/protocol/activity,"
-                " http://jabber.org/protocol/tune, http://jabber.org/protocol/geoloc and"
-                " urn:xmpp:microblog:0; presence stands for whether it is online. With the address"
-                " of a room as the service, room stands for who enters and leaves it: the payload"
-                " is <presence event='joined' nick='…' jid='…' affiliation='…' role='…'/>, and"
-                " event is joined, changed, renamed or left.",
-                min_length=1,
-                max_length=1024,
-            ),
-        ],
-        service: Annotated[
-            str,
-            Meta(
-                description="Address of the PubSub service, account or room; empty for the person's"
-                " own account.",
-                max_length=1024,
-            ),
-        ] = "",
-        where: Annotated[
-            list[Condition],
-            Meta(description="Conditions on the XML of an item; all must hold.", max_length=8),
-        ] = [],  # noqa: B006 - it is read only
-        json_filter: Annotated[
-            str,
-            Meta(
-                description="JMESPath expression that must hold for a JSON item.",
-                max_length=LONGEST_EXPRESSION,
-            ),
-        ] = "",
-        rate: Annotated[
-            str, Meta(description="Maximum number of times, such as 10/min or 5/h.", max_length=32)
-        ] = "10/min",
-    ) -> str:
+    async def watch_create(wish: Wish, /, context: Context) -> str:
         """Watch for an event and act each time it happens, until the person removes the watch.
 
         Use it when the person asks to be told, or wants something done, whenever something happens.
         The person is asked to agree first. The watch replaces one of the same name that the person
         has.
         """
-        wish = Wish(
-            name=name,
-            service=service,
-            node=node,
-            goal=goal,
-            where=where,
-            json_filter=json_filter,
-            rate=rate,
-            taints=context.taints,
-            limits=context.limits,
-        )
         try:
-            # For a sub-agent, the agent that people know.
-            agent = context.agent.partition("/")[0]
-            made = await watches().create(agent, JID.parse(context.principal), wish)
+            made = await watches().create(wish, work_asked_in(context))
         except WatchError as error:
             raise SkillError(str(error)) from None
         except StorageError as error:

@@ -1,4 +1,4 @@
-"""What the three kinds of observed sources have in common: nodes, presence and rooms."""
+"""What the three kinds of observed sources have in common, and presence, the simplest of them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
@@ -8,9 +8,9 @@ import anyio
 import msgspec
 import structlog
 
-from component.features.watches.events import Accepted, Offered, accept
-from component.features.watches.filters import Filter, json_text, text_of
-from component.features.watches.provenance import chain_of
+from component.features.watches import rows as watch_rows
+from component.features.watches.events import Accepted, OfferedEvent, accept
+from component.features.watches.filters import ItemFilter, chain_of, json_text, payload_text
 from component.features.watches.rows import RetryingStorage
 from component.features.watches.watch import EventData, Observed, Source, Watch
 from component.kernel.kernel import Kernel
@@ -19,8 +19,10 @@ from component.store.contacts import Subscription, SubscriptionState, Subscripti
 from component.store.database import Database
 from component.store.errors import StorageError
 from xep.binding import ContentError, RawXML
+from xep.binding.escaping import escape_attribute, escape_text
+from xep.jid import JID
 from xep.stanza import Presence
-from xep.tree import Tree, tree_and_digest
+from xep.tree import Tree, tree_and_digest, tree_of
 
 _log = structlog.get_logger("component.watches")
 
@@ -46,26 +48,21 @@ class SourceStatus(msgspec.Struct, frozen=True):
 
 class Interests:
     """Selects the watches of a source that an event is for, and the parts that their work gets.
-
-    Args:
-        source: the source.
-        watches: its watches, by id. Their filters were checked when they were defined.
-
-    Raises:
-        FilterError: a filter is invalid.
+    `watches` are its watches, by id. Their filters were checked when they were defined. Raises
+    FilterError: a filter is invalid.
     """
 
     def __init__(self, source: Source, watches: Mapping[str, Watch]) -> None:
         self._source = source
         self.watches = dict(watches)
-        self._filters = {id_: Filter(one.where, one.json) for id_, one in watches.items()}
+        self._filters = {id_: ItemFilter(one.where, one.json) for id_, one in watches.items()}
 
-    def offer(self, observed: Observed) -> Offered:
+    def offer(self, observed: Observed) -> OfferedEvent:
         """Return an event with the ids of the watches whose filters accept it. Never raises."""
         payload = observed.tree
         interested = tuple(id_ for id_, one in self._filters.items() if one.accepts(payload))
         if not interested:
-            return Offered(observed, (), b"")
+            return OfferedEvent(observed, (), b"")
         if chain := chain_of(payload):
             observed = msgspec.structs.replace(observed, chain=chain)
         data = EventData(
@@ -73,11 +70,11 @@ class Interests:
             node=self._source.node,
             item=observed.item,
             publisher=observed.publisher,
-            text=text_of(payload)[:_LONGEST_TEXT],
+            text=payload_text(payload)[:_LONGEST_TEXT],
             payload=observed.payload[:_LONGEST_TEXT],
             json=_json(payload) if observed.json is None else observed.json,
         )
-        return Offered(observed, interested, msgspec.json.encode(data))
+        return OfferedEvent(observed, interested, msgspec.json.encode(data))
 
 
 def observed_item(item_id: str | None, payload: str, publisher: str | None) -> Observed:
@@ -89,11 +86,7 @@ def observed_item(item_id: str | None, payload: str, publisher: str | None) -> O
         except ContentError as error:
             _log.debug("a payload is not XML", item=item_id, reason=str(error))
     return Observed(
-        item=item_id or "",
-        version=version,
-        payload=payload,
-        tree=tree,
-        publisher=publisher or "",
+        item=item_id or "", version=version, payload=payload, tree=tree, publisher=publisher or ""
     )
 
 
@@ -120,9 +113,8 @@ class Consent:
         self._subscriptions = SubscriptionStore(kernel.storage)
 
     async def __call__(self, source: Source, *, refused: bool = False) -> str | None:
-        """Return why a source must not be watched, as a sentence; None if it may be.
-
-        `refused` says that the service has refused the source, even if it is usually public.
+        """Return why a source must not be watched, as a sentence; None if it may be. `refused` says
+        that the service has refused the source, even if it is usually public.
         """
         person, agent = source.service.bare, source.subscriber
         if person.local is None or self._kernel.stream.addresses.is_own(person):
@@ -148,10 +140,7 @@ class SourcePorts(msgspec.Struct, frozen=True, kw_only=True):
     """The objects that the watchers of sources use.
 
     Attributes:
-        client: makes requests to services.
-        storage: the database.
         recorded: called with the outcome of each transaction that recorded events.
-        consent: asks the owner of an account for permission to observe it.
         max_hops: events that at least so many agents have led to are not handled.
         check_s: seconds between two verifications of a subscription.
     """
@@ -202,11 +191,9 @@ class SourceWatcher:
         """Stop observing, because no watch needs the source any more."""
 
     async def _record(
-        self, offered: Callable[[Database], Sequence[Offered] | None] | Sequence[Offered]
+        self, offered: Callable[[Database], Sequence[OfferedEvent] | None] | Sequence[OfferedEvent]
     ) -> None:
-        """Record events, in one transaction with a function that returns them; it returns None if
-        there is nothing to record.
-        """
+        """Record events, or those that a function returns in the transaction; None for nothing."""
         watches, max_hops = self._interests.watches, self._ports.max_hops
 
         def op(database: Database) -> Accepted | None:
@@ -224,11 +211,125 @@ def backoff_s(failures: int, most: float) -> float:
 
 
 async def is_set_within(event: anyio.Event, seconds: float | None) -> bool:
-    """Wait for an event, at most so many seconds; return whether it is set.
-
-    An event that is set while the time ends, in the same pass of the event loop, is set: so do not
-    ask the cancel scope. None waits for as long as it takes.
+    """Wait for an event, at most so many seconds; return whether it is set. An event that is set
+    while the time ends, in the same pass of the event loop, is set: so do not ask the cancel scope.
+    None waits for as long as it takes.
     """
     with anyio.move_on_after(seconds):
         await event.wait()
     return event.is_set()
+
+
+Availability: TypeAlias = Literal["chat", "online", "away", "xa", "dnd", "offline"]
+"""The state of an account: that of its most available client (RFC 6121 §4.7.2.1)."""
+
+_ORDER: Final[tuple[Availability, ...]] = ("chat", "online", "dnd", "away", "xa", "offline")
+_SETTLE_S: Final = 3.0
+"""Seconds after a probe in which the clients of an account answer; without any it is offline."""
+_GATHER_S: Final = 0.5
+"""Seconds after the answer of the first client in which the other clients answer: the state of the
+account is known only then."""
+
+
+class PresenceWatcher(SourceWatcher):
+    """Observes the presence of an account: whether it is online, and the state its clients show.
+
+    Presence is not stored anywhere: after each connect the account is probed (RFC 6121 §4.3), and a
+    state that differs from the last one that was recorded is an event. A state that the account had
+    and left while there was no session is not noticed.
+    """
+
+    def __init__(self, source: Source, ports: SourcePorts, probe: Callable[[Source], None]) -> None:
+        super().__init__(source, ports)
+        self._probe = probe
+        self._clients: dict[JID, tuple[Availability, str]] = {}
+        self._is_connected = False
+        self._has_answered = False
+        self._session = object()
+        self._reason = ""
+
+    @property
+    def status(self) -> SourceStatus:
+        """The state of the source."""
+        if not self._is_connected:
+            return SourceStatus("offline")
+        return SourceStatus("refused", self._reason) if self._reason else SourceStatus("live")
+
+    def connected(self) -> None:
+        """Observe the account in a new session."""
+        self._is_connected, self._has_answered = True, False
+        self._session = object()
+        self._clients.clear()
+        self._wake.set()
+
+    def disconnected(self) -> None:
+        """Stop observing: the session has ended."""
+        self._is_connected = False
+        self._wake.set()
+
+    def retry(self) -> None:
+        """Ask again, because the account has granted permission to see its presence."""
+        self.connected()
+
+    def shown(self, client: JID, availability: Availability, status: str) -> None:
+        """Note the presence of a client of the account. Presence that arrives without permission is
+        ignored: servers report accounts as offline to contacts that may not see them.
+        """
+        if self._reason or not self._is_connected:
+            return
+        if availability == "offline" and client.resource is None:
+            self._clients.clear()
+        elif availability == "offline":
+            self._clients.pop(client, None)
+        else:
+            self._clients[client] = availability, status
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Observe the source until cancelled."""
+        while True:
+            self._wake = anyio.Event()
+            if not self._is_connected:
+                await self._wake.wait()
+            elif not self._has_answered:
+                await self._ask()
+            else:
+                await self._record_state()
+                if not await is_set_within(self._wake, self._ports.check_s) and self._reason:
+                    self._has_answered = False
+
+    async def _ask(self) -> None:
+        session = self._session
+        self._reason = await self._ports.consent(self.source) or ""
+        if self._reason:
+            await is_set_within(self._wake, self._ports.check_s)
+            return
+        self._probe(self.source)
+        with anyio.move_on_after(_SETTLE_S):
+            await self._wake.wait()
+            await anyio.sleep(_GATHER_S)
+        if self._session is session:  # otherwise the account has to be asked again
+            self._has_answered = True
+
+    async def _record_state(self) -> None:
+        availability, status = min(
+            self._clients.values(), key=lambda each: _ORDER.index(each[0]), default=("offline", "")
+        )
+        item = str(self.source.service.bare)
+        payload = (
+            f"<presence xmlns='jabber:client' from='{escape_attribute(item)}'"
+            f" show='{availability}'>{escape_text(status)}</presence>"
+        )
+        observed = Observed(
+            item=item, version=availability, payload=payload, tree=tree_of(RawXML(payload))
+        )
+        offered = [self._interests.offer(observed)]
+
+        def changed(database: Database) -> Sequence[OfferedEvent] | None:
+            if watch_rows.is_known(database, self._key):
+                return offered
+            watch_rows.mark_known(database, self._key, [observed])
+            return None
+
+        await self._record(changed)
+        _log.debug("a person's presence is known", person=item, show=availability)

@@ -25,7 +25,7 @@ WatchState: TypeAlias = Literal["active", "paused", "tripped"]
 """Whether events are handled: `paused` by a person, `tripped` by the breaker against loops."""
 
 
-class Rate(msgspec.Struct, frozen=True):
+class StartRate(msgspec.Struct, frozen=True):
     """A bound: `events` starts of work in each window of `seconds`."""
 
     events: int
@@ -33,13 +33,8 @@ class Rate(msgspec.Struct, frozen=True):
 
 
 class Source(NamedTuple):
-    """A source of events: a node, and the address that observes it.
-
-    Attributes:
-        subscriber: the bare address of the agent that is subscribed.
-        service: the address of the PubSub service, or of the account whose node it is.
-        node: the node; `PRESENCE` for the presence of the account, `ROOM` for the occupants of the
-            room.
+    """A source of events: a node, and the address that observes it. `node` is `PRESENCE` for the
+    presence of the account, `ROOM` for the occupants of the room.
     """
 
     subscriber: JID
@@ -74,16 +69,9 @@ class Watch(Work, frozen=True, kw_only=True, omit_defaults=True):
     `params` can have expressions; see `component.features.watches.filters`. `filled` is not used.
 
     Attributes:
-        name: its name, unique among the watches of its owner.
         owner: the bare JID of the person who asked for it; empty if it is in the settings.
-        service: the address of the PubSub service, or of the account.
-        node: the node; `presence` for the presence of the account, `room` for the occupants of the
-            room.
         nick: the nickname of the agent in the room; empty for its name.
-        where: conditions that the payload of an item must meet, all of them.
         json: a JMESPath expression that must hold for a JSON payload (XEP-0335); empty for none.
-        rate: the maximum rate of starts.
-        thinning: the policy for events above the rate.
         starts_per_hour: number of starts in an hour at which the watch is stopped as a loop.
     """
 
@@ -94,7 +82,7 @@ class Watch(Work, frozen=True, kw_only=True, omit_defaults=True):
     nick: str = ""
     where: tuple[Condition, ...] = ()
     json: str = ""
-    rate: Rate = Rate(60, 60.0)
+    rate: StartRate = StartRate(60, 60.0)
     thinning: Thinning = "digest"
     starts_per_hour: int = 1000
 
@@ -118,8 +106,6 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
         item: the id of the item; the bare JID for presence, the nickname for an occupant. Empty for
             an item without an id.
         version: a digest of the payload. The same id with another digest is a new event.
-        payload: the payload as XML text; may be empty.
-        tree: the payload, parsed; None if it is empty or not XML.
         publisher: the publisher according to the service; empty if it does not report one.
         chain: the bare JIDs of the agents whose work has led to it.
         json: the JSON of the event for parameters and models, if it is not that of the payload.
@@ -135,16 +121,8 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventData(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of an event, for models and for the parameters of skills.
-
-    Attributes:
-        service: the address of the service that the event comes from.
-        node: the node at that service.
-        item: the id of the item.
-        publisher: who published it, if known.
-        text: the text of the payload, without its tags.
-        payload: the payload as XML.
-        json: the value of a JSON payload (XEP-0335).
+    """The content of an event, for models and for the parameters of skills. `text` is the text of
+    the payload, without its tags. `json` is the value of a JSON payload (XEP-0335).
     """
 
     service: str
@@ -166,7 +144,7 @@ def watch_of(entry: WatchEntry) -> Watch:
         nick=entry.nick,
         where=tuple(Condition(**each.model_dump()) for each in entry.where),
         json=entry.json_filter,
-        rate=Rate(*read_rate(entry.rate)),
+        rate=StartRate(*read_rate(entry.rate)),
         thinning=entry.thinning,
         starts_per_hour=entry.starts_per_hour,
     )

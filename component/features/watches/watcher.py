@@ -8,17 +8,20 @@ import structlog
 from anyio.abc import TaskGroup, TaskStatus
 
 from component.features.watches import rows as watch_rows
-from component.features.watches.events import Accepted
-from component.features.watches.filters import FilterError
+from component.features.watches.events import Accepted, WatchStarts
+from component.features.watches.filters import FilterError, with_chain
 from component.features.watches.node_watcher import NodeWatcher
-from component.features.watches.presence_watcher import Availability, PresenceWatcher
-from component.features.watches.provenance import noted_chain, with_chain
-from component.features.watches.room import RoomPresence
-from component.features.watches.room_watcher import RoomClient, RoomWatcher
-from component.features.watches.rows import RetryingStorage
+from component.features.watches.room_watcher import RoomClient, RoomPresence, RoomWatcher
+from component.features.watches.rows import RetryingStorage, noted_chain
 from component.features.watches.settings import LIMITS
-from component.features.watches.sources import Consent, SourcePorts, SourceStatus, SourceWatcher
-from component.features.watches.starts import WatchStarts
+from component.features.watches.sources import (
+    Availability,
+    Consent,
+    PresenceWatcher,
+    SourcePorts,
+    SourceStatus,
+    SourceWatcher,
+)
 from component.features.watches.watch import PRESENCE, ROOM, Source, Watch
 from component.kernel.kernel import Kernel
 from component.pubsub.client import PubSubClient
@@ -39,11 +42,8 @@ _RESOURCE: Final = "rooms"
 
 
 class Watcher:
-    """Observes the sources of all watches, and starts the work of their events.
-
-    Args:
-        kernel: the stream, the contacts, the database, and what starts work.
-        configured: the watches in the settings; those of people are in the database.
+    """Observes the sources of all watches, and starts the work of their events. `configured` are
+    the watches in the settings; those of people are in the database.
     """
 
     def __init__(self, kernel: Kernel, configured: Sequence[Watch]) -> None:

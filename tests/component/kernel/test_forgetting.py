@@ -10,7 +10,7 @@ from component.features.schedules import rows as schedule_rows
 from component.features.schedules.rows import Definition, Origin, Schedule
 from component.features.schedules.timing import Once
 from component.features.watches import rows as watch_rows
-from component.features.watches.events import Offered, accept
+from component.features.watches.events import OfferedEvent, accept
 from component.features.watches.watch import Observed, Watch
 from component.kernel import started_work
 from component.kernel.started_work import Started
@@ -73,7 +73,7 @@ def fill(database: Database, person: JID) -> None:
         "INSERT INTO skill_memories (skill, principal, name, value) VALUES ('s', ?, 'n', ?)",
         (str(person), f"secret of {person.local}"),
     )
-    event = Offered(Observed(item=f"{person.local}", version="1"), (watch.id,), b'{"a":1}')
+    event = OfferedEvent(Observed(item=f"{person.local}", version="1"), (watch.id,), b'{"a":1}')
     assert accept(database, f"source of {person}", [event], {watch.id: watch}, 5).starts == 1
     for told in ("told", "untold"):
         trigger = Trigger(source="schedule", name="s", key=f"{told} {person.local}")

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from component.agent.requests import Outcome, TurnRequest
-from component.features.notifications import results as results_module
-from component.features.notifications.results import Results
+from component.features.notifications import notifier as results_module
+from component.features.notifications.notifier import Results
 from component.kernel import started_work
 from component.kernel.goals import GOAL, goal_skill
 from component.kernel.task_starter import TaskStarter
@@ -19,6 +19,7 @@ from component.kernel.triggers import Trigger, Work
 from component.policy.flows import AgentLimits, Flow, Flows
 from component.skills import Registry, Skill, View, skill
 from component.store import Storage
+from component.store.database import Database
 from component.store.notifications import Notification
 from component.tasks.gate import Gate, arguments_of
 from component.tasks.request import Request, key_of
@@ -61,6 +62,7 @@ class Backend:
         self.gate = Gate(self.view, Flows())
         self.tasks: dict[str, Task] = {}
         self.error: StanzaError | None = None
+        self.telling: list[tuple[str, str, Work]] = []
         self.told: list[tuple[str, str, Work]] = []
         self.stopped: list[str] = []
         self.fails_to_tell = 0
@@ -111,17 +113,24 @@ class Backend:
 
     # The notifier, and the conversations.
 
-    async def ended(
+    def notifications_of(
         self, work: Work, trigger: Trigger, outcome: str, text: str
     ) -> Sequence[Notification]:
-        if text == self.hangs_at:
-            self.is_hanging = True
-            await anyio.sleep_forever()
         if self.fails_to_tell:
             self.fails_to_tell -= 1
             raise OSError("a fault of the notifier")
-        self.told.append((outcome, text, work))
+        self.telling.append((outcome, text, work))
         return ()
+
+    async def record(
+        self, notifications: Sequence[Notification], also: Callable[[Database], object]
+    ) -> None:
+        telling, self.telling = self.telling, []
+        if any(text == self.hangs_at for _, text, _ in telling):
+            self.is_hanging = True
+            await anyio.sleep_forever()
+        self.told += telling
+        await self.storage.write(also)
 
     async def cancel(self, agent: str, principal: JID, turn: str) -> None:
         self.stopped.append(turn)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.pubsub.turns import Turns
+from component.pubsub.notifier import Turns
 from tests.profiles import examples
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,16 @@ from typing import Annotated, Any, Literal, NewType
 import msgspec
 import pytest
 
-from component.skills import Annotations, Context, DeclarationError, Output, SkillResult, skill
+from component.skills import (
+    Annotations,
+    Context,
+    DeclarationError,
+    InvalidParam,
+    Output,
+    SkillResult,
+    prepare,
+    skill,
+)
 
 
 class Size(enum.Enum):
@@ -89,6 +98,36 @@ def test_read_only_is_not_destructive() -> None:
     assert declared(later, read_only=True).annotations.destructive is False
     with pytest.raises(DeclarationError, match="cannot be both"):
         declared(later, read_only=True, destructive=True)
+
+
+class Order(msgspec.Struct, frozen=True):
+    """Not the description of the skill."""
+
+    dish: Annotated[str, msgspec.Meta(description="What to eat.")]
+    count: int = 1
+
+
+def test_a_struct_before_a_slash_has_the_parameters() -> None:
+    @skill(inline=True)
+    def order(what: Order, /, context: Context) -> str:
+        """Order a meal."""
+        return f"{what.count} {what.dish} for {context.principal}"
+
+    assert order.description == "Order a meal."
+    assert order.input_schema == {
+        "type": "object",
+        "properties": {
+            "dish": {"type": "string", "description": "What to eat."},
+            "count": {"type": "integer", "default": 1},
+        },
+        "required": ["dish"],
+        "additionalProperties": False,
+    }
+    context = Context(principal="juliet@example.com", sender="juliet@example.com/x", skill="order")
+    arguments = prepare(order, (), b'{"dish": "soup"}')
+    assert order.invoke(arguments, context) == "1 soup for juliet@example.com"
+    with pytest.raises(InvalidParam):
+        prepare(order, (), b'{"dish": "soup", "size": 2}')
 
 
 def test_constraints_descriptions_and_defaults_are_in_the_schema() -> None:
@@ -245,6 +284,7 @@ def _shared(a: list[int] = [1]) -> None: ...  # noqa: B006
 def _binary() -> bytes: ...  # type: ignore[empty-body]
 def _odd() -> complex: ...  # type: ignore[empty-body]
 def _unknown(a: Missing) -> None: ...  # type: ignore[name-defined] # noqa: F821
+def _beside(what: Order, /, a: int) -> None: ...
 def _generator() -> Any:
     yield 1
 
@@ -259,6 +299,7 @@ async def _agenerator() -> Any:
         (_star, "'items' .* has no name for callers"),
         (_stars, "'items' .* has no name for callers"),
         (_nameless, "'a' .* has no name for callers"),
+        (_beside, "'a' .* is beside a Struct of all parameters"),
         (_bare, "'a' .* has no type hint"),
         (_under, "'_a' .* underscore"),
         (_twice, "'b' .* second Context"),

@@ -7,8 +7,12 @@ from xml.etree import ElementTree as ET
 import msgspec
 
 from component.commands import AnyCommand, Asking, Commands
-from component.features.adhoc.handlers import CommandNodes, CommandsHandler
-from component.features.adhoc.offers import CommandOffers, SkillOffers
+from component.features.adhoc.handlers import (
+    CommandNodes,
+    CommandOffers,
+    CommandsHandler,
+    SkillOffers,
+)
 from component.features.adhoc.sessions import CommandSessions
 from component.features.discovery.handlers import Discovery
 from component.features.service_commands.commands import everybody

@@ -3,7 +3,7 @@
 import pytest
 
 from component.commands import OPERATOR, Asking, CommandError, Commands
-from component.features.announcements.commands import AnnouncementCommands
+from component.features.announcements.commands import announcement_commands
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
@@ -27,7 +27,7 @@ class Nodes:
 
 
 def commands(nodes: Nodes) -> Commands:
-    made = AnnouncementCommands(nodes, ["assistant", "researcher"]).commands()
+    made = announcement_commands(nodes, ["assistant", "researcher"])
     return Commands(made, [ADMIN])
 
 

@@ -11,8 +11,7 @@ import pytest
 from component.config.memory import Memory
 from component.features.memory_nodes.agent_nodes import AgentNodes, node_of
 from component.features.memory_nodes.store import PepStore
-from component.features.pubsub.allowance import Allowances
-from component.features.pubsub.handlers import PubSubHandler
+from component.features.pubsub.handlers import Allowances, PubSubHandler
 from component.features.pubsub.owners import OwnerHandler
 from component.link.router.addresses import ComponentAddresses
 from component.memory.index import Index
@@ -22,8 +21,7 @@ from component.memory.reconciler import SyncOptions
 from component.memory.sharing import Sharing
 from component.memory_directory.files import open_root
 from component.memory_directory.layout import Layout, SessionKey
-from component.pubsub.interests import NodeInterests
-from component.pubsub.notifier import NodeNotifier
+from component.pubsub.notifier import NodeInterests, NodeNotifier
 from component.pubsub.service import PubSubService
 from component.store import Storage
 from component.store.database import Database

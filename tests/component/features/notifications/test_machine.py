@@ -146,7 +146,7 @@ class Notifications(RuleBasedStateMachine):
             if batch is not None:
                 self.goes_out(batch, person)
                 if not killed:
-                    done(self.store.sent(agent, person, token, batch))
+                    done(self.store.sent(agent, person, token, batch, decide))
                     for message in batch.plan.messages:
                         self.recorded.setdefault(message.id, self.database.steady)
 

@@ -1,7 +1,7 @@
 """Results on their way to people, with real databases and a stream of the test."""
 
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -20,7 +20,7 @@ from component.link.messages.inbound import Account, InboundMessage, ReplyAddres
 from component.link.messages.messenger import Messenger
 from component.link.messages.outbound import conversation_with
 from component.store import Storage
-from component.store.notifications import NotificationStore
+from component.store.notifications import Notification, NotificationStore
 from tests.component.link.router.wire import ListOutput
 from tests.waiting import eventually
 from xep.jid import JID
@@ -127,18 +127,24 @@ async def is_recorded(storage: Storage, count: int) -> None:
     await eventually(so)
 
 
+async def record(notifier: Notifier, *result: Any) -> Sequence[Notification]:
+    notifications = notifier.notifications_of(*result)
+    await notifier.record(notifications)
+    return notifications
+
+
 @pytest.mark.ports
 async def test_a_result_goes_to_each_who_is_told_once(storage: Storage) -> None:
     stream = Stream()
     notifier = stream.notifier(storage)
     async with running(notifier):
         what = work(tell=(JULIET, ROMEO, JULIET))
-        await notifier.ended(what, trigger(), "completed", "**All** is well.")
-        await notifier.ended(what, trigger(), "completed", "**All** is well.")
+        await record(notifier, what, trigger(), "completed", "**All** is well.")
+        await record(notifier, what, trigger(), "completed", "**All** is well.")
         sent = await stream.sends(2)
         await is_recorded(storage, 2)
-        await notifier.ended(what, trigger(), "completed", "**All** is well.")
-        await notifier.ended(work(), trigger("2"), "completed", "Again.")
+        await record(notifier, what, trigger(), "completed", "**All** is well.")
+        await record(notifier, work(), trigger("2"), "completed", "Again.")
         await stream.sends(3)
     assert sorted(re.findall(r" to=['\"]([^'\"]+)", stanza)[0] for stanza in sent[:2]) == [
         str(JULIET),
@@ -153,11 +159,11 @@ async def test_templates_and_silence(storage: Storage) -> None:
     stream = Stream()
     notifier = stream.notifier(storage)
     async with running(notifier):
-        await notifier.ended(work(silent=True), trigger("0"), "completed", "no")
-        await notifier.ended(work(), trigger("1"), "completed", "  ")
+        await record(notifier, work(silent=True), trigger("0"), "completed", "no")
+        await record(notifier, work(), trigger("1"), "completed", "  ")
         template = "$name ($source, $agent): $first_line costs $$5"
         done = work(template=template)
-        await notifier.ended(done, trigger("2"), "completed", "one\ntwo")
+        await record(notifier, done, trigger("2"), "completed", "one\ntwo")
         (stanza,) = await stream.sends(1)
     assert "<body>deployments (webhook, assistant): one costs $5</body>" in stanza
 
@@ -167,10 +173,10 @@ async def test_a_person_who_stopped_messages_gets_no_notification(storage: Stora
     stream.is_connected = False
     notifier = stream.notifier(storage)
     async with running(notifier):
-        await notifier.ended(work(), trigger("before"), "completed", "held")
+        await record(notifier, work(), trigger("before"), "completed", "held")
         stream.unwilling.add(JULIET)
-        await notifier.ended(work(), trigger("after"), "completed", "withheld")
-        await notifier.ended(work(tell=(ROMEO,)), trigger("other"), "completed", "hello")
+        await record(notifier, work(), trigger("after"), "completed", "withheld")
+        await record(notifier, work(tell=(ROMEO,)), trigger("other"), "completed", "hello")
         stream.is_connected = True
         notifier.connected()
         (stanza,) = await stream.sends(1)
@@ -191,7 +197,7 @@ async def test_too_many_become_a_digest(storage: Storage) -> None:
         for number in range(10):
             priority = "high" if number == 7 else "normal"
             one = work(priority=priority)
-            await notifier.ended(one, trigger(f"{number}"), "completed", f"text {number}")
+            await record(notifier, one, trigger(f"{number}"), "completed", f"text {number}")
         stream.is_connected = True
         notifier.connected()
         sent = await stream.sends(3)
@@ -209,10 +215,10 @@ async def test_what_is_held_for_quiet_hours_survives_a_restart(open_storage: Ope
     async with open_storage() as storage:
         notifier = stream.notifier(storage, night)
         async with running(notifier):
-            await notifier.ended(work(), trigger("1"), "completed", "good night")
-            await notifier.ended(work(priority="high"), trigger("2"), "completed", "wake up")
-            await notifier.ended(
-                work(tell=(ROMEO,), priority="high"), trigger("3"), "completed", "x"
+            await record(notifier, work(), trigger("1"), "completed", "good night")
+            await record(notifier, work(priority="high"), trigger("2"), "completed", "wake up")
+            await record(
+                notifier, work(tell=(ROMEO,), priority="high"), trigger("3"), "completed", "x"
             )
             await notifier.store.set_quiet(ROMEO, None, None, urgent=True)
             await stream.sends(1)
@@ -241,8 +247,8 @@ async def test_a_result_waits_until_its_person_is_online(open_storage: Open) -> 
     async with open_storage() as storage:
         notifier = stream.notifier(storage)
         async with running(notifier):
-            await notifier.ended(work(deliver="online"), trigger(), "completed", "welcome")
-            await notifier.ended(work(tell=(ROMEO,)), trigger("2"), "completed", "now")
+            await record(notifier, work(deliver="online"), trigger(), "completed", "welcome")
+            await record(notifier, work(tell=(ROMEO,)), trigger("2"), "completed", "now")
             await stream.sends(1)
             await is_recorded(storage, 1)
         assert stream.probed == [(AGENT, JULIET)]
@@ -261,7 +267,7 @@ async def test_who_was_heard_just_now_is_online(storage: Storage) -> None:
     notifier = stream.notifier(storage)
     async with running(notifier):
         stream.messenger.receive(receipt("anything"))
-        await notifier.ended(work(deliver="online"), trigger(), "completed", "at once")
+        await record(notifier, work(deliver="online"), trigger(), "completed", "at once")
         await stream.sends(1)
 
 
@@ -275,7 +281,7 @@ async def test_a_notification_is_sent_again_after_a_kill_under_the_same_id(
     async with open_storage() as storage:
         notifier = stream.notifier(storage)
         async with running(notifier):
-            await notifier.ended(work(), trigger(), "completed", "hello")
+            await record(notifier, work(), trigger(), "completed", "hello")
             await stream.sends(1)
     stream.output.holds = False
     stream.is_connected = False
@@ -302,7 +308,7 @@ async def test_a_recipient_that_another_instance_has_claimed_is_left_to_it(
     ):
         first = stream.notifier(one)
         async with running(first):
-            await first.ended(work(), trigger(), "completed", "hello")
+            await record(first, work(), trigger(), "completed", "hello")
             await stream.sends(1)
             async with running(stream.notifier(two)):
                 assert await claims(two) == 1
@@ -328,11 +334,11 @@ async def test_a_receipt_is_recorded_and_an_urgent_one_without_it_comes_again(
     notifier = stream.notifier(storage, Notifications(quiet="", repeat_high_s=0.05, repeat_s=0.05))
     async with running(notifier):
         urgent = work(priority="high")
-        await notifier.ended(urgent, trigger("1"), "completed", "fire")
+        await record(notifier, urgent, trigger("1"), "completed", "fire")
         sent = await stream.sends(2)
         assert len(set(ids(sent[:2]))) == 1
         # Of normal priority only to people whose clients send receipts.
-        await notifier.ended(work(), trigger("2"), "completed", "tea")
+        await record(notifier, work(), trigger("2"), "completed", "tea")
         await stream.sends(3)
         stream.messenger.receive(receipt(ids(sent)[0]))
 
@@ -340,7 +346,7 @@ async def test_a_receipt_is_recorded_and_an_urgent_one_without_it_comes_again(
             return bool((await notifier.store.preferences(JULIET)).sends_receipts)
 
         await eventually(so)
-        await notifier.ended(work(), trigger("3"), "completed", "coffee")
+        await record(notifier, work(), trigger("3"), "completed", "coffee")
         sent = await stream.sends(6)
     counts = {id_: ids(sent).count(id_) for id_ in ids(sent)}
     assert sorted(counts.values()) == [2, 2, 2]
@@ -364,7 +370,7 @@ async def test_only_one_of_several_instances_sends_a_notification(
         async with running(*notifiers):
             for number in range(30):
                 notifier = notifiers[number % 3]
-                await notifier.ended(work(), trigger(f"{number}"), "completed", f"text {number}")
+                await record(notifier, work(), trigger(f"{number}"), "completed", f"text {number}")
             await is_recorded(one, 30)
     bodies = [
         stanza
@@ -383,7 +389,7 @@ async def test_more_than_is_held_drops_the_least_urgent(storage: Storage) -> Non
     async with running(notifier):
         for number, priority in enumerate(["high", "low", "normal", "normal", "normal"]):
             one = work(priority=priority)
-            await notifier.ended(one, trigger(f"{number}"), "completed", f"text {number}")
+            await record(notifier, one, trigger(f"{number}"), "completed", f"text {number}")
         held = await NotificationStore(storage).held(JULIET)
         assert [one.text for one in held] == ["text 0", "text 3", "text 4"]
         stream.is_connected = True
@@ -398,7 +404,9 @@ async def test_each_notification_that_is_recorded_is_returned(
     stream = Stream()
     stream.unwilling.add(ROMEO)
     notifier = stream.notifier(storage)
-    told = await notifier.ended(work(tell=(JULIET, ROMEO)), trigger(), "completed", "All is well.")
+    told = await record(
+        notifier, work(tell=(JULIET, ROMEO)), trigger(), "completed", "All is well."
+    )
     assert [(one.person, one.text) for one in told] == [(JULIET, "All is well.")]
-    assert not await notifier.ended(work(silent=True), trigger("2"), "completed", "All is well.")
-    assert not await notifier.ended(work(), trigger("3"), "completed", "")
+    assert not await record(notifier, work(silent=True), trigger("2"), "completed", "All is well.")
+    assert not await record(notifier, work(), trigger("3"), "completed", "")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.app.schema import SCHEMA
-from component.features.presence.roster import RosterPresence
+from component.features.presence.handlers import RosterPresence
 from component.link.router.addresses import AccountAddresses
 from component.store import Storage
 from component.store.contacts import StoppedContacts, Subscription, SubscriptionStore

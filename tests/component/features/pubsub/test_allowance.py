@@ -3,7 +3,7 @@
 import pytest
 from trio.testing import MockClock
 
-from component.features.pubsub.allowance import BURST_BYTES, BYTES_PER_S, Allowances
+from component.features.pubsub.handlers import BURST_BYTES, BYTES_PER_S, Allowances
 from xep.stanza_error import StanzaError
 
 pytestmark = pytest.mark.anyio

@@ -9,11 +9,10 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from component.features.pubsub import allowance
+from component.features.pubsub import handlers
 from component.pubsub.changes import NodeChange
 from component.pubsub.config import DEFAULT, NodeConfig, config_form
-from component.pubsub.nodes import MOST_AFFILIATIONS
-from component.pubsub.subscriptions import MOST_AT_NODE
+from component.pubsub.nodes import MOST_AFFILIATIONS, MOST_AT_NODE
 from component.skills import skill
 from component.store.database import Database
 from component.tasks.expiry import forget
@@ -878,8 +877,8 @@ async def test_a_node_that_deletes_nothing_refuses_items_when_it_is_full(
 async def test_what_a_principal_publishes_is_charged_for_each_subscriber(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(allowance, "BYTES_PER_S", 1)
-    monkeypatch.setattr(allowance, "BURST_BYTES", 1_000_000)
+    monkeypatch.setattr(handlers, "BYTES_PER_S", 1)
+    monkeypatch.setattr(handlers, "BURST_BYTES", 1_000_000)
     async with running() as party:
         await party.create("n", access_model="open", publish_model="open", max_items="max")
         for who in (BOB, CAROL):

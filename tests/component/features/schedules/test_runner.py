@@ -12,7 +12,7 @@ import pytest
 from component.app.schema import SCHEMA
 from component.features.schedules import rows
 from component.features.schedules.rows import Schedule, instant_of
-from component.features.schedules.runner import ScheduleRunner, work_of
+from component.features.schedules.runner import ScheduleRunner, firing_work
 from component.features.schedules.timing import Cron, Every, Once, Timing, next_after
 from component.kernel import started_work as started
 from component.store import Storage
@@ -379,4 +379,4 @@ def test_what_people_have_set_for_a_time_is_delivered_at_that_time(
 ) -> None:
     made = schedule("a", timing, MIDNIGHT - timedelta(seconds=1))
     made = msgspec.structs.replace(made, origin=origin)
-    assert work_of(made, MIDNIGHT, MIDNIGHT + late).deliver == deliver
+    assert firing_work(made, MIDNIGHT, MIDNIGHT + late).deliver == deliver

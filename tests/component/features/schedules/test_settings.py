@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from component.budget.protocol import Payer
-from component.features.schedules.declared import of_settings, of_skills
-from component.features.schedules.schedules import ScheduleError
+from component.features.schedules.schedules import ScheduleError, of_settings, of_skills
 from component.features.schedules.settings import LIMITS
 from component.skills import Registry, SkillSchedule, skill
 from tests.component.smallest_settings import SMALLEST

@@ -16,7 +16,7 @@ from component.features.schedules.timing import (
     instants_after,
     next_after,
 )
-from component.features.schedules.when import described, read_timing, split_timing, split_zone
+from component.features.schedules.when import read_timing, split_timing, split_zone, timing_text
 from component.zones import zone_named
 
 NOW = datetime(2026, 11, 23, 0, 0, 30, tzinfo=UTC)
@@ -220,7 +220,7 @@ def test_generated_phrases_fire_exactly_at_the_wall_clock_times_that_they_name(
             break
         found.append(instant)
     assert found == wanted
-    assert zone in described(timing, zone, text)
+    assert zone in timing_text(timing, zone, text)
 
 
 def at_wall(day: date, at: tuple[int, int], where: object) -> datetime:
@@ -287,13 +287,13 @@ def test_the_zone_that_a_time_names_is_used_and_shown() -> None:
     text = "every monday at 9 UTC-3:30"
     timing = read_timing(text, TOKYO, NOW)
     assert timing == Cron("0 9 * * 1", "UTC-03:30")
-    assert described(timing, TOKYO, text) == "every monday at 9, 0 9 * * 1 (UTC-03:30)"
+    assert timing_text(timing, TOKYO, text) == "every monday at 9, 0 9 * * 1 (UTC-03:30)"
     once = read_timing("tomorrow at 9", EAST, NOW)
     assert once == Once(datetime(2026, 11, 24, tzinfo=UTC))
-    assert described(once, EAST) == "once at 2026-11-24 09:00 UTC+09:00"
+    assert timing_text(once, EAST) == "once at 2026-11-24 09:00 UTC+09:00"
     until = read_timing("every 2 hours until tomorrow at 9", EAST, NOW)
     assert isinstance(until, Every)
-    assert described(until, EAST) == "every 2 hours until 2026-11-24 09:00 UTC+09:00"
+    assert timing_text(until, EAST) == "every 2 hours until 2026-11-24 09:00 UTC+09:00"
 
 
 def test_the_settings_may_not_say_until_when_in_relative_words() -> None:

@@ -14,8 +14,8 @@ from component.features.schedules.timing import (
     Once,
     Timing,
     TimingError,
-    checked,
-    due,
+    checked_timing,
+    due_instants,
     instants_after,
     local_instant,
     next_after,
@@ -156,7 +156,7 @@ def test_what_is_due_are_the_latest_instants(
         if instant > now or len(wanted) > 100_000:
             break
         wanted.append(instant)
-    found, following = due(timing, first, now, most)
+    found, following = due_instants(timing, first, now, most)
     assert found == wanted[-most:]
     assert following == next_after(timing, now)
 
@@ -165,13 +165,13 @@ def test_what_is_due_are_the_latest_instants(
 def test_nothing_is_due_before_the_first_instant(timing: Timing, begin: datetime) -> None:
     first = next_after(timing, begin)
     if first is not None:
-        assert due(timing, first, first - timedelta(seconds=1), 5) == ([], first)
+        assert due_instants(timing, first, first - timedelta(seconds=1), 5) == ([], first)
 
 
 def test_many_instants_take_no_time() -> None:
     """A schedule that was not looked at for six years has three million instants."""
     begin, now = datetime(2020, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)
-    found, following = due(Cron("* * * * *", "Europe/Berlin"), begin, now, 3)
+    found, following = due_instants(Cron("* * * * *", "Europe/Berlin"), begin, now, 3)
     assert [f"{one:%H:%M}" for one in found] == ["23:58", "23:59", "00:00"]
     assert following == now + timedelta(minutes=1)
 
@@ -203,7 +203,7 @@ def test_the_shortest_interval_of_an_expression(expression: str, seconds: int) -
 @given(st.text(max_size=40))
 def test_any_expression_is_valid_or_says_why_not(expression: str) -> None:
     try:
-        timing = checked(Cron(expression))
+        timing = checked_timing(Cron(expression))
     except TimingError:
         return
     assert next_after(timing, datetime(2026, 1, 1, tzinfo=UTC)) is not None
@@ -221,7 +221,7 @@ def test_any_expression_is_valid_or_says_why_not(expression: str) -> None:
 )
 def test_what_is_wrong_with_an_expression(expression: str, reason: str) -> None:
     with pytest.raises(TimingError, match=reason):
-        checked(Cron(expression))
+        checked_timing(Cron(expression))
 
 
 @pytest.mark.parametrize("name", ["", "Europe", "Mars/Olympus", "../etc/passwd", "x" * 5000])

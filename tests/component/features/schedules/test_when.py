@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.features.schedules.timing import Cron, Every, Once, Timing, TimingError, next_after
-from component.features.schedules.when import described, read_timing, split_timing
+from component.features.schedules.when import read_timing, split_timing, timing_text
 
 NOW = datetime(2026, 11, 23, 9, 0, 30, tzinfo=UTC)
 BERLIN = "Europe/Berlin"
@@ -48,7 +48,7 @@ def at(*parts: int) -> datetime:
 def test_what_is_understood(text: str, wanted: Timing) -> None:
     found = read_timing(text, BERLIN, NOW)
     assert found == wanted
-    assert described(found)
+    assert timing_text(found)
 
 
 @pytest.mark.parametrize(

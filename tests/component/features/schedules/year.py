@@ -88,7 +88,9 @@ class Recorder:
         self.refuses: Callable[[Trigger], StanzaError | None] = lambda _: None
         self.attempts = 0
 
-    async def start(self, trigger: Trigger, work: Work) -> str | None:
+    async def start(
+        self, trigger: Trigger, work: Work, also: Callable[[Database], object]
+    ) -> str | None:
         self.attempts += 1
         if self.dies():
             raise Killed
@@ -96,7 +98,12 @@ class Recorder:
         if error is not None:
             raise error
         entry = Started(trigger=trigger, work=work, task=f"{trigger.name} {trigger.key}")
-        is_new = await self._storage.write(lambda db: started_work.record(db, entry))
+
+        def op(database: Database) -> bool:
+            also(database)
+            return started_work.record(database, entry)
+
+        is_new = await self._storage.write(op)
         if is_new:
             self.fired.setdefault(trigger.name, []).append(trigger.key)
         if self.dies():

@@ -11,9 +11,9 @@ import pytest
 from component.features.watches import events as watch_events
 from component.features.watches import rows as watch_rows
 from component.features.watches.events import Accepted, Pending
-from component.features.watches.provenance import with_chain
+from component.features.watches.filters import with_chain
 from component.features.watches.sources import Interests, observed_item
-from component.features.watches.watch import Rate, Source, Watch
+from component.features.watches.watch import Source, StartRate, Watch
 from component.store import Storage
 from xep.binding import RawXML
 from xep.jid import JID
@@ -26,7 +26,7 @@ Open = Callable[..., AbstractAsyncContextManager[Storage]]
 
 
 def watch(name: str = "builds", **more: Any) -> Watch:
-    given = {"skill": "note", "rate": Rate(1000, 1.0)} | more
+    given = {"skill": "note", "rate": StartRate(1000, 1.0)} | more
     return Watch(
         name=name,
         agent="assistant",
@@ -73,7 +73,7 @@ class Feed:
             )
         return found
 
-    async def row(self) -> watch_rows.Row:
+    async def row(self) -> watch_rows.WatchRow:
         (row,) = await self.storage.read(watch_rows.rows)
         return row
 
@@ -143,7 +143,7 @@ async def test_of_several_instances_one_records_an_event(open_storage: Open) -> 
 
 @pytest.mark.ports
 async def test_digest_joins_what_is_above_the_rate(storage: Storage) -> None:
-    feed = Feed(storage, watch(rate=Rate(2, 3600.0)))
+    feed = Feed(storage, watch(rate=StartRate(2, 3600.0)))
     await feed.define()
     await feed.give(*[(f"i{number}", payload(number)) for number in range(70)])
     accepted = await feed.give(("last", payload("last")))
@@ -160,7 +160,7 @@ async def test_digest_joins_what_is_above_the_rate(storage: Storage) -> None:
 
 @pytest.mark.ports
 async def test_latest_replaces_and_drop_drops(storage: Storage) -> None:
-    hourly = Rate(1, 3600.0)
+    hourly = StartRate(1, 3600.0)
     latest, drop = watch(thinning="latest", rate=hourly), watch(thinning="drop", rate=hourly)
     feed = Feed(storage, latest)
     await feed.define()

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from component.features.watches.filters import (
     Condition,
-    Filter,
     FilterError,
+    ItemFilter,
     fill_params,
     json_text,
-    text_of,
+    payload_text,
 )
 from xep.binding import RawXML, encode
 from xep.json_containers import Json
@@ -56,16 +56,16 @@ def as_json(value: Any) -> Tree:
 def test_conditions_compare_elements_attributes_and_numbers(
     condition: Condition, met: bool
 ) -> None:
-    assert Filter([condition]).accepts(BUILD) is met
+    assert ItemFilter([condition]).accepts(BUILD) is met
 
 
 def test_all_conditions_must_hold() -> None:
     failed = Condition(attribute="state", equals="failed")
-    assert Filter([failed, Condition(element="build/name", equals="core")]).accepts(BUILD)
-    assert not Filter([failed, Condition(element="build/name", equals="web")]).accepts(BUILD)
-    assert Filter().accepts(None)
-    assert not Filter([failed]).accepts(None)
-    assert Filter([Condition(element="build", exists=False)]).accepts(None)
+    assert ItemFilter([failed, Condition(element="build/name", equals="core")]).accepts(BUILD)
+    assert not ItemFilter([failed, Condition(element="build/name", equals="web")]).accepts(BUILD)
+    assert ItemFilter().accepts(None)
+    assert not ItemFilter([failed]).accepts(None)
+    assert ItemFilter([Condition(element="build", exists=False)]).accepts(None)
 
 
 @pytest.mark.parametrize(
@@ -83,15 +83,17 @@ def test_all_conditions_must_hold() -> None:
     ],
 )
 def test_jmespath_decides_on_json(expression: str, value: Any, met: bool) -> None:
-    assert Filter(json=expression).accepts(as_json(value)) is met
+    assert ItemFilter(json=expression).accepts(as_json(value)) is met
 
 
 def test_json_is_found_in_the_payload_or_in_its_first_level() -> None:
     wrapped = tree_of(RawXML("<e xmlns='urn:e'><json xmlns='urn:xmpp:json:0'>{\"a\":1}</json></e>"))
     assert json_text(wrapped) == '{"a":1}'
-    assert Filter(json="a").accepts(wrapped)
-    assert not Filter(json="a").accepts(BUILD)
-    assert not Filter(json="a").accepts(tree_of(RawXML("<json xmlns='urn:xmpp:json:0'>{</json>")))
+    assert ItemFilter(json="a").accepts(wrapped)
+    assert not ItemFilter(json="a").accepts(BUILD)
+    assert not ItemFilter(json="a").accepts(
+        tree_of(RawXML("<json xmlns='urn:xmpp:json:0'>{</json>"))
+    )
 
 
 @pytest.mark.parametrize(
@@ -105,13 +107,13 @@ def test_json_is_found_in_the_payload_or_in_its_first_level() -> None:
 )
 def test_a_condition_that_compares_nothing_is_refused(wrong: Condition) -> None:
     with pytest.raises(FilterError, match=r"."):
-        Filter([wrong])
+        ItemFilter([wrong])
 
 
 @pytest.mark.parametrize("wrong", ["a ==", "[", "x" * 2000, "a" + ".a" * 600])
 def test_a_wrong_expression_is_refused(wrong: str) -> None:
     with pytest.raises(FilterError):
-        Filter(json=wrong)
+        ItemFilter(json=wrong)
 
 
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=20)
@@ -131,8 +133,8 @@ trees = st.recursive(
 
 @given(trees, st.builds(Condition, element=st.sampled_from(["", "a", "*/*"]), equals=texts))
 def test_any_payload_can_be_filtered(payload: Tree, condition: Condition) -> None:
-    assert Filter([condition], "a.b[0] == `1`").accepts(payload) in (True, False)
-    assert "\n" not in text_of(payload)
+    assert ItemFilter([condition], "a.b[0] == `1`").accepts(payload) in (True, False)
+    assert "\n" not in payload_text(payload)
 
 
 EVENT = json.dumps(

@@ -13,7 +13,7 @@ from component.features.watches import rows as watch_rows
 from component.features.watches.node_watcher import NodeWatcher
 from component.features.watches.rows import RetryingStorage
 from component.features.watches.sources import SourcePorts
-from component.features.watches.watch import Rate, Source, Watch
+from component.features.watches.watch import Source, StartRate, Watch
 from component.pubsub.client import PAGE, PubSubClient
 from component.store import Storage
 from tests.waiting import eventually
@@ -38,7 +38,7 @@ WATCH = Watch(
     service=SOURCE.service,
     node=SOURCE.node,
     skill="note",
-    rate=Rate(10_000, 1.0),
+    rate=StartRate(10_000, 1.0),
 )
 
 

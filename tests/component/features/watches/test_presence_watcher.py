@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.features.watches import events as watch_events
-from component.features.watches import presence_watcher
 from component.features.watches import rows as watch_rows
-from component.features.watches.presence_watcher import Availability, PresenceWatcher
+from component.features.watches import sources
 from component.features.watches.rows import RetryingStorage
-from component.features.watches.sources import SourcePorts
-from component.features.watches.watch import PRESENCE, Rate, Source, Watch
+from component.features.watches.sources import Availability, PresenceWatcher, SourcePorts
+from component.features.watches.watch import PRESENCE, Source, StartRate, Watch
 from component.pubsub.client import PubSubClient
 from tests.direct_database import DirectDatabase
 from tests.waiting import eventually
@@ -36,7 +35,7 @@ WATCH = Watch(
     service=JULIET,
     node=PRESENCE,
     goal="Say hello.",
-    rate=Rate(10_000, 1.0),
+    rate=StartRate(10_000, 1.0),
 )
 
 
@@ -106,8 +105,8 @@ class World:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presence_watcher, "_SETTLE_S", 0.05)
-    monkeypatch.setattr(presence_watcher, "_GATHER_S", 0.005)
+    monkeypatch.setattr(sources, "_SETTLE_S", 0.05)
+    monkeypatch.setattr(sources, "_GATHER_S", 0.005)
 
 
 @pytest.fixture

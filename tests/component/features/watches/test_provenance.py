@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.features.watches.provenance import chain_of, note_chain, noted_chain, with_chain
+from component.features.watches.filters import chain_of, with_chain
+from component.features.watches.rows import note_chain, noted_chain
 from tests.direct_database import DirectDatabase
 from xep.binding import RawXML
 from xep.fluux_agent.provenance import MOST, NAMESPACE

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.features.watches.events import HOUR_MS, Counters, decide
-from component.features.watches.watch import Rate, Thinning, Watch
+from component.features.watches.events import HOUR_MS, RateCounters, decide_start
+from component.features.watches.watch import StartRate, Thinning, Watch
 from xep.jid import JID
 
 gaps = st.lists(st.integers(0, 5_000), min_size=1, max_size=200)
@@ -12,7 +12,7 @@ policies: st.SearchStrategy[Thinning] = st.sampled_from(["latest", "digest", "dr
 JULIET = JID.parse("juliet@example.com")
 
 
-def watch(rate: Rate, thinning: Thinning, starts_per_hour: int = 10_000) -> Watch:
+def watch(rate: StartRate, thinning: Thinning, starts_per_hour: int = 10_000) -> Watch:
     return Watch(
         name="builds",
         agent="assistant",
@@ -25,18 +25,18 @@ def watch(rate: Rate, thinning: Thinning, starts_per_hour: int = 10_000) -> Watc
     )
 
 
-rates = st.builds(Rate, st.integers(1, 5), st.sampled_from([0.5, 1.0, 3.0]))
+rates = st.builds(StartRate, st.integers(1, 5), st.sampled_from([0.5, 1.0, 3.0]))
 
 
 @given(gaps, rates, policies, st.booleans())
 def test_no_window_has_more_starts_than_the_rate(
-    gaps: list[int], rate: Rate, thinning: Thinning, has_room: bool
+    gaps: list[int], rate: StartRate, thinning: Thinning, has_room: bool
 ) -> None:
-    counters, limits = Counters(), watch(rate, thinning)
+    counters, limits = RateCounters(), watch(rate, thinning)
     now, due = 1_000_000, list[int]()
     for gap in gaps:
         now += gap
-        verdict, at = decide(counters, limits, now, has_room=has_room)
+        verdict, at = decide_start(counters, limits, now, has_room=has_room)
         if verdict == "start":
             assert at >= now or at == now
             due.append(at)
@@ -59,19 +59,19 @@ def test_no_window_has_more_starts_than_the_rate(
 def test_the_last_event_is_never_lost_unless_it_is_dropped_by_policy(
     gaps: list[int], thinning: Thinning
 ) -> None:
-    counters, limits = Counters(), watch(Rate(1, 1.0), thinning)
+    counters, limits = RateCounters(), watch(StartRate(1, 1.0), thinning)
     now = 1_000_000
     for gap in gaps:
         now += gap
-        verdict, _ = decide(counters, limits, now, has_room=True)
+        verdict, _ = decide_start(counters, limits, now, has_room=True)
     if thinning != "drop":
         assert verdict in ("start", "join")
 
 
 def test_the_breaker_counts_the_starts_of_an_hour() -> None:
-    counters, limits = Counters(), watch(Rate(100, 1.0), "drop", starts_per_hour=3)
+    counters, limits = RateCounters(), watch(StartRate(100, 1.0), "drop", starts_per_hour=3)
     now = 10 * HOUR_MS
-    assert [decide(counters, limits, now, has_room=True)[0] for _ in range(4)] == [
+    assert [decide_start(counters, limits, now, has_room=True)[0] for _ in range(4)] == [
         *("start", "start", "start", "trip")
     ]
-    assert decide(counters, limits, now + HOUR_MS, has_room=True)[0] == "start"
+    assert decide_start(counters, limits, now + HOUR_MS, has_room=True)[0] == "start"

@@ -5,12 +5,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.features.watches.room import (
+from component.features.watches.room_watcher import (
     Joined,
     Moved,
-    Occupant,
     Out,
     Room,
+    RoomOccupant,
     RoomPresence,
     observed,
 )
@@ -152,7 +152,7 @@ def test_the_events_lead_from_the_first_occupants_to_the_last(before: Any, after
     st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs"))),
 )
 def test_an_event_is_xml_with_what_can_be_filtered(nick: str, status: str) -> None:
-    occupant = Occupant(nick=nick, jid="romeo@example.com", role="visitor", status=status)
+    occupant = RoomOccupant(nick=nick, jid="romeo@example.com", role="visitor", status=status)
     event = observed("joined", occupant, "lab@rooms.example")
     if any(ord(each) in (0xFFFE, 0xFFFF) for each in nick + status):
         return  # no characters of XML

@@ -11,11 +11,10 @@ import pytest
 
 from component.features.watches import room_watcher
 from component.features.watches import rows as watch_rows
-from component.features.watches.room import RoomPresence
-from component.features.watches.room_watcher import RoomWatcher
+from component.features.watches.room_watcher import RoomPresence, RoomWatcher
 from component.features.watches.rows import RetryingStorage
 from component.features.watches.sources import SourcePorts
-from component.features.watches.watch import ROOM, Rate, Source, Watch
+from component.features.watches.watch import ROOM, Source, StartRate, Watch
 from component.store import Storage
 from tests.component.features.watches.test_room import presence
 from tests.waiting import eventually
@@ -34,7 +33,7 @@ WATCH = Watch(
     node=ROOM,
     nick="Agent",
     skill="note",
-    rate=Rate(10_000, 1.0),
+    rate=StartRate(10_000, 1.0),
 )
 
 

@@ -8,7 +8,8 @@ from component.features.watches import rows as watch_rows
 from component.features.watches.filters import Condition
 from component.features.watches.service import WatchError, WatchService, Wish
 from component.features.watches.sources import SourceStatus
-from component.features.watches.watch import Rate, Watch
+from component.features.watches.watch import StartRate, Watch
+from component.kernel.triggers import Work
 from component.store import Storage
 from tests.direct_database import DirectDatabase, done
 from xep.jid import JID
@@ -38,12 +39,17 @@ def wish(**more: Any) -> Wish:
     return Wish(**given | more)
 
 
+def work(person: JID) -> Work:
+    return Work(agent="assistant", principal=person)
+
+
 def test_a_wish_becomes_a_watch_of_its_person() -> None:
-    where = (Condition(element="mood/sad", exists=True),)
-    watch = desk().checked("assistant", JULIET, wish(where=where, rate="5/h"))
+    where = [Condition(element="mood/sad", exists=True)]
+    watch = desk().checked(wish(where=where, rate="5/h"), work(JULIET))
     assert (watch.id, watch.owner) == ("juliet@example.com/mood", "juliet@example.com")
     assert watch.principal == watch.service == JULIET.bare
-    assert (watch.goal, watch.rate, watch.where) == ("Cheer me up.", Rate(5, 3600.0), where)
+    assert (watch.goal, watch.rate) == ("Cheer me up.", StartRate(5, 3600.0))
+    assert watch.where == tuple(where)
     assert (watch.agent, watch.skill, watch.tell) == ("assistant", None, ())
 
 
@@ -65,13 +71,13 @@ def test_a_wish_becomes_a_watch_of_its_person() -> None:
 )
 def test_a_wish_that_cannot_be_met_says_why(more: dict[str, Any], reason: str) -> None:
     with pytest.raises(WatchError) as refused:
-        desk("pubsub.*.org").checked("assistant", JULIET, wish(**more))
+        desk("pubsub.*.org").checked(wish(**more), work(JULIET))
     assert reason in str(refused.value)
 
 
 @pytest.mark.parametrize("rate", ["1/s", "60/min", "3600/h", "1/d"])
 def test_a_start_a_second_is_allowed(rate: str) -> None:
-    assert desk().checked("assistant", JULIET, wish(rate=rate)).rate.events > 0
+    assert desk().checked(wish(rate=rate), work(JULIET)).rate.events > 0
 
 
 @pytest.mark.parametrize(
@@ -93,10 +99,10 @@ def test_people_use_their_own_account_and_the_services_that_are_named(
 def test_nobody_has_more_watches_than_the_maximum() -> None:
     made = desk(most=2)
     for name in ("a", "b"):
-        done(made.create("assistant", JULIET, wish(name=name)))
+        done(made.create(wish(name=name), work(JULIET)))
     with pytest.raises(WatchError, match="You have 2 watches, which is the maximum"):
-        done(made.create("assistant", JULIET, wish(name="c")))
-    done(made.create("assistant", ROMEO, wish(name="c")))
+        done(made.create(wish(name="c"), work(JULIET)))
+    done(made.create(wish(name="c"), work(ROMEO)))
     assert len(done(made.list(str(JULIET.bare)))) == 2
     assert len(done(made.list(None))) == 3
 
@@ -108,7 +114,7 @@ def test_a_sheet_says_what_a_watch_does() -> None:
         Condition(attribute="type", contains="err"),
         Condition(element="c", exists=False),
     )
-    done(made.create("assistant", JULIET, wish(where=where, json_filter="ok", rate="5/h")))
+    done(made.create(wish(where=where, json_filter="ok", rate="5/h"), work(JULIET)))
     (sheet,) = done(made.list(str(JULIET.bare)))
     assert sheet.filter == (
         "a/b is above 3 and is below 5 and type of the payload contains 'err'"
@@ -128,7 +134,7 @@ def test_watches_are_paused_resumed_and_removed(is_running: bool) -> None:
     storage: Any = DirectDatabase(0)
     watcher: Any = Watcher()
     running = WatchService(storage, watcher, (), 5)
-    done(running.create("assistant", JULIET, wish()))
+    done(running.create(wish(), work(JULIET)))
     made = running if is_running else WatchService(storage)
     id_ = "juliet@example.com/mood"
     for change, state in ((made.pause, "paused"), (made.resume, "active")):
@@ -144,7 +150,7 @@ def test_watches_are_paused_resumed_and_removed(is_running: bool) -> None:
 
 @pytest.mark.anyio
 async def test_resuming_resets_the_breaker(storage: Storage) -> None:
-    watch = desk().checked("assistant", JULIET, wish())
+    watch = desk().checked(wish(), work(JULIET))
     await storage.write(lambda db: watch_rows.put(db, watch))
     await storage.write(lambda db: watch_rows.set_state(db, watch.id, "tripped", "a loop"))
     made = WatchService(storage)

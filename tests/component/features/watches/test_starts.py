@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from component.app.schema import SCHEMA
 from component.features.watches import events as watch_events
 from component.features.watches import rows as watch_rows
-from component.features.watches import starts as watch_starts
-from component.features.watches.provenance import noted_chain, with_chain
-from component.features.watches.rows import RetryingStorage
+from component.features.watches.events import WatchStarts, taint_of
+from component.features.watches.filters import with_chain
+from component.features.watches.rows import RetryingStorage, noted_chain
 from component.features.watches.sources import Interests, observed_item
-from component.features.watches.starts import WatchStarts, taint_of
-from component.features.watches.watch import Rate, Source, Watch
+from component.features.watches.watch import Source, StartRate, Watch
 from component.kernel import started_work as started
 from component.kernel.goals import turn_of
 from component.kernel.started_work import Started
@@ -43,7 +42,7 @@ SOURCE = Source(JID.parse("assistant@agent.example"), JID.parse("pubsub.example"
 
 
 def watch(name: str = "a", **more: Any) -> Watch:
-    given = {"service": SOURCE.service, "skill": "note", "rate": Rate(1000, 1.0)} | more
+    given = {"service": SOURCE.service, "skill": "note", "rate": StartRate(1000, 1.0)} | more
     return Watch(name=name, agent="assistant", principal=JULIET, node=SOURCE.node, **given)
 
 
@@ -133,7 +132,7 @@ class World:
     async def runs(self, *names: str) -> None:
         await eventually(lambda: set(self.running) >= set(names))
 
-    async def row(self, name: str = "a") -> watch_rows.Row:
+    async def row(self, name: str = "a") -> watch_rows.WatchRow:
         rows = await self.storage.read(watch_rows.rows)
         return next(row for row in rows if row.watch.id == name)
 
@@ -143,7 +142,7 @@ class World:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch_starts, "_FIRST_RETRY_S", 0.001)
+    monkeypatch.setattr(watch_events, "_FIRST_RETRY_S", 0.001)
 
 
 @pytest.fixture
@@ -232,7 +231,7 @@ async def test_events_of_a_watch_that_is_gone_are_dropped(world: World) -> None:
 
 @pytest.mark.ports
 async def test_what_is_due_later_starts_then_with_all_that_joined_it(storage: Storage) -> None:
-    world = World(storage, watch(rate=Rate(1, 0.2), goal="Look.", skill=None))
+    world = World(storage, watch(rate=StartRate(1, 0.2), goal="Look.", skill=None))
     await world.define()
     async with world.instance():
         await world.give("a", "1", "2", "3")

@@ -5,7 +5,7 @@ from typing import get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.features.watches.node_watcher import TABLE, Input, Subscription
+from component.features.watches.node_watcher import TABLE, Input, SubscriptionMachine
 from component.features.watches.sources import SourceState
 
 inputs = st.lists(st.sampled_from(get_args(Input)), max_size=60)
@@ -20,7 +20,7 @@ def test_the_table_names_every_state() -> None:
 
 @given(inputs)
 def test_without_a_session_nothing_is_due(given_inputs: list[Input]) -> None:
-    subscription = Subscription(300)
+    subscription = SubscriptionMachine(300)
     is_connected = False
     for each in given_inputs:
         subscription.advance(each)
@@ -33,7 +33,7 @@ def test_without_a_session_nothing_is_due(given_inputs: list[Input]) -> None:
 
 @given(inputs)
 def test_every_state_of_a_session_leads_back_to_a_subscription(given_inputs: list[Input]) -> None:
-    subscription = Subscription(300)
+    subscription = SubscriptionMachine(300)
     subscription.advance("connected")
     for each in given_inputs:
         if each != "disconnected":
@@ -50,7 +50,7 @@ def test_every_state_of_a_session_leads_back_to_a_subscription(given_inputs: lis
 
 
 def test_attempts_are_further_and_further_apart() -> None:
-    subscription = Subscription(60)
+    subscription = SubscriptionMachine(60)
     subscription.advance("connected")
     delays = []
     for _ in range(9):
@@ -61,7 +61,7 @@ def test_attempts_are_further_and_further_apart() -> None:
 
 
 def test_a_deleted_node_is_subscribed_to_soon() -> None:
-    subscription = Subscription(300)
+    subscription = SubscriptionMachine(300)
     for each in ("connected", "subscribed", "caught-up", "gone"):
         subscription.advance(each)
     assert (subscription.state, subscription.delay_s) == ("missing", 1)

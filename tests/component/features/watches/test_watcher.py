@@ -17,7 +17,7 @@ from component.features.watches import rows as watch_rows
 from component.features.watches.events import Accepted
 from component.features.watches.filters import Condition
 from component.features.watches.settings import LIMITS, WatchLimits
-from component.features.watches.watch import PRESENCE, Rate, Source, Watch
+from component.features.watches.watch import PRESENCE, Source, StartRate, Watch
 from component.features.watches.watcher import Watcher
 from component.kernel.triggers import Trigger, Work
 from component.store import Storage
@@ -127,8 +127,8 @@ class World:
         await self.watcher.reload()
         return bool(removed)
 
-    async def rows(self) -> list[watch_rows.Row]:
-        found: list[watch_rows.Row] = await self.storage.read(watch_rows.rows)
+    async def rows(self) -> list[watch_rows.WatchRow]:
+        found: list[watch_rows.WatchRow] = await self.storage.read(watch_rows.rows)
         return found
 
     async def ids(self) -> set[str]:
@@ -277,7 +277,7 @@ async def _known(storage: Storage, source: Source) -> bool:
 
 
 async def test_the_owner_of_a_watch_that_loops_is_alerted(storage: Storage) -> None:
-    made = watch(starts_per_hour=2, rate=Rate(100, 1.0))
+    made = watch(starts_per_hour=2, rate=StartRate(100, 1.0))
     world = World(storage, made)
     async with world.running():
         world.watcher.connected()
