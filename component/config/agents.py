@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from component.config.kinds import Count, DisplayText, Seconds, Section, refusal
+from component.config.kinds import EMPTY, Count, DisplayText, Seconds, Section, refusal
 from component.config.llm import ModelChoice, Tier, Usd
 
 
@@ -29,13 +29,11 @@ class Budget(Section):
 class Budgets(Section):
     """Budgets for language models. Each limit applies on its own, in tokens and in US dollars."""
 
-    per_principal: Budget = Field(
-        default=Budget(), description="Daily budget of one principal (UTC)."
-    )
+    per_principal: Budget = Field(default=EMPTY, description="Daily budget of one principal (UTC).")
     per_task: Budget = Field(
-        default=Budget(), description="Budget of one turn, from a message to its answer."
+        default=EMPTY, description="Budget of one turn, from a message to its answer."
     )
-    total: Budget = Field(default=Budget(), description="Daily budget of the whole service.")
+    total: Budget = Field(default=EMPTY, description="Daily budget of the whole service.")
     alert: Annotated[float, Field(gt=0, lt=1)] = Field(
         default=0.8,
         description="Fraction of a budget at which the admins are notified, once a day.",
@@ -144,7 +142,7 @@ class AgentEntry(Section):
         default=None, examples=[20], description="Instead of loop.max_iterations."
     )
     budget: Budget = Field(
-        default=Budget(), description="Daily budget of the agent, including its sub-agents."
+        default=EMPTY, description="Daily budget of the agent, including its sub-agents."
     )
 
 

@@ -6,7 +6,7 @@ Each check raises an error whose text continues a sentence that begins with the 
 import base64
 import binascii
 import re
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
@@ -138,8 +138,16 @@ class Section(BaseModel):
     """The base class of sections: no unknown keys, immutable."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        validate_default=True,
+        defer_build=True,  # the class of the settings builds the validators of all sections at once
     )
+
+
+EMPTY: Any = {}
+"""The default of a table all of whose keys have defaults; validated like one in a file."""
 
 
 def check_expression(value: str) -> str:

@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from component.config.agents import AgentEntry, Budgets, Loop, Personas
-from component.config.kinds import Domains, Later, refusal
+from component.config.kinds import EMPTY, Domains, Later, refusal
 from component.config.limits import RequestLimits, Tasks
 from component.config.llm import LLM
 from component.config.memory import Memory, Session
@@ -56,7 +56,9 @@ class Settings(BaseModel):
     `pydantic.ValidationError`.
     """
 
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True, validate_default=True)
+    model_config = ConfigDict(
+        extra="forbid", hide_input_in_errors=True, validate_default=True, defer_build=True
+    )
 
     checks: ClassVar[Sequence[Callable[[Any], None]]] = ()
     """Check the sections of features beside the others; each raises a refusal."""
@@ -68,26 +70,26 @@ class Settings(BaseModel):
         default="trio", description="Event loop that the service runs on."
     )
     server: Server
-    agent: Agent = Agent()
-    policy: Policy = Policy()
-    limits: RequestLimits = RequestLimits()
-    tasks: Tasks = Tasks()
-    conformance: Conformance = Conformance()
-    skills: Skills = Skills()
-    storage: Storage = Storage()
-    uploads: Uploads = Uploads()
-    log: Log = Log()
+    agent: Agent = EMPTY
+    policy: Policy = EMPTY
+    limits: RequestLimits = EMPTY
+    tasks: Tasks = EMPTY
+    conformance: Conformance = EMPTY
+    skills: Skills = EMPTY
+    storage: Storage = EMPTY
+    uploads: Uploads = EMPTY
+    log: Log = EMPTY
     llm: LLM | None = None
     agents: tuple[AgentEntry, ...] = ()
-    loop: Loop = Loop()
-    budgets: Budgets = Budgets()
-    memory: Memory = Memory()
-    session: Session = Session()
-    personas: Personas = Personas()
-    pubsub: PubSub = PubSub()
-    audit: Audit = Audit()
-    traces: Traces = Traces()
-    notifications: Notifications = Notifications()
+    loop: Loop = EMPTY
+    budgets: Budgets = EMPTY
+    memory: Memory = EMPTY
+    session: Session = EMPTY
+    personas: Personas = EMPTY
+    pubsub: PubSub = EMPTY
+    audit: Audit = EMPTY
+    traces: Traces = EMPTY
+    notifications: Notifications = EMPTY
     xmpp_send: XmppSend | None = None
 
     rooms: Later = False

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from component.config.kinds import (
+    EMPTY,
     Count,
     Expression,
     Headers,
@@ -154,7 +155,7 @@ class RestSkill(Section):
         " placeholders; for an array one line for each member. Default: the JSON itself.",
     )
     annotations: Effects = Field(
-        default=Effects(),
+        default=EMPTY,
         description="Effects, in place of those of the method: GET and HEAD change nothing; PUT and"
         " DELETE are idempotent; all but GET and HEAD count as destructive.",
     )

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 
 from pydantic import AfterValidator
 
-from component.config.kinds import Section, refusal
+from component.config.kinds import EMPTY, Section, refusal
 
 T_co = TypeVar("T_co", covariant=True)
 S = TypeVar("S", bound=Section)
@@ -34,7 +34,7 @@ class Top(Generic[T_co]):
 
 def table(name: str, section: type[S]) -> Top[S]:
     """Return the key of a table `[name]`, all of whose keys have defaults."""
-    return Top(name, section, section())
+    return Top(name, section, EMPTY)
 
 
 def optional_table(name: str, section: type[S]) -> Top[S | None]:
