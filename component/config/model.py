@@ -1,8 +1,8 @@
 """All settings. Each section has its own module in this package.
 
-Each key is defined there with its type, its default and its documentation, the only place that
-explains it: `xmpp-agent init`, the reference page docs/configuration.md and the error sentences are
-all made from it. Names that end in `_s` are seconds, names that end in `_bytes` are bytes.
+Each key is defined there with its type, its default and, below it, its documentation, the only
+place that explains it: `xmpp-agent init` and the reference page docs/configuration.md are made from
+it. Names that end in `_s` are seconds, names that end in `_bytes` are bytes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Literal, Self, TypeVar
 from pydantic import (
     BaseModel,
     ConfigDict,
-    Field,
     SecretStr,
     create_model,
     field_validator,
@@ -66,9 +65,8 @@ class Settings(BaseModel):
     described: ClassVar[Sequence[Callable[[Any], Iterable[str]]]] = ()
     """Return the names of `described_sources` that features have."""
 
-    backend: Literal["trio", "asyncio"] = Field(
-        default="trio", description="Event loop that the service runs on."
-    )
+    backend: Literal["trio", "asyncio"] = "trio"
+    """Event loop that the service runs on."""
     server: Server
     agent: Agent = EMPTY
     policy: Policy = EMPTY
