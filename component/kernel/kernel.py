@@ -124,8 +124,10 @@ class Kernel:
         if self._messages is None:
             # Imported only where a skill sends messages: the service starts faster without.
             from component.config.skills import XmppSend  # noqa: PLC0415
-            from component.kernel.guarded_messages import GuardedMessages  # noqa: PLC0415
-            from component.kernel.sending import Sending  # noqa: PLC0415
+            from component.kernel.guarded_messages import (  # noqa: PLC0415
+                GuardedMessages,
+                Sending,
+            )
 
             settings = self.settings.xmpp_send or XmppSend(recipients=("*",))
             sending = Sending(self.environment, self.stream, self.contacts)
@@ -175,21 +177,10 @@ class Kernel:
         if self.settings.llm is None:
             return None
         # Imported only where there is a model: a service without one starts faster.
-        from component.kernel.agents import AgentSubsystem, agent_ports  # noqa: PLC0415
+        from component.kernel.agents import AgentSubsystem  # noqa: PLC0415
 
-        environment = self.environment
         return AgentSubsystem(
-            environment.settings,
-            environment.storage,
-            environment.home,
-            environment.memories,
-            agent_ports(
-                environment,
-                self.stream,
-                self.contacts,
-                self.tasks,
-                self.zones.of,
-            ),
+            self.environment, self.stream, self.contacts, self.tasks, self.zones.of
         )
 
     async def forget_person(self, agent: str, person: JID) -> None:
