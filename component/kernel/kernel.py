@@ -84,7 +84,7 @@ class Kernel:
             self.stream.features,
             has_pubsub=settings.server.mode == "component",
         )
-        self.stream.on_features_changed(self.disco.changed)
+        self.stream.on_features_changed.append(self.disco.changed)
         self.presence_events = PresenceEvents()
         self.contacts = ContactSubsystem(environment, self.stream)
         self.zones = PersonZones(
@@ -103,7 +103,7 @@ class Kernel:
         address_of = self.stream.addresses.address_of
         goal = None
         if self.agents is not None:
-            self.tasks.on_tool_ended(self.agents.tool_ended)
+            self.tasks.on_tool_ended.append(self.agents.tool_ended)
             self.tasks.on_set_aside.append(self._add_set_aside)
             goal = goal_skill(self.agents.conversations, address_of)
             self.tasks.internal[goal.name] = goal
@@ -166,8 +166,8 @@ class Kernel:
             return await self.stream.get(client, query, InfoQuery, from_)
 
         interests = NodeInterests(ask)
-        self.presence_events.listen(interests)
-        self.stream.on_disconnected(interests.clear)
+        self.presence_events.listeners.append(interests)
+        self.stream.on_disconnected.append(interests.clear)
         notifier = NodeNotifier(
             self.storage, self.stream.messenger, interests, self.contacts.may_write
         )

@@ -36,33 +36,24 @@ class Listener(Protocol):
 
 
 class PresenceEvents:
-    """Passes the presence of contacts on."""
+    """Passes the presence of contacts on.
+
+    Attributes:
+        listeners: follow which clients are online.
+        on_available: called with the availability of each client.
+        on_granted: called for each contact that permits an agent to see its presence.
+        on_online: called for each contact that comes online.
+    """
 
     def __init__(self) -> None:
-        self._listeners: list[Listener] = []
-        self._shown: list[OnAvailability] = []
-        self._granted: list[OnGranted] = []
-        self._online: list[OnOnline] = []
-
-    def listen(self, listener: Listener) -> None:
-        """Tell a listener which clients are online."""
-        self._listeners.append(listener)
-
-    def on_available(self, call: OnAvailability) -> None:
-        """Call a function with the availability of each client."""
-        self._shown.append(call)
-
-    def on_granted(self, call: OnGranted) -> None:
-        """Call a function for each contact that permits an agent to see its presence."""
-        self._granted.append(call)
-
-    def on_online(self, call: OnOnline) -> None:
-        """Call a function for each contact that comes online."""
-        self._online.append(call)
+        self.listeners: list[Listener] = []
+        self.on_available: list[OnAvailability] = []
+        self.on_granted: list[OnGranted] = []
+        self.on_online: list[OnOnline] = []
 
     def online(self, agent: JID, contact: JID) -> None:
         """Handle a contact that has come online."""
-        for call in self._online:
+        for call in self.on_online:
             call(agent, contact)
 
     def routes(self) -> tuple[StanzaRoute, ...]:
@@ -78,22 +69,22 @@ class PresenceEvents:
             caps = request.stanza.payload(Caps)
         except ContentError:
             caps = None
-        for listener in self._listeners:
+        for listener in self.listeners:
             listener.available(request.to.bare, request.sender, caps)
         status = request.stanza.text_of("status") or ""
         self._tell(request, shown_by(request.stanza), status)
 
     def unavailable(self, request: Request[None]) -> None:
         """Handle a client that is offline (RFC 6121 §4.5)."""
-        for listener in self._listeners:
+        for listener in self.listeners:
             listener.unavailable(request.to.bare, request.sender)
         self._tell(request, "offline", "")
 
     def _tell(self, request: Request[None], show: Show, status: str) -> None:
-        for shown in self._shown:
+        for shown in self.on_available:
             shown(request.to.bare, request.sender, show, status)
 
     def granted(self, agent: JID, contact: JID) -> None:
         """Handle a contact that permits an agent to see its presence."""
-        for granted in self._granted:
+        for granted in self.on_granted:
             granted(agent, contact)

@@ -27,14 +27,10 @@ class EventListener(Protocol):
 
 
 class PubSubEvents:
-    """Passes notifications to the listeners that observe their sources."""
+    """Passes notifications to its `listeners` that observe their sources."""
 
     def __init__(self) -> None:
-        self._listeners: list[EventListener] = []
-
-    def listen(self, listener: EventListener) -> None:
-        """Pass the notifications of the sources that a listener observes to it."""
-        self._listeners.append(listener)
+        self.listeners: list[EventListener] = []
 
     def routes(self) -> tuple[StanzaRoute, ...]:
         """Return the route of notifications."""
@@ -57,9 +53,9 @@ class PubSubEvents:
                 "ignored a bad notification", sender=str(request.sender), reason=str(error)
             )
             return
-        for listener in self._listeners:
+        for listener in self.listeners:
             if listener.is_service(request.principal):
                 listener.notified(request.to.bare, request.principal, event)
 
     def _is_service(self, address: JID) -> bool:
-        return any(listener.is_service(address) for listener in self._listeners)
+        return any(listener.is_service(address) for listener in self.listeners)

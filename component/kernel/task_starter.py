@@ -40,6 +40,9 @@ class TaskStarter:
         tasks: runs the work.
         goal: the skill that runs a goal; None where no model is set up.
         address_of: the address of an agent by its name.
+
+    Attributes:
+        on_recorded: called when work was recorded or refused. Never waits.
     """
 
     def __init__(
@@ -54,11 +57,7 @@ class TaskStarter:
         self._tasks = tasks
         self._goal = goal
         self._address_of = address_of
-        self._recorded: list[Callable[[], None]] = []
-
-    def on_recorded(self, call: Callable[[], None]) -> None:
-        """Call a function, which never waits, when work was recorded or refused."""
-        self._recorded.append(call)
+        self.on_recorded: list[Callable[[], None]] = []
 
     async def start(self, trigger: Trigger, work: Work) -> str | None:
         """Record the work as a task once for each (source, name, key) of a trigger.
@@ -87,7 +86,7 @@ class TaskStarter:
 
     async def _record(self, entry: Started) -> bool:
         is_new = await self._storage.write(partial(started_work.record, started=entry))
-        for call in self._recorded:
+        for call in self.on_recorded:
             call()
         if is_new:
             _log.info(

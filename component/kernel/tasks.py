@@ -68,6 +68,12 @@ class TaskSubsystem:
         switches: what admins have switched on; in the database.
         internal: skills that only the service itself starts, and that nobody sees, by name.
         on_set_aside: called with what a person was told about a task that was set aside.
+        on_tool_ended: called with the id of each task that has ended and was started by a call of a
+            model or a trigger. Neither these nor the following ever wait.
+        on_task_changed: called with each revision of a task.
+        on_task_deleted: called with each task that is no longer stored.
+        late: return the names of sources of skills that are not ready.
+        held: return the names of sources whose descriptions wait for an approval.
     """
 
     def __init__(
@@ -86,11 +92,11 @@ class TaskSubsystem:
         self.internal: dict[str, Skill] = {SEVERAL_CALLS.name: SEVERAL_CALLS}
         self._retry_after_s = settings.limits.retry_after_s
         self.limits = task_limits(settings)
-        self._tool_ended: list[Callable[[str], None]] = []
-        self._task_changed: list[Callable[[Notice], None]] = []
-        self._task_deleted: list[Callable[[DeletedTask], None]] = []
-        self._late: list[Callable[[], Sequence[str]]] = []
-        self._held: list[Callable[[], Sequence[str]]] = []
+        self.on_tool_ended: list[Callable[[str], None]] = []
+        self.on_task_changed: list[Callable[[Notice], None]] = []
+        self.on_task_deleted: list[Callable[[DeletedTask], None]] = []
+        self.late: list[Callable[[], Sequence[str]]] = []
+        self.held: list[Callable[[], Sequence[str]]] = []
         self.questions = Questions(self._find_skill, contacts.time_zones.of)
         self.news = TaskNews(
             stream.messenger,
@@ -98,9 +104,9 @@ class TaskSubsystem:
             contacts.may_write,
             self.questions,
             since=system.now(),
-            tool_ended=partial(_call_all, self._tool_ended),
-            task_changed=partial(_call_all, self._task_changed),
-            task_deleted=partial(_call_all, self._task_deleted),
+            tool_ended=partial(_call_all, self.on_tool_ended),
+            task_changed=partial(_call_all, self.on_task_changed),
+            task_deleted=partial(_call_all, self.on_task_deleted),
         )
         self._capabilities = CapabilityCheck(monitoring.recorder)
         self.approvers = Approvers(
@@ -139,31 +145,9 @@ class TaskSubsystem:
         )
         self.switches = Switches(environment.storage)
 
-    def on_tool_ended(self, call: Callable[[str], None]) -> None:
-        """Call a function, which never waits, with the id of each task that has ended and was
-        started by a call of a model or a trigger.
-        """
-        self._tool_ended.append(call)
-
-    def on_task_changed(self, call: Callable[[Notice], None]) -> None:
-        """Call a function, which never waits, with each revision of a task."""
-        self._task_changed.append(call)
-
-    def on_task_deleted(self, call: Callable[[DeletedTask], None]) -> None:
-        """Call a function, which never waits, with each task that is no longer stored."""
-        self._task_deleted.append(call)
-
-    def add_late_sources(self, names: Callable[[], Sequence[str]]) -> None:
-        """Have a function return the names of sources of skills that are not ready."""
-        self._late.append(names)
-
-    def add_held_sources(self, names: Callable[[], Sequence[str]]) -> None:
-        """Have a function return the names of sources whose descriptions wait for an approval."""
-        self._held.append(names)
-
     def late_sources(self) -> Sequence[str]:
         """Return the names of sources of skills that are not ready."""
-        return [name for names in self._late for name in names()]
+        return [name for names in self.late for name in names()]
 
     async def reload_switches(self, _names: Collection[str] | None) -> None:
         """Read the switches again, which another instance may have changed. Raises StorageError."""
@@ -196,7 +180,7 @@ class TaskSubsystem:
             await noticed(notice)
 
     def _unready_sources(self) -> Sequence[str]:
-        return [*self.late_sources(), *(name for names in self._held for name in names())]
+        return [*self.late_sources(), *(name for names in self.held for name in names())]
 
     def _requeued(self, task: str) -> None:
         self.news.released(task)  # no request of its own waits for an answer

@@ -309,7 +309,7 @@ class World:
         )
         self._tasks_node = TasksNode(self.service, self.pubsub)
         self.pubsub.add_computed(self._tasks_node)
-        presence_events.listen(self.interests)
+        presence_events.listeners.append(self.interests)
         handlers = (
             CommonQueries("agent", "1.2.3", now),
             self.discovery,
