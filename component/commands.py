@@ -171,8 +171,6 @@ class Commands:
     A name can belong to two commands: one for everybody, and another one for admins in its place.
 
     Args:
-        commands: the commands.
-        admins: the bare JIDs of the admins.
         agent_at: returns the name of the agent at an address of this service.
 
     Raises:

@@ -58,7 +58,6 @@ class Uploads:
     """Uploads files.
 
     Args:
-        query: sends IQs.
         domain: the domain whose items are searched for a service; None if it is not known.
         service: the address of the service; None to search for one.
         tls: verifies the certificate of the service; None for the authorities of the system.

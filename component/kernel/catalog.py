@@ -19,14 +19,10 @@ class Catalog:
     """The skills, who may use them, and what clients show of each agent.
 
     Args:
-        settings: the settings.
-        of_features: the skills of features.
         knowledge: gives the memories to the skills that use them; called only while these run.
 
     Attributes:
         admins: the bare JIDs of the admins.
-        policy: who may do what.
-        registry: the skills.
         view: gives the skills that a principal sees and may execute.
         profiles: the contact profile of each agent by localpart, and that of the domain by None.
 

@@ -32,10 +32,6 @@ _MOST_REMEMBERED: Final = 10_000
 class ContactSubsystem:
     """Queries the clients of contacts for what they are, and caches the answers.
 
-    Args:
-        environment: the contacts who want no unrequested messages, and the admins.
-        stream: asks them, and sends messages.
-
     Attributes:
         persons: distinguishes people from other agents and services.
         time_zones: the time zones of people that their clients have reported.
@@ -150,7 +146,6 @@ class PersonZones:
         store: what people have chosen, and the offsets that their clients last reported.
         default: the name of the zone of the settings.
         contacts: asks clients for their time; None while no service runs.
-        now: the time.
     """
 
     def __init__(

@@ -22,12 +22,8 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     """The objects that are created before the first subsystem, and closed after the last one.
 
     Attributes:
-        catalog: the skills, the policy, the admins and the contact profiles.
-        storage: the database.
         home: names this data directory among those that share a database.
         stopped: the contacts who want no unrequested messages.
-        monitoring: the audit log, counters and traces.
-        memories: conversations, personas and memories.
         make_model: makes a model from its settings; None for the clients of their providers.
     """
 

@@ -55,13 +55,7 @@ class HourlyLimit:
 
 
 class Sending:
-    """Sends messages of agents, without limits.
-
-    Args:
-        environment: the settings and the database.
-        stream: sends messages.
-        contacts: who may be written to.
-    """
+    """Sends messages of agents, without limits."""
 
     def __init__(
         self, environment: Environment, stream: StreamSubsystem, contacts: ContactSubsystem
@@ -112,12 +106,7 @@ class Sending:
 
 
 class GuardedMessages:
-    """Sends messages to people who may be written to, and not too many.
-
-    Args:
-        settings: the limits.
-        messages: sends the messages.
-    """
+    """Sends messages to people who may be written to, and not too many."""
 
     def __init__(self, settings: XmppSend, messages: Sending) -> None:
         self._settings = settings

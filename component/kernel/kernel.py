@@ -40,11 +40,7 @@ if TYPE_CHECKING:
 class Kernel:
     """What features use.
 
-    Args:
-        environment: the settings, the skills, and what is open.
-
     Attributes:
-        environment: as given.
         stream: receives and sends stanzas.
         disco: what service discovery says about our addresses.
         presence_events: receives the presence of contacts.

@@ -17,7 +17,6 @@ class ModuleFunctions:
     """Makes the functions for the calls of skills that are trusted.
 
     Args:
-        settings: have the credentials.
         storage: keeps what skills remember; None on a worker, which keeps nothing.
         messages: returns what sends the messages of skills; None on a worker.
     """

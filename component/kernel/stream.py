@@ -53,14 +53,8 @@ class StreamSubsystem(Receiver):
 
     `dispatch` is called once, when all handlers exist; then `connect`.
 
-    Args:
-        catalog: the settings, and who is admitted.
-        monitoring: counts stanzas, reconnects and refused senders.
-
     Attributes:
         addresses: the addresses at which the agents are reached.
-        outbox: the stanzas that wait to be sent.
-        messenger: sends messages.
         router: dispatches stanzas to handlers; there is one after `dispatch`.
         connected_since: when the current session began; None while there is none.
         flush: sends the stanzas in the outbox; does nothing without a stream.

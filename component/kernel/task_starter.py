@@ -36,8 +36,6 @@ class TaskStarter:
     records its task, and by its row in `started_work`, which is kept longer.
 
     Args:
-        environment: the database, and who may do what.
-        tasks: runs the work.
         goal: the skill that runs a goal; None where no model is set up.
         address_of: the address of an agent by its name.
 

@@ -50,14 +50,10 @@ class TaskSubsystem:
     """Runs skills for those who may use them, as tasks where necessary.
 
     Args:
-        environment: the skills, the database and the audit log.
-        stream: sends messages about tasks.
-        contacts: who may be asked to confirm, and who may be written to.
         provide: gives the contexts of calls the functions of the service.
         agents: returns the agents, where there is a model; they are made later.
 
     Attributes:
-        limits: the limits of tasks.
         approvers: who has to confirm what.
         questions: puts the questions of tasks into words.
         news: sends messages about tasks.

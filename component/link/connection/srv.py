@@ -47,7 +47,6 @@ async def look_up(
     one priority (RFC 2782, XEP-0368 §3).
 
     Args:
-        domain: the domain of an account.
         resolver: whom to ask; that of the system if None.
         draw: gives a number in [0, 1).
 

@@ -91,7 +91,6 @@ class Messenger:
     """Sends messages.
 
     Args:
-        output: queues stanzas.
         max_stanza_bytes: the largest stanza to send; a longer text becomes several messages.
         handled: waits until the server has handled everything written so far, which survives the
             end of this process then; returns False if the connection was lost before that.
