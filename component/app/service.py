@@ -17,8 +17,7 @@ from component.app.subsystems import Subsystems
 from component.audit.protocol import AuditEvent
 from component.config import Settings
 from component.kernel import memory
-from component.kernel.catalog import Catalog
-from component.kernel.environment import Environment, open_environment
+from component.kernel.environment import Catalog, Environment, open_environment
 from component.kernel.options import SOFTWARE
 from component.link.connection.connection import Connect, Connection
 from component.link.connection.transport import connect

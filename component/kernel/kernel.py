@@ -11,11 +11,10 @@ from component.kernel.adhoc import Offers
 from component.kernel.contacts import ContactSubsystem, PersonZones
 from component.kernel.disco import Disco
 from component.kernel.environment import Environment
+from component.kernel.events import PresenceEvents, PubSubEvents
 from component.kernel.goals import goal_skill
 from component.kernel.module_functions import ModuleFunctions
 from component.kernel.options import facts, names_by_localpart
-from component.kernel.presence_events import PresenceEvents
-from component.kernel.pubsub_events import PubSubEvents
 from component.kernel.stream import FormHandler, StreamSubsystem
 from component.kernel.task_starter import TaskStarter
 from component.kernel.tasks import TaskSubsystem

@@ -13,7 +13,7 @@ from typing import Final, Literal, Protocol, TypeAlias, TypeVar
 from anyio.lowlevel import checkpoint
 
 from component import system
-from component.kernel.catalog import Catalog
+from component.kernel.environment import Catalog
 from component.kernel.errors import AgentErrors
 from component.kernel.monitoring import Monitoring
 from component.kernel.options import addresses, router_options

@@ -14,13 +14,13 @@ import structlog
 from component import system
 from component.kernel.contacts import ContactSubsystem
 from component.kernel.environment import Environment
-from component.kernel.files import FileSubsystem
 from component.kernel.options import make_flows, task_limits
 from component.kernel.pause_gate import PauseGate
 from component.kernel.stream import StreamSubsystem
 from component.skills import Context, Skill
 from component.skills.granting import CapabilityCheck
 from component.skills.model_answers import ModelQuestion
+from component.skills.outputs import File, Link
 from component.skills.threads import Threads
 from component.store.notifications import Notification
 from component.store.shared import PAUSED, Switches
@@ -37,6 +37,7 @@ from xep.jid import JID
 
 if TYPE_CHECKING:
     from component.kernel.agents import AgentSubsystem
+    from component.uploads import Uploads
 
 T = TypeVar("T")
 
@@ -83,6 +84,8 @@ class TaskSubsystem:
         settings, catalog = environment.settings, environment.catalog
         monitoring = environment.monitoring
         self._catalog = catalog
+        self._stream = stream
+        self._uploads: Uploads | None = None
         self._agents = agents
         self.on_set_aside: list[Callable[[Notification], Awaitable[None]]] = []
         self.internal: dict[str, Skill] = {SEVERAL_CALLS.name: SEVERAL_CALLS}
@@ -127,7 +130,7 @@ class TaskSubsystem:
                 agent_at=stream.addresses.agent_at,
                 check=self._check_capabilities,
                 provide=provide,
-                share=FileSubsystem(settings, stream).share,
+                share=self._share,
                 ask_model=self._ask_model,
                 noticed=self._set_aside,
             ),
@@ -170,6 +173,22 @@ class TaskSubsystem:
         if agents is None:
             return await no_model(request, task, question)
         return await agents.ask_model(request, task, question)
+
+    async def _share(self, file: File) -> Link:
+        """Upload a file. Raises CannotShare."""
+        if self._uploads is None:
+            # Imported with the first file: the service starts faster without.
+            from component.uploads import Uploads  # noqa: PLC0415
+
+            settings = self._catalog.settings
+            server, named = settings.server.parent_domain, settings.uploads.address
+            self._uploads = Uploads(
+                self._stream.get,
+                JID.parse(server) if server else None,
+                None if named is None else JID.parse(named),
+                settings.server.tls_ca,
+            )
+        return await self._uploads.share(file)
 
     async def _set_aside(self, notice: Notification) -> None:
         for noticed in self.on_set_aside:

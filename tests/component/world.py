@@ -33,8 +33,8 @@ from component.features.tasks_iq.handlers import (
 from component.features.tasks_iq.node import SkillsNode, TasksNode
 from component.kernel.avatars import generated_avatar
 from component.kernel.disco import Disco, Facts
+from component.kernel.events import PresenceEvents
 from component.kernel.pause_gate import PauseGate
-from component.kernel.presence_events import PresenceEvents
 from component.kernel.profiles import ContactProfile, Profiles
 from component.link.messages.inbound import InboundMessage
 from component.link.messages.messenger import Messenger
