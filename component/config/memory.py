@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, SecretStr, field_validator
+from pydantic import AfterValidator, Field, SecretStr
 
-from component.config.kinds import Count, Domain, Section, refusal
+from component.config.kinds import Count, Domain, Section, different_names, refusal
 
 _RESERVED = frozenset(("private", "all", "documents"))
 
@@ -90,15 +90,7 @@ class Memory(Section):
     """Search by meaning in memories and documents: local uses a multilingual model in a child
     process (the `vectors` extra).
     """
-    scopes: tuple[MemoryScope, ...] = ()
-
-    @field_validator("scopes")
-    @classmethod
-    def _names_differ(cls, value: tuple[MemoryScope, ...]) -> tuple[MemoryScope, ...]:
-        names = [scope.name for scope in value]
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            raise refusal(f"has two scopes called {twice!r}: give each a different name")
-        return value
+    scopes: Annotated[tuple[MemoryScope, ...], AfterValidator(different_names("scopes"))] = ()
 
 
 class Session(Section):

@@ -7,19 +7,19 @@ it. Names that end in `_s` are seconds, names that end in `_bytes` are bytes.
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     SecretStr,
     create_model,
-    field_validator,
     model_validator,
 )
 
 from component.config.agents import AgentEntry, Budgets, Loop, Personas
-from component.config.kinds import EMPTY, Domains, Later, refusal
+from component.config.kinds import EMPTY, Domains, Later, different_names, refusal
 from component.config.limits import RequestLimits, Tasks
 from component.config.llm import LLM
 from component.config.memory import Memory, Session
@@ -78,7 +78,7 @@ class Settings(BaseModel):
     uploads: Uploads = EMPTY
     log: Log = EMPTY
     llm: LLM | None = None
-    agents: tuple[AgentEntry, ...] = ()
+    agents: Annotated[tuple[AgentEntry, ...], AfterValidator(different_names("agents"))] = ()
     loop: Loop = EMPTY
     budgets: Budgets = EMPTY
     memory: Memory = EMPTY
@@ -91,14 +91,6 @@ class Settings(BaseModel):
     xmpp_send: XmppSend | None = None
 
     rooms: Later = False
-
-    @field_validator("agents")
-    @classmethod
-    def _names_differ(cls, value: tuple[AgentEntry, ...]) -> tuple[AgentEntry, ...]:
-        names = [entry.name for entry in value]
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            raise refusal(f"has two agents called {twice!r}: give each a different name")
-        return value
 
     @model_validator(mode="after")
     def _checks_of_features(self) -> Self:

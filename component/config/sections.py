@@ -5,13 +5,12 @@ value of one, with its type.
 """
 
 from collections.abc import Callable
-from operator import attrgetter
 from types import GenericAlias
 from typing import Annotated, Any, Final, Generic, TypeVar
 
 from pydantic import AfterValidator
 
-from component.config.kinds import EMPTY, Section, refusal
+from component.config.kinds import EMPTY, Section
 
 T_co = TypeVar("T_co", covariant=True)
 S = TypeVar("S", bound=Section)
@@ -60,17 +59,3 @@ def named_tables(
     if check is not None:
         annotation = Annotated[annotation, AfterValidator(check)]
     return Top[dict[str, S]](name, annotation, {})
-
-
-def different_names(what: str) -> Callable[[tuple[S, ...]], tuple[S, ...]]:
-    """Return the check that no two entries of a list have one `name`. `what` says what they are, in
-    the plural.
-    """
-
-    def check(entries: tuple[S, ...]) -> tuple[S, ...]:
-        names = list(map(attrgetter("name"), entries))
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            raise refusal(f"has two {what} called {twice!r}: give each a name of its own")
-        return entries
-
-    return check
