@@ -266,9 +266,8 @@ def login_failed(server: Server, failed: LoginFailed) -> ConnectionFailed:
             )
         case "bind":
             sentence = (
-                f"{_begin(peer)} refuses {account} a resource"
-                f" ({failed.condition}){said}: close other sessions of the account, or raise the"
-                " server's session limit."
+                f"{_begin(peer)} refuses {account} a resource ({failed.condition}){said}: close"
+                " other sessions of the account, or raise the server's session limit."
             )
         case "sasl":
             code, sentence = _refused(account, peer, failed.condition, said)
