@@ -210,12 +210,7 @@ class Commands:
         bare = principal.bare
         agent = "" if at is None else self._agent_at(at)
         return Asking(
-            principal=bare,
-            client=client,
-            at=at,
-            agent=agent,
-            lang=lang,
-            admin=bare in self.admins,
+            principal=bare, client=client, at=at, agent=agent, lang=lang, admin=bare in self.admins
         )
 
     def of(self, asking: Asking) -> tuple[AnyCommand, ...]:
@@ -235,8 +230,7 @@ class PersonParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """The parameters of a command about a person and an agent."""
 
     person: Annotated[
-        str,
-        msgspec.Meta(title="Person", description="Address of the person, juliet@example.com."),
+        str, msgspec.Meta(title="Person", description="Address of the person, juliet@example.com.")
     ] = msgspec.field(name="for")
     agent: Annotated[
         str,

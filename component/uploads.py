@@ -12,13 +12,7 @@ import anyio
 import msgspec
 import structlog
 
-from component.http.gate import (
-    Access,
-    HttpError,
-    HttpGate,
-    HttpLimits,
-    HttpRequest,
-)
+from component.http.gate import Access, HttpError, HttpGate, HttpLimits, HttpRequest
 from component.models.catalog import is_loopback
 from component.skills.outputs import File, Link
 from component.tasks.protocol import CannotShare

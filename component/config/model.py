@@ -9,14 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    SecretStr,
-    create_model,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr, create_model, model_validator
 
 from component.config.agents import AgentEntry, Budgets, Loop, Personas
 from component.config.kinds import EMPTY, Domains, Later, different_names, refusal

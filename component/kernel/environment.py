@@ -42,10 +42,7 @@ class Catalog:
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        of_features: Iterable[Skill],
-        knowledge: Callable[[], Knowledge],
+        self, settings: Settings, of_features: Iterable[Skill], knowledge: Callable[[], Knowledge]
     ) -> None:
         self.settings = settings
         self.policy = make_policy(settings)

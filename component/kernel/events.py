@@ -120,11 +120,7 @@ class PubSubEvents:
         """Return the route of notifications."""
         return (
             StanzaRoute(
-                "message",
-                _MESSAGE_TYPES,
-                self.notification,
-                payload=Event,
-                admits=self._is_service,
+                "message", _MESSAGE_TYPES, self.notification, payload=Event, admits=self._is_service
             ),
         )
 

@@ -180,13 +180,7 @@ class Kernel:
             environment.storage,
             environment.home,
             environment.memories,
-            agent_ports(
-                environment,
-                self.stream,
-                self.contacts,
-                self.tasks,
-                self.zones.of,
-            ),
+            agent_ports(environment, self.stream, self.contacts, self.tasks, self.zones.of),
         )
 
     async def forget_person(self, agent: str, person: JID) -> None:

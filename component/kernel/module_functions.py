@@ -52,9 +52,7 @@ class ModuleFunctions:
 
 
 def skill_services(
-    settings: Settings,
-    storage: Storage | None,
-    messages: Callable[[], "SkillMessages | None"],
+    settings: Settings, storage: Storage | None, messages: Callable[[], "SkillMessages | None"]
 ) -> "Services":
     """Return what the service has for skills."""
     from component.skill_directories.host_functions import Credential, Services  # noqa: PLC0415

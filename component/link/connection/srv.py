@@ -37,9 +37,7 @@ class NotOfferedError(LookupFailedError):
 
 
 async def look_up(
-    domain: str,
-    resolver: "Resolver | None" = None,
-    draw: Callable[[], float] = system.random,
+    domain: str, resolver: "Resolver | None" = None, draw: Callable[[], float] = system.random
 ) -> Sequence[Target]:
     """Look up the servers of a domain, in the order in which to try them; empty if it has none.
 
