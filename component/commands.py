@@ -171,8 +171,6 @@ class Commands:
     A name can belong to two commands: one for everybody, and another one for admins in its place.
 
     Args:
-        commands: the commands.
-        admins: the bare JIDs of the admins.
         agent_at: returns the name of the agent at an address of this service.
 
     Raises:
@@ -212,12 +210,7 @@ class Commands:
         bare = principal.bare
         agent = "" if at is None else self._agent_at(at)
         return Asking(
-            principal=bare,
-            client=client,
-            at=at,
-            agent=agent,
-            lang=lang,
-            admin=bare in self.admins,
+            principal=bare, client=client, at=at, agent=agent, lang=lang, admin=bare in self.admins
         )
 
     def of(self, asking: Asking) -> tuple[AnyCommand, ...]:
@@ -237,8 +230,7 @@ class PersonParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """The parameters of a command about a person and an agent."""
 
     person: Annotated[
-        str,
-        msgspec.Meta(title="Person", description="Address of the person, juliet@example.com."),
+        str, msgspec.Meta(title="Person", description="Address of the person, juliet@example.com.")
     ] = msgspec.field(name="for")
     agent: Annotated[
         str,

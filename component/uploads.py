@@ -4,6 +4,7 @@ import hashlib
 import re
 import ssl
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final, Protocol, TypeVar
 from urllib.parse import urlsplit
 
@@ -11,13 +12,7 @@ import anyio
 import msgspec
 import structlog
 
-from component.http.gate import (
-    Access,
-    HttpError,
-    HttpGate,
-    HttpLimits,
-    HttpRequest,
-)
+from component.http.gate import Access, HttpError, HttpGate, HttpLimits, HttpRequest
 from component.models.catalog import is_loopback
 from component.skills.outputs import File, Link
 from component.tasks.protocol import CannotShare
@@ -58,10 +53,9 @@ class Uploads:
     """Uploads files.
 
     Args:
-        query: sends IQs.
         domain: the domain whose items are searched for a service; None if it is not known.
         service: the address of the service; None to search for one.
-        tls: verifies the certificate of the service; None for the authorities of the system.
+        tls_ca: certificates to trust instead of the system's.
         clock: seconds that only go forward.
     """
 
@@ -70,13 +64,13 @@ class Uploads:
         query: Query,
         domain: JID | None,
         service: JID | None = None,
-        tls: Callable[[], ssl.SSLContext | None] = lambda: None,
+        tls_ca: Path | None = None,
         clock: Callable[[], float] = anyio.current_time,
     ) -> None:
         self._query = query
         self._domain = domain
         self._named = service
-        self._tls = tls
+        self._tls_ca = tls_ca
         self._clock = clock
         self._found: _Service | None = None
         self._why = ""
@@ -118,7 +112,9 @@ class Uploads:
         limits = HttpLimits(_PUT_S, request_bytes=_MOST_BYTES, response_bytes=65_536, redirects=0)
         # The server that is named by its own answer may be on this machine or in this network.
         access = Access(parts.hostname or "", parts.scheme, parts.port or 0, private=True)
-        gate = HttpGate((access,), limits, tls=self._tls())
+        ca = self._tls_ca
+        tls = None if ca is None else ssl.create_default_context(cafile=str(ca))
+        gate = HttpGate((access,), limits, tls=tls)
         kind = ("Content-Type", file.media_type or "application/octet-stream")
         request = HttpRequest(url, "PUT", (kind,), file.data, secret_headers=headers)
         try:

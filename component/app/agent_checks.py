@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from component import system
-from component.app.features import load_skills
 from component.config import Settings
 from component.config.memory import MemoryScope
 from component.config.model import DEFAULT_AGENT
@@ -24,16 +23,16 @@ from component.metrics.traces import TracesError, make_tracer
 from component.personas.personas import Personas
 from component.policy import PolicyError
 from component.policy.globs import pattern
-from component.skills import DuplicateSkillError, SkillLoadError
+from component.skills import Registry
 from component.store import StorageError
 from xep.jid import JID
 
 
-async def check_agents(settings: Settings) -> AsyncIterator[Check]:
+async def check_agents(settings: Settings, skills: Registry | None) -> AsyncIterator[Check]:
     """Check the memory, and report mistakes in agents and personas."""
     memory = await _memory(settings)
     yield memory
-    for check in (*_agents(settings), *_budgets(settings)):
+    for check in (*_agents(settings, skills), *_budgets(settings)):
         yield check
     if memory.verdict != "failed" and settings.llm is not None:
         async for check in _personas(settings):
@@ -97,13 +96,12 @@ def _blind(sharing: Sharing, scopes: tuple[MemoryScope, ...]) -> Iterator[str]:
                 )
 
 
-def _agents(settings: Settings) -> Iterator[Check]:
+def _agents(settings: Settings, skills: Registry | None) -> Iterator[Check]:
     if settings.speechless is not None:
         yield Check("agents", "warning", settings.speechless)
-    try:
-        names = [skill.name for skill in load_skills(settings)]
-    except (SkillLoadError, DuplicateSkillError):
+    if skills is None:
         return  # told already
+    names = [skill.name for skill in skills]
     for entry in settings.agents:
         for glob in entry.skills:
             if glob != "*" and not any(map(pattern((glob,)).fullmatch, names)):

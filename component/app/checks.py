@@ -15,9 +15,8 @@ from component.features.memory_nodes.account_nodes import check_homes, server_so
 from component.features.memory_nodes.privileges import Privileges
 from component.kernel.avatars import AvatarError
 from component.kernel.check import Check
-from component.kernel.options import addresses, make_policy, privileged_domains
+from component.kernel.options import addresses, make_policy, own_models, privileged_domains
 from component.kernel.profiles import contact_profiles
-from component.kernel.sandbox_check import check_sandbox
 from component.link.connection.connection import Connection
 from component.link.connection.failure import ConnectionFailed
 from component.link.connection.live import Receiver
@@ -29,7 +28,8 @@ from component.link.router.router import Router, RouterOptions, StanzaEvent
 from component.link.router.table import IQRoute, Request
 from component.policy import PolicyError
 from component.private import close_to_others, exposed
-from component.skills import DuplicateSkillError, SkillLoadError
+from component.sandbox.report import confinement_report
+from component.skills import DuplicateSkillError, Registry, SkillLoadError
 from component.store import DirectoryInUseError, Storage, StorageError
 from xep.disco import INFO, InfoQuery
 from xep.jid import JID
@@ -44,7 +44,8 @@ async def check_all(settings: Settings, *, repair: bool = False) -> AsyncIterato
     What rests on something that failed is not looked at. With `repair`, files that others may read
     are closed to them.
     """
-    async for check in _check_offers(settings):
+    skills, registry = _skills(settings)
+    async for check in _check_offers(settings, skills):
         yield check
     storage = await _storage(settings)
     yield storage
@@ -53,15 +54,17 @@ async def check_all(settings: Settings, *, repair: bool = False) -> AsyncIterato
         if permissions is not None:
             yield permissions
     if (storage.verdict != "failed" or settings.memory.path is not None) and not settings.is_worker:
-        async for check in check_agents(settings):
+        async for check in check_agents(settings, registry):
             yield check
     if storage.verdict == "warning" or settings.is_worker:
         return
     traces = await check_traces(settings)
     if traces is not None:
         yield traces
-    async for check in _features(settings):
-        yield check
+    if registry is not None:
+        for feature in make_features(settings):
+            for check in await feature.checks(registry):
+                yield check
     connection, established = await _connection(settings)
     yield connection
     if established is not None:
@@ -75,31 +78,22 @@ async def check_all(settings: Settings, *, repair: bool = False) -> AsyncIterato
             yield check
 
 
-async def _check_offers(settings: Settings) -> AsyncIterator[Check]:
+async def _check_offers(settings: Settings, skills: Check) -> AsyncIterator[Check]:
     """Look at what the service offers, and at the models, servers and APIs that it uses."""
-    for check in (_notice(settings), _policy(settings), _avatars(settings), _skills(settings)):
-        if check is not None:
-            yield check
+    if settings.notice is not None:
+        yield Check("settings", "warning", settings.notice)
+    yield _policy(settings)
+    try:
+        contact_profiles(settings)
+    except AvatarError as error:
+        yield Check("avatar", "failed", str(error))
+    yield skills
     async for check in _models(settings):
         yield check
     for feature in make_features(settings):
         async for check in feature.availability():
             yield check
     yield await check_sandbox()
-
-
-async def _features(settings: Settings) -> AsyncIterator[Check]:
-    try:
-        registry = load_skills(settings)
-    except (SkillLoadError, DuplicateSkillError):
-        return  # told already
-    for feature in make_features(settings):
-        for check in await feature.checks(registry):
-            yield check
-
-
-def _notice(settings: Settings) -> Check | None:
-    return None if settings.notice is None else Check("settings", "warning", settings.notice)
 
 
 def _policy(settings: Settings) -> Check:
@@ -128,20 +122,13 @@ def _policy(settings: Settings) -> Check:
     return Check("policy", "ok", f"{who} of {where} may use the agent")
 
 
-def _avatars(settings: Settings) -> Check | None:
-    try:
-        contact_profiles(settings)
-    except AvatarError as error:
-        return Check("avatar", "failed", str(error))
-    return None
-
-
-def _skills(settings: Settings) -> Check:
+def _skills(settings: Settings) -> tuple[Check, Registry | None]:
+    """Load the skills; None if they cannot be loaded."""
     try:
         registry = load_skills(settings)
     except (SkillLoadError, DuplicateSkillError) as error:
-        return Check("skills", "failed", str(error))
-    return Check("skills", "ok", f"{len(registry)} skills are offered")
+        return Check("skills", "failed", str(error)), None
+    return Check("skills", "ok", f"{len(registry)} skills are offered"), registry
 
 
 async def _models(settings: Settings) -> AsyncIterator[Check]:
@@ -149,7 +136,6 @@ async def _models(settings: Settings) -> AsyncIterator[Check]:
         yield Check("model", "ok", "no language model is configured: agents only answer commands")
         return
     # Imported only if there is a model.
-    from component.kernel.options import own_models  # noqa: PLC0415
     from component.models.availability import check_models  # noqa: PLC0415
     from component.models.offered_tools import read_refused, sentence  # noqa: PLC0415
 
@@ -158,6 +144,23 @@ async def _models(settings: Settings) -> AsyncIterator[Check]:
         yield Check(name, found.verdict, found.text)
     for refused in await system.in_thread(read_refused, settings.storage.path):
         yield Check("tools", "warning", sentence(refused))
+
+
+async def check_sandbox() -> Check:
+    """Whether skills, servers and parsers that are not trusted can be confined to a process.
+
+    It never fails: a service without such skills needs nothing of this.
+    """
+    report = await confinement_report()
+    if report.problem:
+        text = f"skills that are not trusted cannot run on this system: {report.problem}"
+        return Check("confinement", "warning", text)
+    missing = "; ".join(f"that they {one.text}" for one in report.missing)
+    if not missing:
+        text = f"confined processes are bounded in all {len(report.guarantees)} respects"
+        return Check("confinement", "ok", text)
+    text = f"not guaranteed for confined processes on this system: {missing} (docs/sandbox.md)"
+    return Check("confinement", "warning", text)
 
 
 async def _storage(settings: Settings) -> Check:

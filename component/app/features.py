@@ -12,12 +12,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-from component.config import describe
 from component.config import load as load_file
 from component.config.model import Settings, with_sections
 from component.config.sections import Top
 
 if TYPE_CHECKING:
+    from component.config.describe import Table
     from component.features.feature import Feature
     from component.skills import Registry
 
@@ -102,8 +102,10 @@ def make_settings(**sections: Any) -> Settings:
     return settings_model()(**sections)
 
 
-def tables() -> Iterator[describe.Table]:
+def tables() -> "Iterator[Table]":
     """Yield every section in the order of the file; keys above all sections come first."""
+    from component.config import describe  # noqa: PLC0415 - the service needs none of it
+
     return describe.tables(settings_model())
 
 

@@ -17,8 +17,7 @@ from component.app.subsystems import Subsystems
 from component.audit.protocol import AuditEvent
 from component.config import Settings
 from component.kernel import memory
-from component.kernel.catalog import Catalog
-from component.kernel.environment import Environment, open_environment
+from component.kernel.environment import Catalog, Environment, open_environment
 from component.kernel.options import SOFTWARE
 from component.link.connection.connection import Connect, Connection
 from component.link.connection.transport import connect
@@ -120,8 +119,8 @@ class Service:
                 if stream.is_connected():
                     group.start_soon(_announce, subsystems)
 
-            stream.on_features_changed(features_changed)
-            stream.on_connected(connected)
+            stream.on_features_changed.append(features_changed)
+            stream.on_connected.append(connected)
             connection = stream.connect(self._connect)
             await group.start(environment.monitoring.run)
             own, outside = (
@@ -133,8 +132,8 @@ class Service:
                 )
                 for remote in (False, True)
             )
-            tasks.add_late_sources(own.late)
-            tasks.add_late_sources(outside.late)
+            tasks.late.append(own.late)
+            tasks.late.append(outside.late)
             group.start_soon(outside.run)
             await group.start(own.run)
             await group.start(stream.router.run)

@@ -37,21 +37,21 @@ class Subsystems:
         forgets = [each.forget for each in self.opened if each.forget is not None]
         kernel.forgets = (*forgets, started_work.forget)
         for opened in self.opened:
-            stream.add_features(opened.disco_features)
+            stream.more_features.append(opened.disco_features)
             if opened.is_room is not None:
-                stream.add_rooms(opened.is_room)
-            stream.on_disconnected(opened.disconnected)
+                stream.rooms.append(opened.is_room)
+            stream.on_disconnected.append(opened.disconnected)
             if opened.available is not None:
-                kernel.presence_events.on_available(opened.available)
+                kernel.presence_events.on_available.append(opened.available)
             if opened.granted is not None:
-                kernel.presence_events.on_granted(opened.granted)
+                kernel.presence_events.on_granted.append(opened.granted)
             if opened.task_ended is not None:
-                tasks.on_tool_ended(opened.task_ended)
+                tasks.on_tool_ended.append(opened.task_ended)
             if opened.task_changed is not None:
-                tasks.on_task_changed(opened.task_changed)
+                tasks.on_task_changed.append(opened.task_changed)
             if opened.task_deleted is not None:
-                tasks.on_task_deleted(opened.task_deleted)
-            tasks.add_held_sources(opened.held_sources)
+                tasks.on_task_deleted.append(opened.task_deleted)
+            tasks.held.append(opened.held_sources)
             kernel.disco.nodes.extend(opened.disco_nodes)
             kernel.offers.extend(opened.offers)
             kernel.forms.update(opened.forms)

@@ -32,6 +32,7 @@ def run(config: Path) -> None:
       xmpp-agent run
       xmpp-agent run --config /etc/xmpp-agent/agent.toml
     """
+    gc.disable()  # what is imported and made before the service runs is not garbage
     # Imported here, because --help needs none of it.
     import anyio  # noqa: PLC0415
 
@@ -43,14 +44,17 @@ def run(config: Path) -> None:
     from component.policy import PolicyError  # noqa: PLC0415
     from component.store import StorageError  # noqa: PLC0415
 
-    settings = load_settings(config)
-    if settings.is_worker:
-        raise ConfigFault(
-            f"{config} is the configuration of a worker, without [server]: run"
-            f" `xmpp-agent worker --config {config}`."
-        )
-    logs.configure(settings.log.level, settings.log.format)
-    service = make_service(settings)
+    try:
+        settings = load_settings(config)
+        if settings.is_worker:
+            raise ConfigFault(
+                f"{config} is the configuration of a worker, without [server]: run"
+                f" `xmpp-agent worker --config {config}`."
+            )
+        logs.configure(settings.log.level, settings.log.format)
+        service = make_service(settings)
+    finally:
+        gc.enable()
     try:
         orderly = anyio.run(
             serve, service, backend=settings.backend, backend_options=event_loop(settings.backend)

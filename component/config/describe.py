@@ -1,10 +1,14 @@
 """Lists the settings: the source of `init` and of the reference page."""
 
+import ast
+import functools
 import inspect
 import json
+import sys
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -101,7 +105,7 @@ def _tables(
         if (table := section_of(field)) is not None:
             inner.append((name, field, table))
         else:
-            keys.append(_key(path, name, field))
+            keys.append(_key(path, name, field, _description(section, name)))
     if keys:
         description = (about or inspect.cleandoc(section.__doc__ or "")) if path else ""
         yield Table(".".join(path), description, repeated, optional, None, tuple(keys))
@@ -111,7 +115,7 @@ def _tables(
             known[table] = ".".join(path)
         if table in known:
             here = ".".join((*path, name, *(("…",) if kind is dict else ())))
-            yield Table(here, field.description or "", kind is tuple, True, known[table], ())
+            yield Table(here, _description(section, name), kind is tuple, True, known[table], ())
             continue
         yield from _tables(
             table,
@@ -119,15 +123,40 @@ def _tables(
             known,
             repeated=kind is tuple,
             optional=optional or repeated or kind in (dict, types.UnionType, Union),
-            about=field.description,
+            about=_description(section, name),
         )
 
 
-def _key(path: tuple[str, ...], name: str, field: FieldInfo) -> Key:
+def _description(section: type[BaseModel], name: str) -> str:
+    """Return the description of a field, or the string below it in the source."""
+    if description := section.model_fields[name].description:
+        return description
+    sections = (cls for cls in section.__mro__ if issubclass(cls, BaseModel))
+    found = (_strings_below(cls.__module__).get((cls.__name__, name)) for cls in sections)
+    return next(filter(None, found), "")
+
+
+@functools.cache
+def _strings_below(module: str) -> Mapping[tuple[str, str], str]:
+    """Return the strings below fields in a module, by the names of the class and the field."""
+    found: dict[tuple[str, str], str] = {}
+    for cls in ast.parse(inspect.getsource(sys.modules[module])).body:
+        for pair in pairwise(cls.body if isinstance(cls, ast.ClassDef) else ()):
+            match (cls, *pair):
+                case (
+                    ast.ClassDef(name=section),
+                    ast.AnnAssign(target=ast.Name(id=field)),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ):
+                    found[section, field] = " ".join(text.split())
+    return found
+
+
+def _key(path: tuple[str, ...], name: str, field: FieldInfo, description: str) -> Key:
     unset = field.default is PydanticUndefined or field.default is None
     return Key(
         name=name,
-        description=field.description or "",
+        description=description,
         kind=_kind(field.annotation),
         required=field.is_required(),
         default=None if unset else toml(field.default),

@@ -6,7 +6,9 @@ Each check raises an error whose text continues a sentence that begins with the 
 import base64
 import binascii
 import re
-from typing import Annotated, Final, Literal
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Annotated, Any, Final, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
@@ -138,8 +140,33 @@ class Section(BaseModel):
     """The base class of sections: no unknown keys, immutable."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        validate_default=True,
+        defer_build=True,  # the class of the settings builds the validators of all sections at once
     )
+
+
+EMPTY: Any = {}
+"""The default of a table all of whose keys have defaults; validated like one in a file."""
+
+
+S = TypeVar("S", bound=Section)
+
+
+def different_names(what: str) -> Callable[[tuple[S, ...]], tuple[S, ...]]:
+    """Return the check that no two entries of a list have one `name`. `what` says what they are, in
+    the plural.
+    """
+
+    def check(entries: tuple[S, ...]) -> tuple[S, ...]:
+        names = list(map(attrgetter("name"), entries))
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise refusal(f"has two {what} called {twice!r}: give each a different name")
+        return entries
+
+    return check
 
 
 def check_expression(value: str) -> str:

@@ -1,26 +1,18 @@
 """All settings. Each section has its own module in this package.
 
-Each key is defined there with its type, its default and its documentation, the only place that
-explains it: `xmpp-agent init`, the reference page docs/configuration.md and the error sentences are
-all made from it. Names that end in `_s` are seconds, names that end in `_bytes` are bytes.
+Each key is defined there with its type, its default and, below it, its documentation, the only
+place that explains it: `xmpp-agent init` and the reference page docs/configuration.md are made from
+it. Names that end in `_s` are seconds, names that end in `_bytes` are bytes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SecretStr,
-    create_model,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr, create_model, model_validator
 
 from component.config.agents import AgentEntry, Budgets, Loop, Personas
-from component.config.kinds import Domains, Later, refusal
+from component.config.kinds import EMPTY, Domains, Later, different_names, refusal
 from component.config.limits import RequestLimits, Tasks
 from component.config.llm import LLM
 from component.config.memory import Memory, Session
@@ -56,7 +48,9 @@ class Settings(BaseModel):
     `pydantic.ValidationError`.
     """
 
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True, validate_default=True)
+    model_config = ConfigDict(
+        extra="forbid", hide_input_in_errors=True, validate_default=True, defer_build=True
+    )
 
     checks: ClassVar[Sequence[Callable[[Any], None]]] = ()
     """Check the sections of features beside the others; each raises a refusal."""
@@ -64,41 +58,32 @@ class Settings(BaseModel):
     described: ClassVar[Sequence[Callable[[Any], Iterable[str]]]] = ()
     """Return the names of `described_sources` that features have."""
 
-    backend: Literal["trio", "asyncio"] = Field(
-        default="trio", description="Event loop that the service runs on."
-    )
+    backend: Literal["trio", "asyncio"] = "trio"
+    """Event loop that the service runs on."""
     server: Server
-    agent: Agent = Agent()
-    policy: Policy = Policy()
-    limits: RequestLimits = RequestLimits()
-    tasks: Tasks = Tasks()
-    conformance: Conformance = Conformance()
-    skills: Skills = Skills()
-    storage: Storage = Storage()
-    uploads: Uploads = Uploads()
-    log: Log = Log()
+    agent: Agent = EMPTY
+    policy: Policy = EMPTY
+    limits: RequestLimits = EMPTY
+    tasks: Tasks = EMPTY
+    conformance: Conformance = EMPTY
+    skills: Skills = EMPTY
+    storage: Storage = EMPTY
+    uploads: Uploads = EMPTY
+    log: Log = EMPTY
     llm: LLM | None = None
-    agents: tuple[AgentEntry, ...] = ()
-    loop: Loop = Loop()
-    budgets: Budgets = Budgets()
-    memory: Memory = Memory()
-    session: Session = Session()
-    personas: Personas = Personas()
-    pubsub: PubSub = PubSub()
-    audit: Audit = Audit()
-    traces: Traces = Traces()
-    notifications: Notifications = Notifications()
+    agents: Annotated[tuple[AgentEntry, ...], AfterValidator(different_names("agents"))] = ()
+    loop: Loop = EMPTY
+    budgets: Budgets = EMPTY
+    memory: Memory = EMPTY
+    session: Session = EMPTY
+    personas: Personas = EMPTY
+    pubsub: PubSub = EMPTY
+    audit: Audit = EMPTY
+    traces: Traces = EMPTY
+    notifications: Notifications = EMPTY
     xmpp_send: XmppSend | None = None
 
     rooms: Later = False
-
-    @field_validator("agents")
-    @classmethod
-    def _names_differ(cls, value: tuple[AgentEntry, ...]) -> tuple[AgentEntry, ...]:
-        names = [entry.name for entry in value]
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            raise refusal(f"has two agents called {twice!r}: give each a different name")
-        return value
 
     @model_validator(mode="after")
     def _checks_of_features(self) -> Self:

@@ -30,22 +30,15 @@ class Flow(Section):
     open world are refused, and all others need a confirmation. The first rule that matches applies.
     """
 
-    of: tuple[Literal["peer", "web", "file"], ...] = Field(
-        min_length=1,
-        examples=[["web", "file"]],
-        description="Source of the data: other agents, the web, files.",
-    )
-    to: tuple[str, ...] = Field(
-        min_length=1,
-        examples=[["network:*.example.com:443"]],
-        description="Capabilities of the skills to which the rule applies; `*` and `?` match any "
-        "characters and any one character, `network` matches all that begin with `network:`. `*` "
-        "also matches skills that declare none.",
-    )
-    then: Literal["allow", "confirm", "refuse"] = Field(
-        examples=["allow"],
-        description="allow runs such skills, confirm asks a person first, refuse rejects them.",
-    )
+    of: tuple[Literal["peer", "web", "file"], ...] = Field(min_length=1, examples=[["web", "file"]])
+    """Source of the data: other agents, the web, files."""
+    to: tuple[str, ...] = Field(min_length=1, examples=[["network:*.example.com:443"]])
+    """Capabilities of the skills to which the rule applies; `*` and `?` match any characters and
+    any one character, `network` matches all that begin with `network:`. `*` also matches skills
+    that declare none.
+    """
+    then: Literal["allow", "confirm", "refuse"] = Field(examples=["allow"])
+    """allow runs such skills, confirm asks a person first, refuse rejects them."""
 
 
 _SCHEMES: Final = ("http", "https", "mailto", "xmpp")
@@ -76,64 +69,45 @@ def _notice(value: str) -> str:
 class Agent(Section):
     """The agent, and who may talk to it. A sender must pass both lists."""
 
-    name: DisplayText = Field(
-        default="Assistant",
-        min_length=1,
-        description="Name shown to people and in service discovery.",
-    )
-    operator: DisplayText = Field(
-        default="",
-        examples=["Example Ltd"],
-        description="Person or organisation responsible for the agent, shown in its vCard, in "
-        "service discovery and in notice. Default: the administrators of component_domain.",
-    )
+    name: DisplayText = Field(default="Assistant", min_length=1)
+    """Name shown to people and in service discovery."""
+    operator: DisplayText = Field(default="", examples=["Example Ltd"])
+    """Person or organisation responsible for the agent, shown in its vCard, in service discovery
+    and in notice. Default: the administrators of component_domain.
+    """
     contact: Annotated[DisplayText, AfterValidator(_contact)] = Field(
-        default="",
-        examples=["mailto:it@example.com"],
-        description="URI (xmpp:, mailto:, https:) at which people reach the operator; published "
-        "in the vCard and in service discovery. Default: none.",
+        default="", examples=["mailto:it@example.com"]
     )
-    avatar: Path | None = Field(
-        default=None,
-        examples=["./avatar.png"],
-        description="PNG file that clients show for the agent: at most 64 KiB and from 32 to 1024 "
-        "pixels on each side; 64 by 64 pixels and less than 8 KB are best. Default: a pattern "
-        "generated from the agent's address. A relative path is relative to the working directory.",
+    """URI (xmpp:, mailto:, https:) at which people reach the operator; published in the vCard and
+    in service discovery. Default: none.
+    """
+    avatar: Path | None = Field(default=None, examples=["./avatar.png"])
+    """PNG file that clients show for the agent: at most 64 KiB and from 32 to 1024 pixels on each
+    side; 64 by 64 pixels and less than 8 KB are best. Default: a pattern generated from the agent's
+    address. A relative path is relative to the working directory.
+    """
+    notice: Annotated[str, AfterValidator(_notice)] = (
+        "I am {name}, an automated agent operated by {operator}. I am not a person, and what I say"
+        " can be wrong."
     )
-    notice: Annotated[str, AfterValidator(_notice)] = Field(
-        default="I am {name}, an automated agent operated by {operator}. I am not a person, and "
-        "what I say can be wrong.",
-        description="Notice that each person gets once, before the first answer. {name}, "
-        "{operator} "
-        'and {contact} are replaced. "" turns it off: first make sure that the law where your '
-        "users are does not require it.",
-    )
-    allowed_jids: Jids | None = Field(
-        default=None,
-        examples=[["admin@example.com"]],
-        description='Bare JIDs that may use the agent. Missing or `["*"]` means everybody of the '
-        "allowed domains, an empty list means nobody.",
-    )
-    allowed_domains: Domains | None = Field(
-        default=None,
-        examples=[["example.com"]],
-        description="Domains whose users may use the agent. Default: component_domain without its "
-        'first label. `["*"]` means every domain that the server federates with, an empty list '
-        "means none.",
-    )
-    zone: Zone = Field(
-        default="UTC",
-        min_length=1,
-        examples=["Europe/Paris"],
-        description="IANA time zone of people whose own is not known, and of the work in the"
-        " settings.",
-    )
-    admins: Jids = Field(
-        default=(),
-        examples=[["admin@example.com"]],
-        description="Bare JIDs that may use the commands for admins, in chat and as forms: list "
-        "and cancel the tasks of everybody, pause, status. They must also pass both lists.",
-    )
+    """Notice that each person gets once, before the first answer. {name}, {operator} and {contact}
+    are replaced. "" turns it off: first make sure that the law where your users are does not
+    require it.
+    """
+    allowed_jids: Jids | None = Field(default=None, examples=[["admin@example.com"]])
+    """Bare JIDs that may use the agent. Missing or `["*"]` means everybody of the allowed domains,
+    an empty list means nobody.
+    """
+    allowed_domains: Domains | None = Field(default=None, examples=[["example.com"]])
+    """Domains whose users may use the agent. Default: component_domain without its first label.
+    `["*"]` means every domain that the server federates with, an empty list means none.
+    """
+    zone: Zone = Field(default="UTC", min_length=1, examples=["Europe/Paris"])
+    """IANA time zone of people whose own is not known, and of the work in the settings."""
+    admins: Jids = Field(default=(), examples=[["admin@example.com"]])
+    """Bare JIDs that may use the commands for admins, in chat and as forms: list and cancel the
+    tasks of everybody, pause, status. They must also pass both lists.
+    """
 
 
 class Rule(Section):
@@ -143,33 +117,18 @@ class Rule(Section):
     not execute is reported as unknown to them.
     """
 
-    skills: tuple[str, ...] = Field(
-        min_length=1,
-        examples=[["report", "conformance.*"]],
-        description="Names of skills; `*` and `?` match any characters and any one character.",
-    )
-    allowed_jids: Jids | None = Field(
-        default=None,
-        examples=[["admin@example.com"]],
-        description="Bare JIDs that may execute these skills; an empty list means nobody.",
-    )
-    allowed_domains: Domains | None = Field(
-        default=None,
-        examples=[["example.com"]],
-        description="Domains whose users may execute these skills; an empty list means none.",
-    )
-    confirm: Confirm | None = Field(
-        default=None,
-        examples=["never"],
-        description="When a person is asked before these skills run, instead of policy.confirm.",
-    )
-    approvers: Jids | None = Field(
-        default=None,
-        min_length=1,
-        examples=[["boss@example.com"]],
-        description="Bare JIDs of those who confirm these skills instead of the person who "
-        "executes them. The first answer counts.",
-    )
+    skills: tuple[str, ...] = Field(min_length=1, examples=[["report", "conformance.*"]])
+    """Names of skills; `*` and `?` match any characters and any one character."""
+    allowed_jids: Jids | None = Field(default=None, examples=[["admin@example.com"]])
+    """Bare JIDs that may execute these skills; an empty list means nobody."""
+    allowed_domains: Domains | None = Field(default=None, examples=[["example.com"]])
+    """Domains whose users may execute these skills; an empty list means none."""
+    confirm: Confirm | None = Field(default=None, examples=["never"])
+    """When a person is asked before these skills run, instead of policy.confirm."""
+    approvers: Jids | None = Field(default=None, min_length=1, examples=[["boss@example.com"]])
+    """Bare JIDs of those who confirm these skills instead of the person who executes them. The
+    first answer counts.
+    """
 
     @model_validator(mode="after")
     def _narrows(self) -> Self:
@@ -184,29 +143,23 @@ class Rule(Section):
 class Policy(Section):
     """Who may use which skill, and when a confirmation is needed."""
 
-    confirm: Confirm = Field(
-        default="destructive",
-        description="When a person is asked before a skill runs: destructive (for each skill "
-        "that is not marked as harmless), always, or never. never applies to skills that people "
-        "execute themselves; other agents never run destructive skills without one.",
-    )
-    confirm_expires_s: Seconds = Field(
-        default=86400,
-        description="Seconds after which a confirmation expires, and the task that waits for it "
-        "fails.",
-    )
-    rules: tuple[Rule, ...] = Field(
-        default=(),
-        description="Rules that restrict who may use which skills. For confirm and approvers, "
-        "the first rule that matches a skill and sets the key applies.",
-    )
-    flows: tuple[Flow, ...] = Field(
-        default=(), description="Which skills a model may use after reading data from strangers."
-    )
+    confirm: Confirm = "destructive"
+    """When a person is asked before a skill runs: destructive (for each skill that is not marked as
+    harmless), always, or never. never applies to skills that people execute themselves; other
+    agents never run destructive skills without one.
+    """
+    confirm_expires_s: Seconds = 86400
+    """Seconds after which a confirmation expires, and the task that waits for it fails."""
+    rules: tuple[Rule, ...] = ()
+    """Rules that restrict who may use which skills. For confirm and approvers, the first rule that
+    matches a skill and sets the key applies.
+    """
+    flows: tuple[Flow, ...] = ()
+    """Which skills a model may use after reading data from strangers."""
     scanner: Annotated[str, Field(pattern=r"^(|[\w.]+:\w+)$")] = Field(
-        default="",
-        examples=["my_classifier:Scanner"],
-        description="Scanner that looks for prompt injections in data of strangers, as"
-        " `package.module:object`, which is called without arguments and has a method"
-        " scan(text). Default: one that finds hidden characters.",
+        default="", examples=["my_classifier:Scanner"]
     )
+    """Scanner that looks for prompt injections in data of strangers, as `package.module:object`,
+    which is called without arguments and has a method scan(text). Default: one that finds hidden
+    characters.
+    """

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, get_origin
 
-from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
@@ -210,11 +210,6 @@ def section_of(field: type[BaseModel] | FieldInfo | None) -> type[BaseModel] | N
     if arguments:
         kind = arguments[get_origin(kind) is dict]
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
-
-
-def is_secret(field: FieldInfo) -> bool:
-    """Return whether the field's value must never be shown."""
-    return field.annotation is SecretStr
 
 
 def _keys_of(field: type[BaseModel] | FieldInfo | None) -> list[str]:

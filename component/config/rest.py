@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from component.config.kinds import (
+    EMPTY,
     Count,
     Expression,
     Headers,
@@ -98,66 +99,51 @@ class RestSkill(Section):
     """A skill that is one HTTP request. NAME is the name of the skill. See docs/rest.md."""
 
     description: str = Field(
-        min_length=1,
-        max_length=2000,
-        examples=["Return the current weather at a place."],
-        description="What it does, for people and models.",
+        min_length=1, max_length=2000, examples=["Return the current weather at a place."]
     )
-    title: str = Field(default="", examples=["Weather"], description="Title for people.")
-    tags: tuple[str, ...] = Field(
-        default=(), examples=[["weather"]], description="Words by which it is found."
-    )
-    method: Method = Field(default="GET", description="HTTP method.")
+    """What it does, for people and models."""
+    title: str = Field(default="", examples=["Weather"])
+    """Title for people."""
+    tags: tuple[str, ...] = Field(default=(), examples=[["weather"]])
+    """Words by which it is found."""
+    method: Method = "GET"
+    """HTTP method."""
     url: Annotated[str, AfterValidator(_url)] = Field(
-        examples=["https://api.example.com/cities/{city}"],
-        description="URL without a query. `{name}` in the path stands for a parameter; its value"
-        " becomes one segment of the path.",
+        examples=["https://api.example.com/cities/{city}"]
     )
+    """URL without a query. `{name}` in the path stands for a parameter; its value becomes one
+    segment of the path.
+    """
     parameters: dict[str, dict[str, Any]] = Field(
-        default={},
-        examples=[{"city": {"type": "string", "description": "Name of the city."}}],
-        description="Parameters of the skill: a JSON Schema for each. Those without a default are"
-        " required.",
+        default={}, examples=[{"city": {"type": "string", "description": "Name of the city."}}]
     )
-    optional: tuple[str, ...] = Field(
-        default=(),
-        examples=[["unit"]],
-        description="Parameters that may be omitted although they have no default.",
-    )
+    """Parameters of the skill: a JSON Schema for each. Those without a default are required."""
+    optional: tuple[str, ...] = Field(default=(), examples=[["unit"]])
+    """Parameters that may be omitted although they have no default."""
     query: dict[str, SecretStr] = Field(
-        default={},
-        examples=[{"unit": "{unit}", "key": "${API_KEY}"}],
-        description="Fields of the query, with placeholders. One whose parameter was omitted is"
-        " left out.",
+        default={}, examples=[{"unit": "{unit}", "key": "${API_KEY}"}]
     )
-    headers: Headers = Field(
-        default={},
-        examples=[{"Authorization": "Bearer ${API_KEY}"}],
-        description="Header fields, with placeholders. They are sent to the server of url only.",
-    )
+    """Fields of the query, with placeholders. One whose parameter was omitted is left out."""
+    headers: Headers = Field(default={}, examples=[{"Authorization": "Bearer ${API_KEY}"}])
+    """Header fields, with placeholders. They are sent to the server of url only."""
     body: dict[str, Any] | None = Field(
-        default=None,
-        examples=[{"title": "{title}", "labels": "{labels}"}],
-        description="JSON to send, with placeholders. A text that is nothing but a placeholder"
-        " becomes the value itself, and is left out if the parameter was omitted.",
+        default=None, examples=[{"title": "{title}", "labels": "{labels}"}]
     )
-    select: Expression = Field(
-        default="",
-        examples=["current"],
-        description="JMESPath expression that selects the part of the JSON response to return.",
-    )
+    """JSON to send, with placeholders. A text that is nothing but a placeholder becomes the value
+    itself, and is left out if the parameter was omitted.
+    """
+    select: Expression = Field(default="", examples=["current"])
+    """JMESPath expression that selects the part of the JSON response to return."""
     output: str = Field(
-        default="",
-        max_length=2000,
-        examples=["It is {temperature} degrees in {city.name}."],
-        description="Text to return about the selected JSON, with JMESPath expressions as"
-        " placeholders; for an array one line for each member. Default: the JSON itself.",
+        default="", max_length=2000, examples=["It is {temperature} degrees in {city.name}."]
     )
-    annotations: Effects = Field(
-        default=Effects(),
-        description="Effects, in place of those of the method: GET and HEAD change nothing; PUT and"
-        " DELETE are idempotent; all but GET and HEAD count as destructive.",
-    )
+    """Text to return about the selected JSON, with JMESPath expressions as placeholders; for an
+    array one line for each member. Default: the JSON itself.
+    """
+    annotations: Effects = EMPTY
+    """Effects, in place of those of the method: GET and HEAD change nothing; PUT and DELETE are
+    idempotent; all but GET and HEAD count as destructive.
+    """
     taint: Taint = "web"
     timeout_s: RequestSeconds = 30
     retries: Retries = 2

@@ -5,13 +5,12 @@ value of one, with its type.
 """
 
 from collections.abc import Callable
-from operator import attrgetter
 from types import GenericAlias
 from typing import Annotated, Any, Final, Generic, TypeVar
 
 from pydantic import AfterValidator
 
-from component.config.kinds import Section, refusal
+from component.config.kinds import EMPTY, Section
 
 T_co = TypeVar("T_co", covariant=True)
 S = TypeVar("S", bound=Section)
@@ -34,7 +33,7 @@ class Top(Generic[T_co]):
 
 def table(name: str, section: type[S]) -> Top[S]:
     """Return the key of a table `[name]`, all of whose keys have defaults."""
-    return Top(name, section, section())
+    return Top(name, section, EMPTY)
 
 
 def optional_table(name: str, section: type[S]) -> Top[S | None]:
@@ -60,17 +59,3 @@ def named_tables(
     if check is not None:
         annotation = Annotated[annotation, AfterValidator(check)]
     return Top[dict[str, S]](name, annotation, {})
-
-
-def different_names(what: str) -> Callable[[tuple[S, ...]], tuple[S, ...]]:
-    """Return the check that no two entries of a list have one `name`. `what` says what they are, in
-    the plural.
-    """
-
-    def check(entries: tuple[S, ...]) -> tuple[S, ...]:
-        names = list(map(attrgetter("name"), entries))
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            raise refusal(f"has two {what} called {twice!r}: give each a name of its own")
-        return entries
-
-    return check

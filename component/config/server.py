@@ -24,117 +24,72 @@ _CLIENT: Final = ("jid", "password")
 class Server(Section):
     """The XMPP server and the connection to it, as a component or as a client."""
 
-    mode: Literal["component", "client"] = Field(
-        default="component",
-        description="How the agent is connected: as a component with its own domain (XEP-0114), "
-        "or as a client with an ordinary account, which needs nothing from the server's admin "
-        "and has one agent.",
-    )
-    host: str = Field(
-        default="localhost",
-        min_length=1,
-        description="Name or address of the machine where the XMPP server listens. Default for a "
-        "client: found by srv, or the domain of jid.",
-    )
-    port: Port = Field(
-        default=5275,
-        description="TCP port of the server. For a component: Prosody listens on 5347 by default; "
-        "Openfire and most ejabberd examples use 5275. Default for a client: 5222, or 5223 with "
-        "tls.",
-    )
-    srv: bool = Field(
-        default=False,
-        description="Look up the servers of the account's domain in DNS (SRV records). Default for "
-        "a client: true unless host, port or tls is set. Only for a client.",
-    )
-    component_domain: Domain | None = Field(
-        default=None,
-        examples=["agent.example.com"],
-        description="The agent's own domain, as in the server's configuration. A component needs "
-        "it.",
-    )
-    component_secret: SecretStr = Field(
-        default=SecretStr(""),
-        examples=["${AGENT_SECRET}"],
-        description="The secret shared with the server. Keep it out of this file: `${NAME}` is "
-        "read from the environment, or from the file of the same name that ends in .env. A "
-        "component needs it.",
-    )
-    jid: OwnAccount | None = Field(
-        default=None,
-        examples=["helper@example.com"],
-        description="The address of the account. A client needs it.",
-    )
-    password: SecretStr = Field(
-        default=SecretStr(""),
-        examples=["${AGENT_PASSWORD}"],
-        description="The password of the account. A client needs it.",
-    )
-    resource: str = Field(
-        default="agent",
-        min_length=1,
-        description="Resource that distinguishes this client from others of the same account."
-        " Each process needs a different one. Only for a client.",
-    )
-    tls: bool = Field(
-        default=False,
-        description="Use TLS from the first byte. A component needs it when the network to the"
-        " server is not private: without TLS the stanzas are not encrypted. A client uses TLS in"
-        " any "
-        "case, by STARTTLS unless this is true.",
-    )
-    tls_ca: Path | None = Field(
-        default=None,
-        examples=["/etc/ssl/private-ca.pem"],
-        description="File of PEM certificates to trust instead of the system's. Only with TLS.",
-    )
-    tls_verify: bool = Field(
-        default=True,
-        description="Check the server's certificate and name. Turn it off for tests only.",
-    )
-    tls_server_name: str | None = Field(
-        default=None,
-        min_length=1,
-        examples=["xmpp.example.com"],
-        description="Name to expect in the server's certificate. Default: host, or the domain of "
-        "jid for a client. Only with TLS.",
-    )
-    connect_timeout_s: Seconds = Field(
-        default=10,
-        description="Seconds to wait for a connection, TLS and handshake together.",
-    )
-    keepalive_s: Seconds = Field(
-        default=30,
-        description="Seconds without anything sent after which one space is sent, so that "
-        "firewalls keep the connection open.",
-    )
-    read_timeout_s: Seconds = Field(
-        default=90,
-        description="Seconds of silence from the server after which a probe is sent: an IQ to the "
-        "agent's own address, which the server sends back.",
-    )
-    probe_timeout_s: Seconds = Field(
-        default=15,
-        description="Seconds to wait for the probe before the connection counts as dead.",
-    )
-    reconnect_min_s: Seconds = Field(
-        default=1,
-        description="Maximum wait in seconds before the first attempt to reconnect. It doubles "
-        "with each failure; each wait is a random time up to it.",
-    )
-    reconnect_max_s: Seconds = Field(
-        default=60,
-        description="Maximum wait in seconds before any attempt to reconnect.",
-    )
-    drain_s: Seconds = Field(
-        default=15,
-        description="Seconds that running requests may still take when the service stops.",
-    )
-    max_stanza_bytes: Count = Field(
-        default=262144,
-        ge=10000,  # RFC 6120 §13.12: no limit may be below this
-        description="Largest stanza accepted, in bytes as received; at least 10000.",
-    )
+    mode: Literal["component", "client"] = "component"
+    """How the agent is connected: as a component with its own domain (XEP-0114), or as a client
+    with an ordinary account, which needs nothing from the server's admin and has one agent.
+    """
+    host: str = Field(default="localhost", min_length=1)
+    """Name or address of the machine where the XMPP server listens. Default for a client: found by
+    srv, or the domain of jid.
+    """
+    port: Port = 5275
+    """TCP port of the server. For a component: Prosody listens on 5347 by default; Openfire and
+    most ejabberd examples use 5275. Default for a client: 5222, or 5223 with tls.
+    """
+    srv: bool = False
+    """Look up the servers of the account's domain in DNS (SRV records). Default for a client: true
+    unless host, port or tls is set. Only for a client.
+    """
+    component_domain: Domain | None = Field(default=None, examples=["agent.example.com"])
+    """The agent's own domain, as in the server's configuration. A component needs it."""
+    component_secret: SecretStr = Field(default=SecretStr(""), examples=["${AGENT_SECRET}"])
+    """The secret shared with the server. Keep it out of this file: `${NAME}` is read from the
+    environment, or from the file of the same name that ends in .env. A component needs it.
+    """
+    jid: OwnAccount | None = Field(default=None, examples=["helper@example.com"])
+    """The address of the account. A client needs it."""
+    password: SecretStr = Field(default=SecretStr(""), examples=["${AGENT_PASSWORD}"])
+    """The password of the account. A client needs it."""
+    resource: str = Field(default="agent", min_length=1)
+    """Resource that distinguishes this client from others of the same account. Each process needs a
+    different one. Only for a client.
+    """
+    tls: bool = False
+    """Use TLS from the first byte. A component needs it when the network to the server is not
+    private: without TLS the stanzas are not encrypted. A client uses TLS in any case, by STARTTLS
+    unless this is true.
+    """
+    tls_ca: Path | None = Field(default=None, examples=["/etc/ssl/private-ca.pem"])
+    """File of PEM certificates to trust instead of the system's. Only with TLS."""
+    tls_verify: bool = True
+    """Check the server's certificate and name. Turn it off for tests only."""
+    tls_server_name: str | None = Field(default=None, min_length=1, examples=["xmpp.example.com"])
+    """Name to expect in the server's certificate. Default: host, or the domain of jid for a client.
+    Only with TLS.
+    """
+    connect_timeout_s: Seconds = 10
+    """Seconds to wait for a connection, TLS and handshake together."""
+    keepalive_s: Seconds = 30
+    """Seconds without anything sent after which one space is sent, so that firewalls keep the
+    connection open.
+    """
+    read_timeout_s: Seconds = 90
+    """Seconds of silence from the server after which a probe is sent: an IQ to the agent's own
+    address, which the server sends back.
+    """
+    probe_timeout_s: Seconds = 15
+    """Seconds to wait for the probe before the connection counts as dead."""
+    reconnect_min_s: Seconds = 1
+    """Maximum wait in seconds before the first attempt to reconnect. It doubles with each failure;
+    each wait is a random time up to it.
+    """
+    reconnect_max_s: Seconds = 60
+    """Maximum wait in seconds before any attempt to reconnect."""
+    drain_s: Seconds = 15
+    """Seconds that running requests may still take when the service stops."""
+    # RFC 6120 §13.12: no limit may be below 10000.
+    max_stanza_bytes: Count = Field(default=262144, ge=10000)
+    """Largest stanza accepted, in bytes as received; at least 10000."""
 
     @field_validator("host")
     @classmethod

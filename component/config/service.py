@@ -12,65 +12,52 @@ from component.config.kinds import Count, Domain, Section, http_address, refusal
 class Log(Section):
     """Log output on stderr."""
 
-    level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Lowest level that is written."
-    )
-    format: Literal["auto", "human", "json"] = Field(
-        default="auto",
-        description="human for text, json for one JSON object per line; auto is human on a"
-        " terminal and json otherwise.",
-    )
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """Lowest level that is written."""
+    format: Literal["auto", "human", "json"] = "auto"
+    """human for text, json for one JSON object per line; auto is human on a terminal and json
+    otherwise.
+    """
 
 
 class Storage(Section):
     """Storage of tasks and other data."""
 
-    path: Path = Field(
-        default=Path("./data"),
-        description="Data directory; created if it does not exist. A relative path is relative to"
-        " the directory in which the service is started.",
-    )
-    postgres: SecretStr = Field(
-        default=SecretStr(""),
-        examples=["${AGENT_DATABASE}"],
-        description="Connection string of a PostgreSQL database, such as "
-        "`postgresql://agent:password@db.example.com/agent`: tasks and subscriptions are stored "
-        "there instead of in path, and several processes may share it, each with a different "
-        "path. It needs the `postgres` extra. Empty means SQLite. It contains a password: keep it "
-        "out of this file.",
-    )
+    path: Path = Path("./data")
+    """Data directory; created if it does not exist. A relative path is relative to the directory in
+    which the service is started.
+    """
+    postgres: SecretStr = Field(default=SecretStr(""), examples=["${AGENT_DATABASE}"])
+    """Connection string of a PostgreSQL database, such as
+    `postgresql://agent:password@db.example.com/agent`: tasks and subscriptions are stored there
+    instead of in path, and several processes may share it, each with a different path. It needs the
+    `postgres` extra. Empty means SQLite. It contains a password: keep it out of this file.
+    """
 
 
 class Audit(Section):
     """Audit log of all actions and decisions: files in `audit/` of the data directory."""
 
-    enabled: bool = Field(
-        default=True,
-        description="Write the audit log. Without it, nobody can find out later who did what.",
-    )
-    on_failure: Literal["refuse", "continue"] = Field(
-        default="refuse",
-        description="What to do when the disk is full and the buffer in memory is used up: refuse"
-        " rejects new requests until the log can be written, continue accepts them and records"
-        " how many entries were lost.",
-    )
-    keep_days: Annotated[int, Field(ge=0)] = Field(
-        default=0,
-        description="Days after which files of the log are removed; the removal is logged too. 0"
-        " keeps them for ever.",
-    )
-    lines_per_minute: Annotated[int, Field(ge=0)] = Field(
-        default=600,
-        description="Maximum number of lines per minute for what one principal does. Further events"
-        " are counted, and their numbers are lines at the end of the minute. Decisions of people"
-        " and commands of admins always have lines of their own. 0 is no limit.",
-    )
-    max_file_bytes: Count = Field(
-        default=67108864,
-        ge=65536,
-        description="Size in bytes at which a new file is started; a new file is also started"
-        " each day (UTC). At least 65536.",
-    )
+    enabled: bool = True
+    """Write the audit log. Without it, nobody can find out later who did what."""
+    on_failure: Literal["refuse", "continue"] = "refuse"
+    """What to do when the disk is full and the buffer in memory is used up: refuse rejects new
+    requests until the log can be written, continue accepts them and records how many entries were
+    lost.
+    """
+    keep_days: Annotated[int, Field(ge=0)] = 0
+    """Days after which files of the log are removed; the removal is logged too. 0 keeps them for
+    ever.
+    """
+    lines_per_minute: Annotated[int, Field(ge=0)] = 600
+    """Maximum number of lines per minute for what one principal does. Further events are counted,
+    and their numbers are lines at the end of the minute. Decisions of people and commands of admins
+    always have lines of their own. 0 is no limit.
+    """
+    max_file_bytes: Count = Field(default=67108864, ge=65536)
+    """Size in bytes at which a new file is started; a new file is also started each day (UTC). At
+    least 65536.
+    """
 
 
 def _endpoint(value: str) -> str:
@@ -83,40 +70,33 @@ class Traces(Section):
     """Traces of turns, model calls and tool calls for OpenTelemetry, by OTLP over HTTP."""
 
     endpoint: Annotated[str, AfterValidator(_endpoint)] = Field(
-        default="",
-        examples=["http://127.0.0.1:4318"],
-        description="Base address of a collector; /v1/traces is added. Default: no traces. It "
-        "needs the `otel` extra.",
+        default="", examples=["http://127.0.0.1:4318"]
     )
-    authorization: SecretStr = Field(
-        default=SecretStr(""),
-        examples=["${TRACES_AUTHORIZATION}"],
-        description="Value of the Authorization header, if the collector requires one, such as "
-        "`Bearer …`. Keep it out of this file.",
-    )
-    sample: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=1.0, description="Fraction of the turns that is traced, from 0 to 1."
-    )
+    """Base address of a collector; /v1/traces is added. Default: no traces. It needs the `otel`
+    extra.
+    """
+    authorization: SecretStr = Field(default=SecretStr(""), examples=["${TRACES_AUTHORIZATION}"])
+    """Value of the Authorization header, if the collector requires one, such as `Bearer …`. Keep it
+    out of this file.
+    """
+    sample: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """Fraction of the turns that is traced, from 0 to 1."""
 
 
 class PubSub(Section):
     """The PubSub nodes of the agents (docs/pubsub.md). Admins may create more of them."""
 
-    ask_presence: bool = Field(
-        default=False,
-        description="Whether an agent asks a contact that subscribes to it for its presence in "
-        "return. Then clients that announce an interest in a node (`+notify`) are notified "
-        "without a subscription to it. Off by default, because a client may ask its user about "
-        "the request.",
-    )
+    ask_presence: bool = False
+    """Whether an agent asks a contact that subscribes to it for its presence in return. Then
+    clients that announce an interest in a node (`+notify`) are notified without a subscription to
+    it. Off by default, because a client may ask its user about the request.
+    """
 
 
 class Uploads(Section):
     """Where files of results are put that do not fit into a stanza."""
 
-    address: Domain | None = Field(
-        default=None,
-        examples=["upload.example.com"],
-        description="Address of the HTTP upload service (XEP-0363). Default: the one that the"
-        " server lists, if it has one.",
-    )
+    address: Domain | None = Field(default=None, examples=["upload.example.com"])
+    """Address of the HTTP upload service (XEP-0363). Default: the one that the server lists, if it
+    has one.
+    """

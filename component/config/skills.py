@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from component.config.kinds import Account, Count, Section, Zone, refusal
+from component.config.kinds import EMPTY, Account, Count, Section, Zone, refusal
 from component.config.work import AgentName, Priority, Recipients, Silent
 
 Taint = Annotated[
@@ -37,20 +37,14 @@ SourceTaint = Annotated[
 class Effects(Section):
     """The effects of skills that somebody else describes, in place of those that follow from it."""
 
-    read_only: bool | None = Field(
-        default=None, examples=[True], description="Whether calls change nothing."
-    )
-    destructive: bool | None = Field(
-        default=None,
-        examples=[False],
-        description="Whether calls may destroy something. People are asked before such a call.",
-    )
-    idempotent: bool | None = Field(
-        default=None,
-        examples=[True],
-        description="Whether calling twice has the same effect as calling once. Only such calls,"
-        " and those that change nothing, are ever repeated.",
-    )
+    read_only: bool | None = Field(default=None, examples=[True])
+    """Whether calls change nothing."""
+    destructive: bool | None = Field(default=None, examples=[False])
+    """Whether calls may destroy something. People are asked before such a call."""
+    idempotent: bool | None = Field(default=None, examples=[True])
+    """Whether calling twice has the same effect as calling once. Only such calls, and those that
+    change nothing, are ever repeated.
+    """
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
@@ -64,64 +58,43 @@ class XmppSend(Section):
     docs/skills-builtin.md.
     """
 
-    recipients: tuple[str, ...] = Field(
-        min_length=1,
-        examples=[["*@example.com"]],
-        description="Bare addresses that may be written to; `*` and `?` are wildcards.",
-    )
-    first_contact: Literal["refuse", "introduce"] = Field(
-        default="refuse",
-        description="What happens to a message to somebody who does not share presence with the"
-        " agent: refuse, or introduce (the agent says who it is first).",
-    )
-    per_hour: Count = Field(
-        default=20, description="Maximum number of messages per hour on behalf of one person."
-    )
-    per_recipient_per_hour: Count = Field(
-        default=5, description="Maximum number of messages per hour to one recipient."
-    )
-    max_characters: Count = Field(
-        default=4000, description="Maximum number of characters of a message."
-    )
+    recipients: tuple[str, ...] = Field(min_length=1, examples=[["*@example.com"]])
+    """Bare addresses that may be written to; `*` and `?` are wildcards."""
+    first_contact: Literal["refuse", "introduce"] = "refuse"
+    """What happens to a message to somebody who does not share presence with the agent: refuse, or
+    introduce (the agent says who it is first).
+    """
+    per_hour: Count = 20
+    """Maximum number of messages per hour on behalf of one person."""
+    per_recipient_per_hour: Count = 5
+    """Maximum number of messages per hour to one recipient."""
+    max_characters: Count = 4000
+    """Maximum number of characters of a message."""
 
 
 class Conformance(Section):
     """The fixtures for the conformance kit."""
 
-    enabled: bool = Field(
-        default=False,
-        description="Offer the skills named `conformance.*`. Leave it off in production.",
-    )
+    enabled: bool = False
+    """Offer the skills named `conformance.*`. Leave it off in production."""
 
 
 class SkillScheduleEntry(Section):
     """Enables the schedule that a skill brings. See docs/proactive.md."""
 
-    skill: str = Field(
-        min_length=1, examples=["report"], description="Name of a skill that brings a schedule."
-    )
-    principal: Account | Literal[""] = Field(
-        default="",
-        examples=["juliet@example.com"],
-        description="Address of the person whose rights the skill has, and who gets the result."
-        " Default: the person that the skill names.",
-    )
+    skill: str = Field(min_length=1, examples=["report"])
+    """Name of a skill that brings a schedule."""
+    principal: Account | Literal[""] = Field(default="", examples=["juliet@example.com"])
+    """Address of the person whose rights the skill has, and who gets the result. Default: the
+    person that the skill names.
+    """
     agent: AgentName = "assistant"
-    when: str = Field(
-        default="",
-        examples=["every monday at 9"],
-        description="When it fires, as in `[[schedule]]`. Default: the time that the skill names.",
-    )
-    zone: Zone = Field(
-        default="",
-        examples=["Europe/Paris"],
-        description="IANA time zone of `when`. Default: that of the skill, or agent.zone.",
-    )
-    params: dict[str, Any] = Field(
-        default={},
-        examples=[{"topic": "rivers"}],
-        description="Parameters in place of those of the skill, each by itself.",
-    )
+    when: str = Field(default="", examples=["every monday at 9"])
+    """When it fires, as in `[[schedule]]`. Default: the time that the skill names."""
+    zone: Zone = Field(default="", examples=["Europe/Paris"])
+    """IANA time zone of `when`. Default: that of the skill, or agent.zone."""
+    params: dict[str, Any] = Field(default={}, examples=[{"topic": "rivers"}])
+    """Parameters in place of those of the skill, each by itself."""
     tell: Recipients = ()
     silent: Silent = False
     priority: Priority = "normal"
@@ -130,16 +103,14 @@ class SkillScheduleEntry(Section):
 class SkillCredential(Section):
     """A secret that the service adds to requests of skills that declare it; they never see it."""
 
-    value: SecretStr = Field(
-        examples=["${GITHUB_TOKEN}"], description="The secret. Keep it out of this file."
-    )
-    hosts: tuple[str, ...] = Field(
-        min_length=1,
-        examples=[["api.github.com"]],
-        description="Hosts that it is sent to, whatever a skill asks for.",
-    )
-    header: str = Field(default="Authorization", description="Header that it is sent in.")
-    prefix: str = Field(default="Bearer ", description="Text before it in the header.")
+    value: SecretStr = Field(examples=["${GITHUB_TOKEN}"])
+    """The secret. Keep it out of this file."""
+    hosts: tuple[str, ...] = Field(min_length=1, examples=[["api.github.com"]])
+    """Hosts that it is sent to, whatever a skill asks for."""
+    header: str = "Authorization"
+    """Header that it is sent in."""
+    prefix: str = "Bearer "
+    """Text before it in the header."""
 
 
 class Proposals(Section):
@@ -147,65 +118,48 @@ class Proposals(Section):
     each. See docs/skills.md.
     """
 
-    enabled: bool = Field(default=True, description="Whether skills can be proposed.")
+    enabled: bool = True
+    """Whether skills can be proposed."""
     principals: tuple[Account | Literal["*"], ...] = Field(
-        default=(),
-        examples=[["juliet@example.com"]],
-        description="Addresses that may propose skills besides the admins; `*` is everybody.",
+        default=(), examples=[["juliet@example.com"]]
     )
-    directory: Path | None = Field(
-        default=None,
-        examples=["/srv/xmpp-agent/proposals"],
-        description="Directory of the proposals. Instances that share a database need a shared one."
-        " Default: `proposed-skills` in the directory of `storage.path`.",
-    )
-    per_principal: Count = Field(
-        default=3, description="Maximum number of proposals of one person that wait for an admin."
-    )
-    total: Count = Field(
-        default=20, description="Maximum number of proposals that wait for an admin."
-    )
-    max_bytes: Annotated[Count, Field(ge=1024, le=65_536)] = Field(
-        default=32_768, description="Maximum size of a manifest, of code and of tests, each."
-    )
-    attempts: Annotated[int, Field(ge=1, le=5)] = Field(
-        default=3,
-        description="How often the model is asked for a skill when its tests fail.",
-    )
-    max_tokens: Count = Field(
-        default=6_000, description="Maximum number of tokens of one answer of the model."
-    )
+    """Addresses that may propose skills besides the admins; `*` is everybody."""
+    directory: Path | None = Field(default=None, examples=["/srv/xmpp-agent/proposals"])
+    """Directory of the proposals. Instances that share a database need a shared one. Default:
+    `proposed-skills` in the directory of `storage.path`.
+    """
+    per_principal: Count = 3
+    """Maximum number of proposals of one person that wait for an admin."""
+    total: Count = 20
+    """Maximum number of proposals that wait for an admin."""
+    max_bytes: Annotated[Count, Field(ge=1024, le=65_536)] = 32_768
+    """Maximum size of a manifest, of code and of tests, each."""
+    attempts: Annotated[int, Field(ge=1, le=5)] = 3
+    """How often the model is asked for a skill when its tests fail."""
+    max_tokens: Count = 6_000
+    """Maximum number of tokens of one answer of the model."""
 
 
 class Skills(Section):
     """Your own skills. Other keys of this section are reserved for a later release."""
 
-    modules: tuple[str, ...] = Field(
-        default=(),
-        examples=[["my_skills", "./skills/report.py"]],
-        description="Python modules (dotted names) or files whose @skill functions are offered.",
-    )
-    directories: tuple[Path, ...] = Field(
-        default=(),
-        examples=[["./skills"]],
-        description="Directories of skills with a manifest (`skill.toml`), each in a directory of"
-        " its own. They are offered when an admin has approved them: `xmpp-agent skills list`.",
-    )
-    auto_approve: Literal["never", "confined", "trusted"] = Field(
-        default="never",
-        description="Approve every version of the skills in `directories` without an admin, for a"
-        " machine on which skills are written: `confined` limits them to the capabilities of their"
-        " manifests, `trusted` runs those in Python inside the service.",
-    )
-    hold_first_descriptions: bool = Field(
-        default=False,
-        description="Whether the first descriptions that an MCP server, an API or workers give of"
-        " their tools wait for an admin, as later changes do: `xmpp-agent skills list`.",
-    )
-    credentials: dict[str, SkillCredential] = Field(
-        default={},
-        description="Credentials by the names that skills declare: `[skills.credentials.NAME]`.",
-    )
+    modules: tuple[str, ...] = Field(default=(), examples=[["my_skills", "./skills/report.py"]])
+    """Python modules (dotted names) or files whose @skill functions are offered."""
+    directories: tuple[Path, ...] = Field(default=(), examples=[["./skills"]])
+    """Directories of skills with a manifest (`skill.toml`), each in a directory of its own. They
+    are offered when an admin has approved them: `xmpp-agent skills list`.
+    """
+    auto_approve: Literal["never", "confined", "trusted"] = "never"
+    """Approve every version of the skills in `directories` without an admin, for a machine on which
+    skills are written: `confined` limits them to the capabilities of their manifests, `trusted`
+    runs those in Python inside the service.
+    """
+    hold_first_descriptions: bool = False
+    """Whether the first descriptions that an MCP server, an API or workers give of their tools wait
+    for an admin, as later changes do: `xmpp-agent skills list`.
+    """
+    credentials: dict[str, SkillCredential] = EMPTY
+    """Credentials by the names that skills declare: `[skills.credentials.NAME]`."""
     schedule: tuple[SkillScheduleEntry, ...] = ()
     proposals: Proposals | None = None
     _later: tuple[str, ...] = PrivateAttr(default=())

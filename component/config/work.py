@@ -86,33 +86,26 @@ def _quiet(value: str) -> str:
 class Notifications(Section):
     """Notifications: messages about work that an agent started by itself."""
 
-    quiet: Annotated[str, AfterValidator(_quiet)] = Field(
-        default="22:00-07:00",
-        description="Hours in which nobody is notified unless they choose others with /quiet, in"
-        " the time zone of each person. Empty for none.",
-    )
-    window_s: Seconds = Field(default=600, description="Seconds to which per_window refers.")
-    per_window: Count = Field(
-        default=5,
-        description="Maximum number of notifications that one person gets from one agent within"
-        " window_s. Further ones are gathered and sent as one digest.",
-    )
-    held_per_person: Count = Field(
-        default=500,
-        description="Maximum number of notifications that are held for one person by one agent."
-        " Beyond it the least urgent and oldest one is dropped, and the person is told how many"
-        " were.",
-    )
-    repeat_high_s: Seconds = Field(
-        default=300,
-        description="Seconds without a receipt after which a notification of high priority is sent"
-        " once more.",
-    )
-    repeat_s: Seconds = Field(
-        default=3600,
-        description="Seconds without a receipt after which a notification of normal priority is"
-        " sent once more, to people whose clients send receipts.",
-    )
+    quiet: Annotated[str, AfterValidator(_quiet)] = "22:00-07:00"
+    """Hours in which nobody is notified unless they choose others with /quiet, in the time zone of
+    each person. Empty for none.
+    """
+    window_s: Seconds = 600
+    """Seconds to which per_window refers."""
+    per_window: Count = 5
+    """Maximum number of notifications that one person gets from one agent within window_s. Further
+    ones are gathered and sent as one digest.
+    """
+    held_per_person: Count = 500
+    """Maximum number of notifications that are held for one person by one agent. Beyond it the
+    least urgent and oldest one is dropped, and the person is told how many were.
+    """
+    repeat_high_s: Seconds = 300
+    """Seconds without a receipt after which a notification of high priority is sent once more."""
+    repeat_s: Seconds = 3600
+    """Seconds without a receipt after which a notification of normal priority is sent once more, to
+    people whose clients send receipts.
+    """
 
 
 if TYPE_CHECKING:
@@ -171,49 +164,34 @@ def _payer(value: str) -> str:
 class WorkEntry(Section):
     """Work that an agent starts by itself. Either `goal` or `skill` is set."""
 
-    principal: Account = Field(
-        examples=["juliet@example.com"],
-        description="Address of the person whose rights the work has, and whose budget pays.",
-    )
+    principal: Account = Field(examples=["juliet@example.com"])
+    """Address of the person whose rights the work has, and whose budget pays."""
     agent: AgentName = "assistant"
-    goal: str = Field(
-        default="",
-        max_length=20_000,
-        examples=["Sum it up in three sentences."],
-        description="What the agent does, in words. It needs a model. Either this or `skill`.",
-    )
-    skill: str = Field(
-        default="", examples=["report"], description="Name of the skill that is run."
-    )
-    params: dict[str, Any] = Field(
-        default={}, examples=[{"topic": "rivers"}], description="Parameters of the skill."
-    )
+    goal: str = Field(default="", max_length=20_000, examples=["Sum it up in three sentences."])
+    """What the agent does, in words. It needs a model. Either this or `skill`."""
+    skill: str = Field(default="", examples=["report"])
+    """Name of the skill that is run."""
+    params: dict[str, Any] = Field(default={}, examples=[{"topic": "rivers"}])
+    """Parameters of the skill."""
     tell: Recipients = ()
     silent: Silent = False
-    deliver: Literal["now", "online"] = Field(
-        default="now",
-        description="When people get the result: now, or online to hold it until they are"
-        " online. Quiet hours apply to both.",
-    )
+    deliver: Literal["now", "online"] = "now"
+    """When people get the result: now, or online to hold it until they are online. Quiet hours
+    apply to both.
+    """
     priority: Priority = "normal"
-    template: NotificationTemplate = Field(
-        default="",
-        examples=["Deployment: $text"],
-        description="Text of the notification. It can insert $text, $first_line, $name,"
-        " $source and $agent; $$ is a dollar sign. Default: the result alone.",
-    )
-    payer: Annotated[str, AfterValidator(_payer)] = Field(
-        default="",
-        examples=["agent:assistant"],
-        description="Budget that pays for a goal instead of those of the principal and the agent:"
-        " `agent:NAME`, `principal:ADDRESS`, or `total` for that of the whole service alone.",
-    )
-    budget_usd: Usd | None = Field(
-        default=None,
-        examples=[0.5],
-        description="Maximum cost of a goal in US dollars, each time it starts. What it costs is"
-        " charged to the budgets that pay, which limit it, too. Default: no maximum of its own.",
-    )
+    template: NotificationTemplate = Field(default="", examples=["Deployment: $text"])
+    """Text of the notification. It can insert $text, $first_line, $name, $source and $agent; $$ is
+    a dollar sign. Default: the result alone.
+    """
+    payer: Annotated[str, AfterValidator(_payer)] = Field(default="", examples=["agent:assistant"])
+    """Budget that pays for a goal instead of those of the principal and the agent: `agent:NAME`,
+    `principal:ADDRESS`, or `total` for that of the whole service alone.
+    """
+    budget_usd: Usd | None = Field(default=None, examples=[0.5])
+    """Maximum cost of a goal in US dollars, each time it starts. What it costs is charged to the
+    budgets that pay, which limit it, too. Default: no maximum of its own.
+    """
 
     @model_validator(mode="after")
     def _goal_or_skill(self) -> Self:

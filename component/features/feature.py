@@ -20,8 +20,8 @@ from component.config import Settings
 from component.kernel.adhoc import Offers
 from component.kernel.check import Check
 from component.kernel.disco import Nodes
+from component.kernel.events import OnAvailability, OnGranted
 from component.kernel.kernel import Kernel
-from component.kernel.presence_events import OnAvailability, OnGranted
 from component.kernel.stream import FormHandler, Handler
 from component.link.messages.inbound import MessageStage
 from component.metrics.counters import Gauge

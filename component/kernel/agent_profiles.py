@@ -41,11 +41,7 @@ class AgentProfiles:
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        memories: Memories,
-        agents: Agents,
-        ports: "AgentPorts",
+        self, settings: Settings, memories: Memories, agents: Agents, ports: "AgentPorts"
     ) -> None:
         assert settings.llm is not None, "there is a model"
         self._memories = memories

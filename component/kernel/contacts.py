@@ -32,10 +32,6 @@ _MOST_REMEMBERED: Final = 10_000
 class ContactSubsystem:
     """Queries the clients of contacts for what they are, and caches the answers.
 
-    Args:
-        environment: the contacts who want no unrequested messages, and the admins.
-        stream: asks them, and sends messages.
-
     Attributes:
         persons: distinguishes people from other agents and services.
         time_zones: the time zones of people that their clients have reported.
@@ -102,6 +98,9 @@ class TimeZones:
     Args:
         ask: queries a client (a full JID) from one of the component's addresses for its time.
         clock: monotonic seconds; the event loop's by default.
+
+    Attributes:
+        on_learned: called with the bare JID of a person and the time zone that a client reports.
     """
 
     def __init__(
@@ -109,15 +108,11 @@ class TimeZones:
         ask: Callable[[JID, JID], Awaitable[Time]],
         clock: Callable[[], float] = anyio.current_time,
     ) -> None:
-        self._learned: list[Callable[[JID, timezone], None]] = []
+        self.on_learned: list[Callable[[JID, timezone], None]] = []
         self._ask = ask
         self._clock = clock
         self._zones: LRUCache[JID, tuple[timezone, float]] = LRUCache(_MOST_REMEMBERED)
         """Each zone, and the time until which it is remembered."""
-
-    def on_learned(self, call: Callable[[JID, timezone], None]) -> None:
-        """Call a function with the bare JID of a person and the time zone that a client reports."""
-        self._learned.append(call)
 
     def of(self, person: JID) -> timezone | None:
         """Return the time zone of the client that a person last used, if it reported one."""
@@ -136,7 +131,7 @@ class TimeZones:
             except StanzaError:
                 return
             self._zones[client.bare] = found.tzo, self._clock() + _REMEMBERED_S
-            for call in self._learned:
+            for call in self.on_learned:
                 call(client.bare, found.tzo)
 
 
@@ -151,7 +146,6 @@ class PersonZones:
         store: what people have chosen, and the offsets that their clients last reported.
         default: the name of the zone of the settings.
         contacts: asks clients for their time; None while no service runs.
-        now: the time.
     """
 
     def __init__(

@@ -20,7 +20,6 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         domain: the address of the component; that of the account for a client.
-        name: the name shown to people.
         node: the URI that identifies the software in capabilities (XEP-0115 §4).
         form: values of the XEP-0128 form of ``urn:fluux:agent:0``, by field.
         contact: a URI of the operator (XEP-0157), or empty.
@@ -51,16 +50,12 @@ class Disco:
     """Describes the component's domain and the agents.
 
     Args:
-        facts: the facts about the service.
         agents: the hosted agents, by localpart, with the name shown to people.
         features: returns the features served at a host.
         has_pubsub: whether the addresses have PubSub nodes of their own; those of an account are
             its server's (XEP-0163).
 
     Attributes:
-        facts: as given.
-        agents: as given.
-        has_pubsub: as given.
         nodes: describe other nodes.
     """
 

@@ -1,48 +1,114 @@
 """Messages that agents write to others on behalf of people, within the limits of `[xmpp_send]`.
 
-The skill `xmpp_send` and skills with the capability `xmpp` send through one of these, so that their
-messages count together.
+The skill `xmpp_send` and skills with the capability `xmpp` send through one `GuardedMessages`, so
+that their messages count together.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Protocol
+import hashlib
+from collections import deque
+from typing import Any, Final
 
 import anyio
 
-from component.kernel.hourly_limit import HourlyLimit
+from component.config.model import DEFAULT_AGENT
+from component.config.skills import XmppSend
+from component.kernel.contacts import ContactSubsystem
+from component.kernel.environment import Environment
+from component.kernel.options import agent_titles
+from component.kernel.stream import StreamSubsystem
+from component.link.messages.inbound import ReplyAddress
+from component.link.messages.messenger import TooBigError
+from component.link.messages.outbound import OutboundMessage, Text, conversation_with
 from component.skills.errors import InvalidParam, SkillError
+from component.store import StorageError
+from component.store.contacts import SubscriptionStore
 from xep.jid import JID, JIDError
 
-if TYPE_CHECKING:
-    from component.config.skills import XmppSend
+_HOUR_S: Final = 3600.0
+_MOST_COUNTED: Final = 10_000
+_SHARED: Final = ("from", "to", "both")
 
 
-class MessagePort(Protocol):
-    """Sends messages: `component.kernel.sending.Sending`."""
+class HourlyLimit:
+    """Counts events in the last hour, for each key. A new process starts to count at zero.
+
+    Args:
+        most: the maximum of a key.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._times: dict[str, deque[float]] = {}
+
+    def full(self, key: str, now: float) -> bool:
+        """Return whether the maximum is reached."""
+        times: Any = self._times.get(key, ())
+        while times and times[0] <= now - _HOUR_S:
+            times.popleft()
+        return len(times) >= self._most
+
+    def count(self, key: str, now: float) -> None:
+        """Count an event."""
+        if len(self._times) > _MOST_COUNTED:
+            self._times = {k: v for k, v in self._times.items() if v and v[-1] > now - _HOUR_S}
+        self._times.setdefault(key, deque()).append(now)
+
+
+class Sending:
+    """Sends messages of agents, without limits."""
+
+    def __init__(
+        self, environment: Environment, stream: StreamSubsystem, contacts: ContactSubsystem
+    ) -> None:
+        self._subscriptions = SubscriptionStore(environment.storage)
+        self._stream = stream
+        self._contacts = contacts
+        self._titles = agent_titles(environment.settings)
 
     def refusal(self, agent: str, person: JID) -> str | None:
         """Return why an agent must not write to an address, as a sentence; None if it may."""
+        if self._stream.addresses.is_own(person):
+            return f"{person} is an agent of this service: use it directly."
+        if not self._contacts.may_write(self._address(agent), person):
+            return f"{person} does not want to be contacted."
+        return None
 
     async def knows(self, agent: str, person: JID) -> bool:
         """Return whether a person and an agent share presence. Raises SkillError."""
+        try:
+            found = await self._subscriptions.get(self._address(agent), person)
+        except StorageError:
+            raise SkillError("The database is temporarily unavailable.") from None
+        return found is not None and found.state in _SHARED
 
     def send(self, agent: str, person: JID, text: str, key: str) -> None:
         """Send a message, which has its id from the key. Raises SkillError."""
+        ours = self._address(agent)
+        message = OutboundMessage(
+            id=hashlib.sha256(f"xmpp_send {key}".encode()).hexdigest()[:32],
+            conversation=conversation_with(ours, person),
+            to=ReplyAddress(str(person), ours),
+            parts=(Text(text),),
+            must_arrive=True,
+        )
+        try:
+            self._stream.messenger.send(message)
+        except TooBigError as error:
+            raise SkillError(str(error)) from None
+        self._stream.flush()
 
     def title(self, agent: str) -> str:
         """Return the name of an agent that people see."""
+        return self._titles.get(agent or DEFAULT_AGENT, agent)
+
+    def _address(self, agent: str) -> JID:
+        return self._stream.addresses.address_of(agent or DEFAULT_AGENT)
 
 
 class GuardedMessages:
-    """Sends messages to people who may be written to, and not too many.
+    """Sends messages to people who may be written to, and not too many."""
 
-    Args:
-        settings: the limits.
-        messages: sends the messages.
-    """
-
-    def __init__(self, settings: XmppSend, messages: MessagePort) -> None:
+    def __init__(self, settings: XmppSend, messages: Sending) -> None:
         self._settings = settings
         self._messages = messages
         self._by_person = HourlyLimit(settings.per_hour)

@@ -11,11 +11,10 @@ from component.kernel.adhoc import Offers
 from component.kernel.contacts import ContactSubsystem, PersonZones
 from component.kernel.disco import Disco
 from component.kernel.environment import Environment
+from component.kernel.events import PresenceEvents, PubSubEvents
 from component.kernel.goals import goal_skill
 from component.kernel.module_functions import ModuleFunctions
 from component.kernel.options import facts, names_by_localpart
-from component.kernel.presence_events import PresenceEvents
-from component.kernel.pubsub_events import PubSubEvents
 from component.kernel.stream import FormHandler, StreamSubsystem
 from component.kernel.task_starter import TaskStarter
 from component.kernel.tasks import TaskSubsystem
@@ -39,11 +38,7 @@ if TYPE_CHECKING:
 class Kernel:
     """What features use.
 
-    Args:
-        environment: the settings, the skills, and what is open.
-
     Attributes:
-        environment: as given.
         stream: receives and sends stanzas.
         disco: what service discovery says about our addresses.
         presence_events: receives the presence of contacts.
@@ -83,7 +78,7 @@ class Kernel:
             self.stream.features,
             has_pubsub=settings.server.mode == "component",
         )
-        self.stream.on_features_changed(self.disco.changed)
+        self.stream.on_features_changed.append(self.disco.changed)
         self.presence_events = PresenceEvents()
         self.contacts = ContactSubsystem(environment, self.stream)
         self.zones = PersonZones(
@@ -102,7 +97,7 @@ class Kernel:
         address_of = self.stream.addresses.address_of
         goal = None
         if self.agents is not None:
-            self.tasks.on_tool_ended(self.agents.tool_ended)
+            self.tasks.on_tool_ended.append(self.agents.tool_ended)
             self.tasks.on_set_aside.append(self._add_set_aside)
             goal = goal_skill(self.agents.conversations, address_of)
             self.tasks.internal[goal.name] = goal
@@ -123,8 +118,10 @@ class Kernel:
         if self._messages is None:
             # Imported only where a skill sends messages: the service starts faster without.
             from component.config.skills import XmppSend  # noqa: PLC0415
-            from component.kernel.guarded_messages import GuardedMessages  # noqa: PLC0415
-            from component.kernel.sending import Sending  # noqa: PLC0415
+            from component.kernel.guarded_messages import (  # noqa: PLC0415
+                GuardedMessages,
+                Sending,
+            )
 
             settings = self.settings.xmpp_send or XmppSend(recipients=("*",))
             sending = Sending(self.environment, self.stream, self.contacts)
@@ -163,8 +160,8 @@ class Kernel:
             return await self.stream.get(client, query, InfoQuery, from_)
 
         interests = NodeInterests(ask)
-        self.presence_events.listen(interests)
-        self.stream.on_disconnected(interests.clear)
+        self.presence_events.listeners.append(interests)
+        self.stream.on_disconnected.append(interests.clear)
         notifier = NodeNotifier(
             self.storage, self.stream.messenger, interests, self.contacts.may_write
         )
@@ -182,13 +179,7 @@ class Kernel:
             environment.storage,
             environment.home,
             environment.memories,
-            agent_ports(
-                environment,
-                self.stream,
-                self.contacts,
-                self.tasks,
-                self.zones.of,
-            ),
+            agent_ports(environment, self.stream, self.contacts, self.tasks, self.zones.of),
         )
 
     async def forget_person(self, agent: str, person: JID) -> None:

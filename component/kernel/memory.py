@@ -37,14 +37,7 @@ EVERY_S: Final = 3600.0
 class Memories:
     """Conversations, personas, memories and the files of agents.
 
-    Args:
-        settings: the settings.
-        index: the index over the memories, open.
-        sharing: which principals share memories.
-        recorder: the audit log; every access is recorded.
-
     Attributes:
-        sharing: as given.
         sub_agents_keep_s: seconds for which the directory of a sub-agent is kept; 0 for ever.
     """
 

@@ -17,7 +17,6 @@ class ModuleFunctions:
     """Makes the functions for the calls of skills that are trusted.
 
     Args:
-        settings: have the credentials.
         storage: keeps what skills remember; None on a worker, which keeps nothing.
         messages: returns what sends the messages of skills; None on a worker.
     """
@@ -53,9 +52,7 @@ class ModuleFunctions:
 
 
 def skill_services(
-    settings: Settings,
-    storage: Storage | None,
-    messages: Callable[[], "SkillMessages | None"],
+    settings: Settings, storage: Storage | None, messages: Callable[[], "SkillMessages | None"]
 ) -> "Services":
     """Return what the service has for skills."""
     from component.skill_directories.host_functions import Credential, Services  # noqa: PLC0415

@@ -35,10 +35,6 @@ _MOST_LOGGED = 1_000
 class Monitoring:
     """Everything that a service reports to. It is also the observer of the agents' loop.
 
-    Args:
-        audit: the audit log; None without one.
-        tracer: creates traces.
-
     Attributes:
         recorder: the audit log; without one it drops everything.
         refusals: records refusals, many of one kind as one.

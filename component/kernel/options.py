@@ -51,11 +51,7 @@ def make_registry(
         DuplicateSkillError: two skills have one name.
     """
     registry = Registry(
-        (
-            *builtin_skills(),
-            *memory_skills(knowledge or _no_knowledge),
-            *of_features,
-        )
+        (*builtin_skills(), *memory_skills(knowledge or _no_knowledge), *of_features)
     )
     add_modules(registry, settings.skills.modules)
     if settings.conformance.enabled:

@@ -105,9 +105,8 @@ def ended(database: Database) -> list[Started]:
     """
     found = database.execute(
         "SELECT task, details, failure FROM started_work WHERE told = 0"  # noqa: S608 - a constant
-        " AND (task IS NULL OR NOT EXISTS (SELECT 1 FROM tasks"
-        f" WHERE id = started_work.task AND state NOT IN {_ENDED}))"
-        " ORDER BY created, key LIMIT ?",
+        " AND (task IS NULL OR NOT EXISTS (SELECT 1 FROM tasks WHERE id = started_work.task AND"
+        f" state NOT IN {_ENDED})) ORDER BY created, key LIMIT ?",
         (AT_ONCE,),
     ).fetchall()
     entries = []

@@ -13,7 +13,7 @@ from typing import Final, Literal, Protocol, TypeAlias, TypeVar
 from anyio.lowlevel import checkpoint
 
 from component import system
-from component.kernel.catalog import Catalog
+from component.kernel.environment import Catalog
 from component.kernel.errors import AgentErrors
 from component.kernel.monitoring import Monitoring
 from component.kernel.options import addresses, router_options
@@ -53,17 +53,16 @@ class StreamSubsystem(Receiver):
 
     `dispatch` is called once, when all handlers exist; then `connect`.
 
-    Args:
-        catalog: the settings, and who is admitted.
-        monitoring: counts stanzas, reconnects and refused senders.
-
     Attributes:
         addresses: the addresses at which the agents are reached.
-        outbox: the stanzas that wait to be sent.
-        messenger: sends messages.
         router: dispatches stanzas to handlers; there is one after `dispatch`.
         connected_since: when the current session began; None while there is none.
         flush: sends the stanzas in the outbox; does nothing without a stream.
+        on_connected: called at each new session. Neither these nor the following ever wait.
+        on_disconnected: called when a session is over.
+        on_features_changed: called when the features that are announced have changed.
+        more_features: return features that are announced besides those of the handlers.
+        rooms: say whether an agent is in the room with a bare address.
     """
 
     router: Router
@@ -80,35 +79,15 @@ class StreamSubsystem(Receiver):
         )
         self.connected_since: datetime | None = None
         self.flush = self.outbox.send_now
-        self._connected: list[Callable[[], None]] = []
-        self._more_features: list[Callable[[], Sequence[str]]] = []
-        self._rooms: list[Callable[[JID], bool]] = []
-        self._disconnected: list[Callable[[], None]] = []
-        self._features_changed: list[Callable[[], None]] = []
-
-    def add_features(self, features: Callable[[], Sequence[str]]) -> None:
-        """Announce the features that a function returns, besides those of the handlers."""
-        self._more_features.append(features)
-
-    def add_rooms(self, is_room: Callable[[JID], bool]) -> None:
-        """Have a function say whether an agent is in the room with a bare address."""
-        self._rooms.append(is_room)
-
-    def on_connected(self, call: Callable[[], None]) -> None:
-        """Call a function, which never waits, at each new session."""
-        self._connected.append(call)
-
-    def on_disconnected(self, call: Callable[[], None]) -> None:
-        """Call a function, which never waits, when a session is over."""
-        self._disconnected.append(call)
-
-    def on_features_changed(self, call: Callable[[], None]) -> None:
-        """Call a function, which never waits, when the features that are announced have changed."""
-        self._features_changed.append(call)
+        self.on_connected: list[Callable[[], None]] = []
+        self.on_disconnected: list[Callable[[], None]] = []
+        self.on_features_changed: list[Callable[[], None]] = []
+        self.more_features: list[Callable[[], Sequence[str]]] = []
+        self.rooms: list[Callable[[JID], bool]] = []
 
     def is_room(self, address: JID) -> bool:
         """Return whether an agent is in the room with a bare address."""
-        return any(is_room(address) for is_room in self._rooms)
+        return any(is_room(address) for is_room in self.rooms)
 
     def dispatch(self, handlers: Iterable[Handler]) -> None:
         """Have these handlers served.
@@ -178,12 +157,12 @@ class StreamSubsystem(Receiver):
 
     def features_changed(self) -> None:
         """Announce the features again, because those that are not of handlers have changed."""
-        for call in self._features_changed:
+        for call in self.on_features_changed:
             call()
 
     def features(self, host: Host) -> tuple[str, ...]:
         """Return the disco features that the handlers announce at a host."""
-        more = chain.from_iterable(features() for features in self._more_features)
+        more = chain.from_iterable(features() for features in self.more_features)
         return tuple(sorted({*self.router.table.features(host), *more}))
 
     # -- what the connection reports -------------------------------------------------------------
@@ -191,7 +170,7 @@ class StreamSubsystem(Receiver):
     def connected(self) -> None:
         """Note that a session has begun."""
         self.connected_since = system.now()
-        for call in self._connected:
+        for call in self.on_connected:
             call()
 
     def received(self, events: Sequence[StanzaEvent]) -> int:
@@ -213,5 +192,5 @@ class StreamSubsystem(Receiver):
         self._monitoring.counters.reconnects += 1
         self.connected_since = None
         self.router.disconnected(reason)
-        for call in self._disconnected:
+        for call in self.on_disconnected:
             call()

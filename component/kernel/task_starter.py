@@ -37,10 +37,11 @@ class TaskStarter:
     records its task, and by its row in `started_work`, which is kept longer.
 
     Args:
-        environment: the database, and who may do what.
-        tasks: runs the work.
         goal: the skill that runs a goal; None where no model is set up.
         address_of: the address of an agent by its name.
+
+    Attributes:
+        on_recorded: called when work was recorded or refused. Never waits.
     """
 
     def __init__(
@@ -55,11 +56,7 @@ class TaskStarter:
         self._tasks = tasks
         self._goal = goal
         self._address_of = address_of
-        self._recorded: list[Callable[[], None]] = []
-
-    def on_recorded(self, call: Callable[[], None]) -> None:
-        """Call a function, which never waits, when work was recorded or refused."""
-        self._recorded.append(call)
+        self.on_recorded: list[Callable[[], None]] = []
 
     async def start(
         self, trigger: Trigger, work: Work, also: Callable[[Database], object] | None = None
@@ -97,7 +94,7 @@ class TaskStarter:
             return started_work.record(database, entry)
 
         is_new = await self._storage.write(op)
-        for call in self._recorded:
+        for call in self.on_recorded:
             call()
         if is_new:
             _log.info(

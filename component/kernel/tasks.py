@@ -14,13 +14,13 @@ import structlog
 from component import system
 from component.kernel.contacts import ContactSubsystem
 from component.kernel.environment import Environment
-from component.kernel.files import FileSubsystem
 from component.kernel.options import make_flows, task_limits
 from component.kernel.pause_gate import PauseGate
 from component.kernel.stream import StreamSubsystem
 from component.skills import Context, Skill
 from component.skills.granting import CapabilityCheck
 from component.skills.model_answers import ModelQuestion
+from component.skills.outputs import File, Link
 from component.skills.threads import Threads
 from component.store.notifications import Notification
 from component.store.shared import PAUSED, Switches
@@ -37,6 +37,7 @@ from xep.jid import JID
 
 if TYPE_CHECKING:
     from component.kernel.agents import AgentSubsystem
+    from component.uploads import Uploads
 
 T = TypeVar("T")
 
@@ -50,14 +51,10 @@ class TaskSubsystem:
     """Runs skills for those who may use them, as tasks where necessary.
 
     Args:
-        environment: the skills, the database and the audit log.
-        stream: sends messages about tasks.
-        contacts: who may be asked to confirm, and who may be written to.
         provide: gives the contexts of calls the functions of the service.
         agents: returns the agents, where there is a model; they are made later.
 
     Attributes:
-        limits: the limits of tasks.
         approvers: who has to confirm what.
         questions: puts the questions of tasks into words.
         news: sends messages about tasks.
@@ -68,6 +65,12 @@ class TaskSubsystem:
         switches: what admins have switched on; in the database.
         internal: skills that only the service itself starts, and that nobody sees, by name.
         on_set_aside: called with what a person was told about a task that was set aside.
+        on_tool_ended: called with the id of each task that has ended and was started by a call of a
+            model or a trigger. Neither these nor the following ever wait.
+        on_task_changed: called with each revision of a task.
+        on_task_deleted: called with each task that is no longer stored.
+        late: return the names of sources of skills that are not ready.
+        held: return the names of sources whose descriptions wait for an approval.
     """
 
     def __init__(
@@ -81,16 +84,18 @@ class TaskSubsystem:
         settings, catalog = environment.settings, environment.catalog
         monitoring = environment.monitoring
         self._catalog = catalog
+        self._stream = stream
+        self._uploads: Uploads | None = None
         self._agents = agents
         self.on_set_aside: list[Callable[[Notification], Awaitable[None]]] = []
         self.internal: dict[str, Skill] = {SEVERAL_CALLS.name: SEVERAL_CALLS}
         self._retry_after_s = settings.limits.retry_after_s
         self.limits = task_limits(settings)
-        self._tool_ended: list[Callable[[str], None]] = []
-        self._task_changed: list[Callable[[Notice], None]] = []
-        self._task_deleted: list[Callable[[DeletedTask], None]] = []
-        self._late: list[Callable[[], Sequence[str]]] = []
-        self._held: list[Callable[[], Sequence[str]]] = []
+        self.on_tool_ended: list[Callable[[str], None]] = []
+        self.on_task_changed: list[Callable[[Notice], None]] = []
+        self.on_task_deleted: list[Callable[[DeletedTask], None]] = []
+        self.late: list[Callable[[], Sequence[str]]] = []
+        self.held: list[Callable[[], Sequence[str]]] = []
         self.questions = Questions(self._find_skill, contacts.time_zones.of)
         self.news = TaskNews(
             stream.messenger,
@@ -98,9 +103,9 @@ class TaskSubsystem:
             contacts.may_write,
             self.questions,
             since=system.now(),
-            tool_ended=partial(_call_all, self._tool_ended),
-            task_changed=partial(_call_all, self._task_changed),
-            task_deleted=partial(_call_all, self._task_deleted),
+            tool_ended=partial(_call_all, self.on_tool_ended),
+            task_changed=partial(_call_all, self.on_task_changed),
+            task_deleted=partial(_call_all, self.on_task_deleted),
         )
         self._capabilities = CapabilityCheck(monitoring.recorder)
         self.approvers = Approvers(
@@ -125,7 +130,7 @@ class TaskSubsystem:
                 agent_at=stream.addresses.agent_at,
                 check=self._check_capabilities,
                 provide=provide,
-                share=FileSubsystem(settings, stream).share,
+                share=self._share,
                 ask_model=self._ask_model,
                 noticed=self._set_aside,
             ),
@@ -139,31 +144,9 @@ class TaskSubsystem:
         )
         self.switches = Switches(environment.storage)
 
-    def on_tool_ended(self, call: Callable[[str], None]) -> None:
-        """Call a function, which never waits, with the id of each task that has ended and was
-        started by a call of a model or a trigger.
-        """
-        self._tool_ended.append(call)
-
-    def on_task_changed(self, call: Callable[[Notice], None]) -> None:
-        """Call a function, which never waits, with each revision of a task."""
-        self._task_changed.append(call)
-
-    def on_task_deleted(self, call: Callable[[DeletedTask], None]) -> None:
-        """Call a function, which never waits, with each task that is no longer stored."""
-        self._task_deleted.append(call)
-
-    def add_late_sources(self, names: Callable[[], Sequence[str]]) -> None:
-        """Have a function return the names of sources of skills that are not ready."""
-        self._late.append(names)
-
-    def add_held_sources(self, names: Callable[[], Sequence[str]]) -> None:
-        """Have a function return the names of sources whose descriptions wait for an approval."""
-        self._held.append(names)
-
     def late_sources(self) -> Sequence[str]:
         """Return the names of sources of skills that are not ready."""
-        return [name for names in self._late for name in names()]
+        return [name for names in self.late for name in names()]
 
     async def reload_switches(self, _names: Collection[str] | None) -> None:
         """Read the switches again, which another instance may have changed. Raises StorageError."""
@@ -191,12 +174,28 @@ class TaskSubsystem:
             return await no_model(request, task, question)
         return await agents.ask_model(request, task, question)
 
+    async def _share(self, file: File) -> Link:
+        """Upload a file. Raises CannotShare."""
+        if self._uploads is None:
+            # Imported with the first file: the service starts faster without.
+            from component.uploads import Uploads  # noqa: PLC0415
+
+            settings = self._catalog.settings
+            server, named = settings.server.parent_domain, settings.uploads.address
+            self._uploads = Uploads(
+                self._stream.get,
+                JID.parse(server) if server else None,
+                None if named is None else JID.parse(named),
+                settings.server.tls_ca,
+            )
+        return await self._uploads.share(file)
+
     async def _set_aside(self, notice: Notification) -> None:
         for noticed in self.on_set_aside:
             await noticed(notice)
 
     def _unready_sources(self) -> Sequence[str]:
-        return [*self.late_sources(), *(name for names in self._held for name in names())]
+        return [*self.late_sources(), *(name for names in self.held for name in names())]
 
     def _requeued(self, task: str) -> None:
         self.news.released(task)  # no request of its own waits for an answer

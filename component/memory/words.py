@@ -21,8 +21,6 @@ _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
     "\uf900-\ufaff\U00020000-\U0003ffff"
 )
-_RUN = re.compile(f"[{_UNSPACED}]+|[^{_UNSPACED} ]+")
-_UNSPACED_FIRST = re.compile(f"[{_UNSPACED}]")
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
 
 _LEFT_OUT = (
@@ -50,14 +48,25 @@ class _Letters(dict[int, str | None]):
 _letters = _Letters()
 
 
+# Compiled for the first text that is not ASCII: each takes 5 milliseconds.
+@functools.cache
+def _runs() -> re.Pattern[str]:
+    return re.compile(f"[{_UNSPACED}]+|[^{_UNSPACED} ]+")
+
+
+@functools.cache
+def _unspaced() -> re.Pattern[str]:
+    return re.compile(f"[{_UNSPACED}]")
+
+
 def words(text: str) -> list[str]:
     """Return the words of a text, in their order and with repetitions."""
     if text.isascii():
         return [word[:_LONGEST] for word in _ASCII_WORD.findall(text.lower())]
     folded = unicodedata.normalize("NFKD", text.casefold()).casefold().translate(_letters)
     found: list[str] = []
-    for run in _RUN.findall(unicodedata.normalize("NFC", folded)):
-        if not _UNSPACED_FIRST.match(run):
+    for run in _runs().findall(unicodedata.normalize("NFC", folded)):
+        if not _unspaced().match(run):
             found.append(run[:_LONGEST])
             continue
         found += [run[at : at + 2] for at in range(len(run) - 1)]
@@ -88,7 +97,7 @@ def grams(word: str) -> tuple[str, ...]:
     has its characters as parts, too.
     """
     if len(word) < 3:
-        return (word,) if len(word) == 1 or not _UNSPACED_FIRST.match(word) else (word, *word)
+        return (word,) if len(word) == 1 or not _unspaced().match(word) else (word, *word)
     padded = f"_{word}_"
     return tuple([padded[at : at + 3] for at in range(len(padded) - 2)])
 
@@ -107,7 +116,7 @@ def needle(gram: str) -> str:
     A word of one or two characters must be a whole word, but a single character of a script without
     spaces may be anywhere.
     """
-    if len(gram) > 2 or (len(gram) == 1 and _UNSPACED_FIRST.match(gram)):
+    if len(gram) > 2 or (len(gram) == 1 and _unspaced().match(gram)):
         return gram
     return f"_{gram}_"
 
@@ -116,7 +125,7 @@ def _without_ends(found: list[str]) -> Iterator[str]:
     # `words` adds the last character of a run; a search for the run needs only its pairs.
     previous = ""
     for word in found:
-        if not (previous[1:] == word and _UNSPACED_FIRST.match(word)):
+        if not (previous[1:] == word and _unspaced().match(word)):
             yield word
         previous = word
 

@@ -17,7 +17,6 @@ import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
-from component.sandbox.confinement import confine
 from component.sandbox.profile import ConfinementError, Profile
 
 NOT_CONFINED: Final = 126
@@ -68,6 +67,9 @@ def _confined(text: str, parent: str, program: str = "") -> dict[str, str]:
     """Confine this process; return its variables: those that its profile names, and the necessary
     ones.
     """
+    # Imported here: it takes a while, and the process that starts this one does not need it.
+    from component.sandbox.confinement import confine  # noqa: PLC0415
+
     try:
         profile = Profile.decode(text)
         home = confine(profile, command=program, parent=int(parent)).work or "/"

@@ -53,7 +53,7 @@ async def test_only_messages_that_were_certainly_not_taken_are_sent_again() -> N
 async def test_the_stream_is_connected_while_there_is_a_session() -> None:
     monitoring, sessions = Monitoring(), []
     stream = stream_of(monitoring)
-    stream.on_connected(lambda: sessions.append(stream.connected_since))
+    stream.on_connected.append(lambda: sessions.append(stream.connected_since))
     assert not stream.is_connected()
     stream.connected()
     assert stream.is_connected()

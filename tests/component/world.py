@@ -35,8 +35,8 @@ from component.features.tasks_iq.handlers import (
 from component.features.tasks_iq.node import SkillsNode, TasksNode
 from component.kernel.avatars import generated_avatar
 from component.kernel.disco import Disco, Facts
+from component.kernel.events import PresenceEvents
 from component.kernel.pause_gate import PauseGate
-from component.kernel.presence_events import PresenceEvents
 from component.kernel.profiles import ContactProfile, Profiles
 from component.link.messages.inbound import InboundMessage
 from component.link.messages.messenger import Messenger
@@ -310,7 +310,7 @@ class World:
         )
         self._tasks_node = TasksNode(self.service, self.pubsub)
         self.pubsub.add_computed(self._tasks_node)
-        presence_events.listen(self.interests)
+        presence_events.listeners.append(self.interests)
         handlers = (
             CommonQueries("agent", "1.2.3", now),
             self.discovery,

@@ -14,7 +14,7 @@ _ESCAPES: Final = {
     ord("\n"): "&#10;",
     ord("\r"): "&#13;",
 }
-_ILLEGAL: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_ILLEGAL: Final = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def escape(text: str) -> str:

@@ -6,9 +6,8 @@ from component.features.apis.openapi_source import OpenApiSource
 from component.features.apis.rest import RestSource
 from component.features.apis.settings import OPENAPI, REST
 from component.features.feature import Feature, Opened
-from component.kernel.check import Check
+from component.kernel.check import Check, check_url
 from component.kernel.kernel import Kernel
-from component.kernel.server_check import check_url
 
 
 class ApisFeature(Feature):

@@ -13,8 +13,7 @@ from component.features.builtins.settings import (
     URL_FETCH,
     WEB_SEARCH,
 )
-from component.kernel.check import Check
-from component.kernel.server_check import check_server, check_url
+from component.kernel.check import Check, check_server, check_url
 
 
 async def check_servers(settings: Settings) -> AsyncIterator[Check]:

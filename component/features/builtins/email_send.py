@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from component import system
 from component.features.builtins.settings import MAILBOX
-from component.kernel.hourly_limit import HourlyLimit
+from component.kernel.guarded_messages import HourlyLimit
 from component.policy.globs import pattern
 from component.skills.context import Context
 from component.skills.declare import skill

@@ -73,7 +73,7 @@ class Location(NamedTuple):
 
 class AccountNodes:
     """Implements `component.features.memory_nodes.store.MemoryNodes`, and
-    `component.kernel.pubsub_events.EventListener`.
+    `component.kernel.events.EventListener`.
 
     The agent subscribes to each node that it lists, so that it is notified of edits. Servers do not
     announce every change (Prosody announces no deletion with notify=false), so the nodes have to be

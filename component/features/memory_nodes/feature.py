@@ -46,7 +46,7 @@ class MemoryNodesFeature(Feature):
         replica = self._replica(kernel, accounts.nodes, is_own=False)
         accounts.listen(replica.available)
         accounts.privileges.listen(replica.connected)
-        kernel.pubsub_events.listen(accounts.nodes)
+        kernel.pubsub_events.listeners.append(accounts.nodes)
         return Opened(
             handlers=(accounts.privileges,),
             commands=MemoryHomeCommands(accounts, DEFAULT_AGENT).commands()

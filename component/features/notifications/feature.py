@@ -18,10 +18,10 @@ class NotificationFeature(Feature):
         """Make the notifier, and let it learn of results and of the activity of people."""
         notifier = Notifier(kernel)
         results = Results(kernel, notifier)
-        kernel.starter.on_recorded(results.wake)
-        kernel.presence_events.listen(notifier)
-        kernel.presence_events.on_online(notifier.online)
-        kernel.contacts.time_zones.on_learned(notifier.zone_learned)
+        kernel.starter.on_recorded.append(results.wake)
+        kernel.presence_events.listeners.append(notifier)
+        kernel.presence_events.on_online.append(notifier.online)
+        kernel.contacts.time_zones.on_learned.append(notifier.zone_learned)
         kernel.stream.messenger.listen(notifier.message_received)
         return Opened(
             commands=NotificationCommands(notifier.store, self.settings, notifier.wake).commands(),

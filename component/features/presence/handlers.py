@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 import anyio
 import structlog
 
+from component.kernel.events import PresenceEvents
 from component.kernel.exchange_limit import ExchangeLimit, ExchangeStopped
-from component.kernel.presence_events import PresenceEvents
 from component.kernel.stream import StreamSubsystem
 from component.link.messages.delivery import Delivery
 from component.link.router.table import Host, IQRoute, Request, Route, StanzaRoute

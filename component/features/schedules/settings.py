@@ -4,9 +4,9 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from component.config.kinds import Count, Section, Zone
+from component.config.kinds import Count, Section, Zone, different_names
 from component.config.model import Settings
-from component.config.sections import Top, different_names, list_of_tables, table
+from component.config.sections import Top, list_of_tables, table
 from component.config.work import WorkEntry, known_agents_only
 
 

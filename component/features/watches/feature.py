@@ -39,7 +39,7 @@ class WatchFeature(Feature):
         watcher = Watcher(kernel, [watch_of(entry) for entry in self.settings[ENTRIES]])
         service = WatchService(kernel.storage, watcher, limits.services, limits.per_person)
         self._watches = service
-        kernel.pubsub_events.listen(watcher)
+        kernel.pubsub_events.listeners.append(watcher)
         return Opened(
             handlers=(RoomPresenceHandler(watcher),),
             commands=watch_commands(service),

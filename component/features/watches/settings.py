@@ -5,9 +5,9 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from component.config.kinds import Count, Expression, Seconds, Section, refusal
+from component.config.kinds import Count, Expression, Seconds, Section, different_names, refusal
 from component.config.model import Settings
-from component.config.sections import Top, different_names, list_of_tables, table
+from component.config.sections import Top, list_of_tables, table
 from component.config.work import WorkEntry, known_agents_only
 
 _RATE: Final = re.compile(r"([1-9][0-9]{0,8})/(s|min|h|d)")

@@ -33,11 +33,7 @@ _OPEN: Final = (State.READY, State.PEER_CLOSED)
 
 
 class ClientLink:
-    """A client's stream (RFC 6120), whose session is resumed if it broke (XEP-0198).
-
-    Args:
-        server: the server, and the address to connect as.
-    """
+    """A client's stream (RFC 6120), whose session is resumed if it broke (XEP-0198)."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -136,7 +132,6 @@ class ClientSession:
     """A client's stream. With stream management it keeps each stanza until it is acknowledged.
 
     Args:
-        transport: the connection.
         stream: the state machine, bound.
         changed: called when stanzas were acknowledged.
     """
@@ -271,9 +266,8 @@ def login_failed(server: Server, failed: LoginFailed) -> ConnectionFailed:
             )
         case "bind":
             sentence = (
-                f"{_begin(peer)} refuses {account} a resource"
-                f" ({failed.condition}){said}: close other sessions of the account, or raise the"
-                " server's session limit."
+                f"{_begin(peer)} refuses {account} a resource ({failed.condition}){said}: close"
+                " other sessions of the account, or raise the server's session limit."
             )
         case "sasl":
             code, sentence = _refused(account, peer, failed.condition, said)

@@ -24,8 +24,6 @@ class BackOff:
     at twice ``min_s`` and doubles with every pause up to ``max_s``.
 
     Args:
-        min_s: shortest pause, in seconds.
-        max_s: longest pause, in seconds.
         draw: a number in [0, 1); the tests bring their own.
     """
 
@@ -69,9 +67,7 @@ class Connection:
         server: the server, the address to connect as, and time-outs.
         outbox: the stanzas to send. They are kept across a reconnect, so an answer made during an
         outage still reaches the requester.
-        receiver: takes what arrives.
         draw: a number in [0, 1) for each pause before connecting again.
-        connect: opens the connection.
     """
 
     def __init__(

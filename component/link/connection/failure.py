@@ -87,9 +87,8 @@ def connect_timed_out(server: Server) -> ConnectionFailed:
     """Return the failure if nothing answered in time."""
     return ConnectionFailed(
         "timeout",
-        f"{_peer(server)} did not accept a connection within"
-        f" {server.connect_timeout_s:g} s: check the server's host and port, and that no firewall"
-        " drops the packets.",
+        f"{_peer(server)} did not accept a connection within {server.connect_timeout_s:g} s: check"
+        " the server's host and port, and that no firewall drops the packets.",
     )
 
 
@@ -131,9 +130,8 @@ def closed(server: Server, *, established: bool) -> ConnectionFailed:
         sentence = f"The server at {_peer(server)} closed the connection; its log may say why."
     else:
         sentence = (
-            f"{_peer(server)} closed the connection before the handshake was done: check that "
-            f"this is the port of the {server.listener}, "
-            f"{_with_tls(server)} TLS."
+            f"{_peer(server)} closed the connection before the handshake was done: check that this"
+            f" is the port of the {server.listener}, {_with_tls(server)} TLS."
         )
     return ConnectionFailed("closed", sentence)
 
@@ -170,10 +168,9 @@ def no_loop_back(server: Server) -> ConnectionFailed:
     """Return the failure if the handshake succeeded, but an IQ to oneself is not returned."""
     return ConnectionFailed(
         "silent",
-        f"The server at {_peer(server)} accepted {server.address} but did not return an IQ that"
-        f" was sent to this address within {server.probe_timeout_s:g} s: it does not route this"
-        f" {server.mode}'s "
-        "stanzas; check its privilege and firewall modules.",
+        f"The server at {_peer(server)} accepted {server.address} but did not return an IQ that was"
+        f" sent to this address within {server.probe_timeout_s:g} s: it does not route this"
+        f" {server.mode}'s stanzas; check its privilege and firewall modules.",
     )
 
 
@@ -247,8 +244,7 @@ def bad_xml(server: Server, error: StreamError, *, established: bool) -> Connect
     else:
         sentence = (
             f"{_peer(server)} did not answer with an XMPP {server.mode} stream ({error}): check"
-            " that "
-            f"this is the port of the {server.listener}, {_with_tls(server)} TLS."
+            f" that this is the port of the {server.listener}, {_with_tls(server)} TLS."
         )
     return ConnectionFailed("bad-xml", sentence)
 

@@ -75,11 +75,7 @@ class LiveStream(OutputStream):
 
     Args:
         transport: the open connection; the caller closes it.
-        opened: the session on it.
-        options: the time-outs.
         outbox: the stanzas to send; started here, stopped when the stream ends.
-        receiver: receives the events.
-        probes: makes the probes.
     """
 
     def __init__(

@@ -33,7 +33,6 @@ class Probes:
         address: the component's domain, or the client's full address.
 
     Attributes:
-        address: as above.
         used: whether a probe was sent; until then nothing can return.
         made: the number of probes so far.
         returned: the highest number of a probe that has returned.

@@ -37,9 +37,7 @@ class NotOfferedError(LookupFailedError):
 
 
 async def look_up(
-    domain: str,
-    resolver: "Resolver | None" = None,
-    draw: Callable[[], float] = system.random,
+    domain: str, resolver: "Resolver | None" = None, draw: Callable[[], float] = system.random
 ) -> Sequence[Target]:
     """Look up the servers of a domain, in the order in which to try them; empty if it has none.
 
@@ -47,7 +45,6 @@ async def look_up(
     one priority (RFC 2782, XEP-0368 §3).
 
     Args:
-        domain: the domain of an account.
         resolver: whom to ask; that of the system if None.
         draw: gives a number in [0, 1).
 

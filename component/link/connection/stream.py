@@ -39,7 +39,6 @@ class Opened(msgspec.Struct, frozen=True):
     """A session that was opened.
 
     Attributes:
-        session: the session.
         events: the events that followed the server's acceptance.
         address: our own address, to which probes are sent.
         resumed: it is the session of the previous stream.
@@ -56,11 +55,7 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 class ComponentLink:
-    """A component's stream (XEP-0114). It cannot be resumed.
-
-    Args:
-        server: the server, and the address to connect as.
-    """
+    """A component's stream (XEP-0114). It cannot be resumed."""
 
     resumable_s: Final = 0.0
 

@@ -34,8 +34,6 @@ class Delivery:
         must_arrive: it is dropped only after everything else has been dropped.
 
     Attributes:
-        state: one of the above.
-        must_arrive: as given.
         withheld: the bare JIDs to whom nothing was sent, because they want no such messages.
     """
 

@@ -97,10 +97,8 @@ class InboundMessage(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         id: the stanza's id; `origin_id` and `stanza_id` are those of XEP-0359.
-        type: chat, normal, groupchat, headline or error.
         sender: the full address in `from`.
         actor: the speaker.
-        conversation: the conversation that it belongs to.
         reply_to: the address for an answer.
         text: the author's text: without the quotation of a reply, without fallback text for clients
             that lack a feature, and without the URL of an attachment.
@@ -114,7 +112,6 @@ class InboundMessage(msgspec.Struct, frozen=True, kw_only=True):
         quotation: what the reply quotes of that message, as it was removed from the text.
         reacted: the reactions that it sets (XEP-0444).
         selected: the id of the action that was chosen (XEP-0439).
-        attachments: files.
         encryption: the name of the encryption of a message that cannot be read; None for others.
         delayed: it was stored on its way for more than a minute, or nobody knows how long;
             `sent_at` says since when, if that is known.

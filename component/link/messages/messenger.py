@@ -91,9 +91,7 @@ class Messenger:
     """Sends messages.
 
     Args:
-        output: queues stanzas.
         max_stanza_bytes: the largest stanza to send; a longer text becomes several messages.
-        sent: remembers sent messages.
         handled: waits until the server has handled everything written so far, which survives the
             end of this process then; returns False if the connection was lost before that.
     """
@@ -102,13 +100,12 @@ class Messenger:
         self,
         output: Outbox,
         max_stanza_bytes: int = 262_144,
-        sent: SentMessages | None = None,
         handled: Callable[[], Awaitable[bool]] = _handled,
     ) -> None:
         self._output = output
         self.handled = handled
         self._limit = max_stanza_bytes
-        self.sent = SentMessages() if sent is None else sent
+        self.sent = SentMessages()
         self._listeners: list[Callable[[InboundMessage], None]] = []
 
     def send(self, message: OutboundMessage, delivery: Delivery | None = None) -> Delivery:

@@ -37,8 +37,6 @@ class OutboundMessage(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         id: other messages refer to it by this id, which is the same when it is sent again: the id
             of the stanza and its origin id (XEP-0359).
-        conversation: the conversation that it belongs to.
-        to: the recipient.
         parts: the texts for a person.
         payloads: the question or task event that it carries, or its report.
         replies_to: the message that it replies to (XEP-0461).

@@ -9,7 +9,6 @@ from click.testing import CliRunner, Result
 
 from component.app import checks
 from component.cli.main import group
-from component.kernel import sandbox_check
 from component.kernel.check import Check
 from tests.component.cli.embedded import Embedded, embedded_server
 from tests.component.sandbox.unreported import no_confinement_report
@@ -30,11 +29,12 @@ def embedded() -> Iterator[Embedded]:
 @pytest.fixture(scope="package")
 def check_sandbox() -> Callable[[], Awaitable[Check]]:
     """Finds once for all tests what `doctor` tries out in confined processes."""
+    unpatched = checks.check_sandbox
     found: list[Check] = []
 
     async def check() -> Check:
         if not found:
-            found.append(await sandbox_check.check_sandbox())
+            found.append(await unpatched())
         return found[0]
 
     return check

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.kernel.sandbox_check import check_sandbox
+from component.app.checks import check_sandbox
 from component.sandbox import report
 from component.sandbox.launch import NOT_CONFINED, NOT_FOUND, confined_command
 from component.sandbox.profile import ConfinementError, Limits, Profile
@@ -197,7 +197,7 @@ async def test_doctor_says_what_does_not_hold(
     async def reported() -> ConfinementReport:
         return found
 
-    monkeypatch.setattr("component.kernel.sandbox_check.confinement_report", reported)
+    monkeypatch.setattr("component.app.checks.confinement_report", reported)
     check = await check_sandbox()
     assert check.verdict == verdict
     assert text in check.text

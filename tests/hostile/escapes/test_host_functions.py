@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from component.config.skills import XmppSend
-from component.kernel.guarded_messages import GuardedMessages
+from component.kernel.guarded_messages import GuardedMessages, Sending
 from component.skill_directories.host_functions import Credential, Services
 from component.skills import Context
 from component.skills.calling import call
@@ -79,7 +79,7 @@ RECIPIENTS: Final = ("romeo@EXAMPLE.com", "romeo@example.com/balcony", "*@exampl
 """Others than the one that is declared; each costs a process."""
 
 
-class Messages:
+class Messages(Sending):
     """Sends nothing."""
 
     def __init__(self) -> None:

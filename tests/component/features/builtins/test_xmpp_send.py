@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from component.config.skills import XmppSend
 from component.features.builtins.xmpp_send import xmpp_send_skill
-from component.kernel.guarded_messages import GuardedMessages
-from component.kernel.hourly_limit import HourlyLimit
+from component.kernel.guarded_messages import GuardedMessages, HourlyLimit, Sending
 from component.skills import InvalidParam, Skill
 from tests.component.skill_calls import called, text_of
 from xep.jid import JID
@@ -17,7 +16,7 @@ from xep.jid import JID
 pytestmark = pytest.mark.anyio
 
 
-class Messages:
+class Messages(Sending):
     """Notes what is sent."""
 
     def __init__(self, known: str = "romeo@example.com", stopped: str = "") -> None:

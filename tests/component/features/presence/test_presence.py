@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from component.app.schema import SCHEMA
 from component.features.presence import handlers
 from component.features.presence.handlers import SLICE, PresenceHandler
-from component.kernel.presence_events import PresenceEvents
+from component.kernel.events import PresenceEvents
 from component.link.messages.delivery import Delivery, nothing_to_send
 from component.link.messages.outbox import Outbox, OutputStream
 from component.store import Storage
