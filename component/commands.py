@@ -17,10 +17,9 @@ import msgspec
 from msgspec import inspect as types
 
 from component.audit.protocol import AuditEvent, Recorder
-from component.skills.choice_order import schema_of
 from component.skills.errors import InvalidParam
-from component.skills.params import fill
-from component.skills.readers import Reader, reader_of
+from component.skills.params import Reader, fill, reader_of
+from component.skills.schema import schema_of
 from xep.jid import JID, JIDError
 
 P = TypeVar("P", bound=msgspec.Struct)

@@ -199,9 +199,6 @@ def effects_of(method: str, said: Effects | None) -> Annotations:
         destructive = said.destructive
         if destructive:
             read_only = False
-    return Annotations(
-        read_only=read_only,
-        destructive=not read_only if destructive is None else destructive,
-        idempotent=idempotent,
-        open_world=True,
+    return Annotations.of(
+        read_only=read_only, destructive=destructive, idempotent=idempotent, open_world=True
     )

@@ -43,7 +43,6 @@ from component.sandbox.messages import (
 )
 from component.skills.calling import call, call_inline
 from component.skills.context import Context
-from component.skills.description import written
 from component.skills.errors import (
     CALL_ERRORS,
     CapabilityMissing,
@@ -69,6 +68,7 @@ from component.skills.model_answers import ModelFailed
 from component.skills.operations import AskModel, ReportProgress
 from component.skills.params import prepare
 from component.skills.skill import Skill
+from component.skills.spec import spec_json
 from component.skills.threads import Threads
 
 T = TypeVar("T")
@@ -136,7 +136,7 @@ class Guest:
             skills = self._loaded()
         except SkillLoadError as error:
             return Failure("load", str(error), trace=_trace(error))
-        return Described(tuple(written(one).encode() for one in skills.values()))
+        return Described(tuple(spec_json(one).encode() for one in skills.values()))
 
     def _loaded(self) -> dict[str, Skill]:
         if self._skills is None:

@@ -22,9 +22,8 @@ from component.skill_directories.version import read_schema
 from component.skills.context import Context
 from component.skills.errors import CapabilityMissing, SkillError, SkillLoadError, SkillUnavailable
 from component.skills.host import HostError
-from component.skills.manifest import FILE
+from component.skills.manifest import FILE, RestResponse
 from component.skills.outputs import File, Link, SkillResult
-from component.skills.rest_request import RestResponse
 
 
 class RestRequests(SkillRunner["_Request"]):

@@ -19,19 +19,16 @@ from component.skill_directories.host_functions import Services
 from component.skill_directories.runners import Artefact, Runners, SkillRunner
 from component.skills.capabilities import Capabilities
 from component.skills.context import Context
-from component.skills.description import read, written
 from component.skills.errors import (
     CapabilityMissing,
     DeclarationError,
     SkillLoadError,
     SkillUnavailable,
 )
-from component.skills.inputs import Arguments
-from component.skills.later_inputs import later_inputs
+from component.skills.inputs import Arguments, later_inputs, schema_inputs
 from component.skills.manifest import FILE, ManifestError
-from component.skills.schema_inputs import schema_inputs
 from component.skills.skill import Skill
-from component.skills.spec import Schema
+from component.skills.spec import Schema, spec_fields, spec_json
 from component.skills.validation import MOST_BYTES, SchemaValidator
 
 
@@ -57,7 +54,7 @@ async def describe_content(artefact: Artefact, runner: SkillRunner[Any]) -> str:
     except DeclarationError as error:
         raise SkillLoadError(str(error)) from error
     spec = artefact.manifest.spec(fields, artefact.name)
-    return written(spec)
+    return spec_json(spec)
 
 
 def read_schema(artefact: Artefact, said: Schema | str) -> Schema:
@@ -150,7 +147,7 @@ class Version:
         self._scopes: set[anyio.CancelScope] = set()
         self._revoked = False
         self._verified = False
-        fields: Mapping[str, Any] = read(approval.description)
+        fields: Mapping[str, Any] = spec_fields(approval.description)
         self.skill = Skill(
             **fields,
             source=approval.directory,

@@ -288,8 +288,8 @@ class Context:
         where nobody can be asked.
         """
         # Imported here, because these modules import this one.
+        from component.skills.inputs import checked_schema  # noqa: PLC0415
         from component.skills.schema import object_schema  # noqa: PLC0415
-        from component.skills.schema_inputs import checked_schema  # noqa: PLC0415
 
         is_schema = isinstance(schema, Mapping)
         fields = checked_schema(schema) if isinstance(schema, Mapping) else object_schema(schema)

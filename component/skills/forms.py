@@ -14,9 +14,8 @@ from typing import Any
 import msgspec
 
 from component.skills.errors import DeclarationError, printable
-from component.skills.form_fields import ABSENT, NEWLINE, Property, Schema
-from component.skills.schema_properties import properties_of
-from component.skills.validation import SchemaValidator, written
+from component.skills.form_fields import ABSENT, NEWLINE, Property, Schema, properties_of
+from component.skills.validation import SchemaValidator, path_text
 from xep.binding.escaping import without_forbidden
 from xep.data_forms import FORM_TYPE, Field, FieldType, Form, Option, form_type_field
 from xep.form_validation import Range, Validate
@@ -154,7 +153,7 @@ def _misfits(schema: Schema, values: Mapping[str, Any]) -> dict[str, str]:
     validator = _validator(msgspec.json.encode(schema))
     for wrong in () if validator is None else validator.mismatches(dict(values)):
         if wrong.path and wrong.member is not None and wrong.member not in found:
-            where = written(wrong.path[1:])
+            where = path_text(wrong.path[1:])
             found[wrong.member] = f"{where}: {wrong.reason}" if where else wrong.reason
     return found
 

@@ -6,15 +6,37 @@ import dataclasses
 import hashlib
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from functools import cache
+from typing import Annotated, Any, Final, Literal, get_type_hints
 
 import msgspec
 
 from component.policy.taint import TAINTS, Taint
 from component.skills.errors import DeclarationError
 from component.skills.outputs import JSON, TEXT
-from component.skills.schedule import SkillSchedule
 from xep.characters import forbidden
+
+
+class SkillSchedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """When a skill is to run by itself; in a manifest the table `[skill.schedule]`. It does so only
+    where the settings enable it (`[[skills.schedule]]`), which can say otherwise for each member.
+
+    Attributes:
+        when: a cron expression of five fields, or times as in `[[schedule]]`: `every monday at 9`.
+        zone: the IANA time zone of local times; empty for that of the settings.
+        params: the parameters of the skill.
+        principal: the bare JID of the person whose rights it has and who is told the result; empty
+            if the settings must name one.
+        missed: what becomes of firings that were missed while the service was stopped: none of
+            them takes place, the latest one does, or all of them do.
+    """
+
+    when: Annotated[str, msgspec.Meta(min_length=1)]
+    zone: str = ""
+    params: dict[str, Any] = msgspec.field(default_factory=dict)
+    principal: str = ""
+    missed: Literal["skip", "once", "all"] = "once"
+
 
 DEFAULT_TIMEOUT: Final = 120.0
 OPTIONAL: Final = "optional"
@@ -41,6 +63,16 @@ class Annotations(msgspec.Struct, frozen=True):
     destructive: bool = True
     idempotent: bool = False
     open_world: bool = True
+
+    @classmethod
+    def of(
+        cls, *, read_only: bool, destructive: bool | None, idempotent: bool, open_world: bool
+    ) -> Annotations:
+        """Return the annotations for the marks of a skill. One that only reads is not destructive,
+        and one that does not say whether it is, is.
+        """
+        harms = not read_only if destructive is None else destructive
+        return cls(read_only, harms, idempotent, open_world)
 
     @property
     def repeatable(self) -> bool:
@@ -190,3 +222,41 @@ def _described(spec: SkillSpec) -> bytes:
         ),
         order="deterministic",
     )
+
+
+_FIELDS: Final = {
+    field.name: field
+    for field in dataclasses.fields(SkillSpec)
+    if field.init and field.name != "source"
+}
+
+
+def spec_json(spec: SkillSpec) -> str:
+    """Return the fields of a description as a JSON object, except those that have their defaults
+    and the source.
+    """
+    found = {name: getattr(spec, name) for name in _FIELDS}
+    return msgspec.json.encode(
+        {name: value for name, value in found.items() if value != _FIELDS[name].default}
+    ).decode()
+
+
+def spec_fields(description: str | bytes) -> dict[str, Any]:
+    """Return all fields of a description that `spec_json` has written, except the source.
+
+    Raises ValueError for any other text.
+    """
+    return msgspec.structs.asdict(_decoder().decode(description))
+
+
+@cache
+def _decoder() -> msgspec.json.Decoder[msgspec.Struct]:
+    types = get_type_hints(SkillSpec)
+    fields: list[Any] = [
+        (name, types[name])
+        if field.default is dataclasses.MISSING
+        else (name, types[name], field.default)
+        for name, field in _FIELDS.items()
+    ]
+    struct = msgspec.defstruct("Description", fields, kw_only=True, forbid_unknown_fields=True)
+    return msgspec.json.Decoder(struct)

@@ -7,9 +7,8 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from component.skills.errors import DeclarationError
-from component.skills.form_fields import Property
+from component.skills.form_fields import Property, properties_of
 from component.skills.forms import InvalidForm, form_of, values_of
-from component.skills.schema_properties import properties_of
 from component.skills.validation import SchemaValidator
 from component.tasks import question_rows, rows
 from component.tasks.changes import KEEP, Change, Transaction, change

@@ -23,8 +23,8 @@ from component.kernel.adhoc import AdHocRequest, Misfit, Offer, Offers, Outcome,
 from component.kernel.paging import address_asked, page, sized
 from component.link.router.table import IQRoute, ReplyPayload, Request
 from component.skills.errors import printable
+from component.skills.form_fields import properties_of
 from component.skills.forms import InvalidForm, form_of, values_of
-from component.skills.schema_properties import properties_of
 from xep import data_forms, disco
 from xep.commands import (
     NAMESPACE,

@@ -34,7 +34,7 @@ from component.policy.globs import pattern
 from component.rest.answers import ResponseConverter
 from component.rest.template import effects_of
 from component.skills.errors import DeclarationError, SkillLoadError
-from component.skills.schema_inputs import schema_inputs
+from component.skills.inputs import schema_inputs
 from component.skills.skill import Skill
 from component.skills.sources import Offer
 

@@ -16,8 +16,8 @@ from component.rest.requests import request
 from component.rest.template import RequestTemplate, effects_of
 from component.skills.context import Context
 from component.skills.errors import DeclarationError
+from component.skills.inputs import schema_inputs
 from component.skills.outputs import SkillResult
-from component.skills.schema_inputs import schema_inputs
 from component.skills.skill import Invoke, Skill
 from component.skills.sources import Offer
 from component.skills.spec import Schema

@@ -19,8 +19,8 @@ from component.http.gate import Headers, HttpGate, HttpLimits, HttpRequest, acce
 from component.http.targets import network_capability
 from component.rest.requests import in_one_line, request
 from component.skills.context import Context
+from component.skills.inputs import schema_inputs
 from component.skills.outputs import TEXT, Output, SkillResult
-from component.skills.schema_inputs import schema_inputs
 from component.skills.skill import Skill
 from component.skills.spec import Annotations, Schema
 

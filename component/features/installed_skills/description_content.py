@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from component.skills.errors import DeclarationError
-from component.skills.schema_inputs import schema_inputs
+from component.skills.inputs import schema_inputs
 from component.skills.skill import Skill
 
 _TEXTS: Final = ("title", "description", "tags", "examples")

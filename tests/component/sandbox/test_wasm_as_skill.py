@@ -11,7 +11,7 @@ from component.sandbox.wasm_call import WasmLimits
 from component.skills import Skill
 from component.skills.calling import call
 from component.skills.errors import SkillFailed, SkillTimeout
-from component.skills.schema_inputs import schema_inputs
+from component.skills.inputs import schema_inputs
 from component.skills.threads import Threads
 from component.tasks.outputs import error_of
 from tests.component.sandbox import wat

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from component.skills import skill
-from component.skills.choice_order import schema_of
+from component.skills.schema import schema_of
 
 
 class Size(enum.Enum):
