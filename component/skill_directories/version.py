@@ -17,10 +17,8 @@ from component.skill_directories.approvals import Approval
 from component.skill_directories.content import ContentStore, SkillContent
 from component.skill_directories.host_functions import Services
 from component.skill_directories.runners import Artefact, Runners, SkillRunner
-from component.skills.capabilities import Capabilities
 from component.skills.context import Context
 from component.skills.errors import (
-    CapabilityMissing,
     DeclarationError,
     SkillLoadError,
     SkillUnavailable,
@@ -101,31 +99,6 @@ async def new_approval(
     )
 
 
-class ApprovedContext(Context):
-    """The context of a call, limited to the approved capabilities."""
-
-    __slots__ = ("_capabilities",)
-
-    def __init__(self, context: Context, capabilities: Capabilities) -> None:
-        """Limit a context."""
-        for name in Context.__slots__:
-            setattr(self, name, getattr(context, name))
-        self._capabilities = capabilities
-        if capabilities.llm is not None and capabilities.llm.model is not None:
-            self._model = capabilities.llm.model
-
-    async def llm(
-        self, prompt: str, schema: Any, *, max_tokens: int = 1024, key: str | int | None = None
-    ) -> Any:
-        """See `Context.llm`. Raises CapabilityMissing for a longer answer than is approved."""
-        allowed = self._capabilities.llm
-        if allowed is None:
-            raise CapabilityMissing(self.skill, "llm")
-        if max_tokens > allowed.max_tokens:
-            raise CapabilityMissing(self.skill, f"llm with {max_tokens} tokens")
-        return await super().llm(prompt, schema, max_tokens=max_tokens, key=key)
-
-
 class Version:
     """One approved version.
 
@@ -189,7 +162,7 @@ class Version:
             try:
                 artefact = await self._artefact()
                 runner = await self._runner(artefact)
-                limited = ApprovedContext(context, artefact.manifest.skill.capabilities)
+                limited = context.limited(artefact.manifest.skill.capabilities)
                 return await runner.call(artefact, arguments, limited)
             finally:
                 self._scopes.discard(scope)

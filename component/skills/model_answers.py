@@ -25,7 +25,6 @@ class ModelFailed(SkillError):  # noqa: N818 - the name says what happened to th
     """
 
     def __init__(self, problem: Problem, message: str) -> None:
-        """Take the problem, and a sentence for the caller of the skill."""
         self.problem: Problem = problem
         super().__init__(message)
 

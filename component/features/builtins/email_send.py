@@ -100,11 +100,7 @@ def _send(settings: EmailSend, mail: EmailMessage, tls: ssl.SSLContext | None) -
             server.send_message(mail)
     except smtplib.SMTPAuthenticationError:
         raise SkillError("The mail server refuses the user name or the password.") from None
-    except (
-        smtplib.SMTPRecipientsRefused,
-        smtplib.SMTPSenderRefused,
-        smtplib.SMTPDataError,
-    ) as error:
+    except _REFUSALS as error:
         raise SkillError(f"The mail server refuses the mail: {_reason(error)}") from error
     except (smtplib.SMTPException, OSError) as error:
         reason = f"The mail server {settings.host} cannot be used: {type(error).__name__}."
@@ -126,12 +122,11 @@ def _connected(settings: EmailSend, context: ssl.SSLContext) -> smtplib.SMTP:
 
 
 def _reason(error: smtplib.SMTPException) -> str:
-    refused: tuple[int, bytes | str]
+    text: bytes | str
     if isinstance(error, smtplib.SMTPRecipientsRefused):
-        refused = next(iter(error.recipients.values()))
+        code, text = next(iter(error.recipients.values()))
     else:
         assert isinstance(error, smtplib.SMTPResponseException)
-        refused = (error.smtp_code, error.smtp_error)
-    code, text = refused
+        code, text = error.smtp_code, error.smtp_error
     told = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
     return f"{code} {' '.join(told.split())[:200]}"

@@ -20,13 +20,15 @@ from typing import Final
 
 import msgspec
 
+from component.skills.errors import SkillError
+
 _NAME: Final = re.compile(r"(?![\s.])[^/\\:\x00-\x1f\x7f\ud800-\udfff]{1,100}(?<![\s.])")
 _DEEPEST: Final = 6
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
-class FolderError(Exception):
+class FolderError(SkillError):
     """Something cannot be done. The text is a sentence for the caller."""
 
 
