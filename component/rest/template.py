@@ -103,11 +103,7 @@ def _encoded(name: str, text: str) -> str:
 
 
 class RequestTemplate:
-    """The template of a request.
-
-    Args:
-        entry: the section of the settings.
-    """
+    """The template of a request."""
 
     def __init__(self, entry: RestSkill) -> None:
         parts = urlsplit(entry.url)

@@ -37,11 +37,7 @@ class Approval(msgspec.Struct, frozen=True, dict=True):
     """The latest approval of a skill.
 
     Attributes:
-        name: the name of the skill.
-        digest: the digest of the approved content.
         directory: where it was installed then.
-        text: its manifest.
-        description: its description, as JSON.
         trusted: whether it runs inside the service.
         approved_by, approved_at: the admin, and milliseconds since 1970.
         revoked_by, revoked_at: likewise, if the approval was revoked.
@@ -75,11 +71,7 @@ class Approval(msgspec.Struct, frozen=True, dict=True):
 
 
 class Approvals:
-    """The approvals in the database. Methods raise StorageError.
-
-    Args:
-        storage: has the table.
-    """
+    """The approvals in the database. Methods raise StorageError."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage

@@ -39,11 +39,6 @@ class ScriptedResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     Attributes:
         url: the URL that the request should have; any if it is empty.
         method: the method that it should have; any if it is empty.
-        body: the JSON that it should have.
-        status: the status of the response.
-        headers: its header fields.
-        json: its content as JSON.
-        text: its content otherwise.
     """
 
     url: str = ""
@@ -80,17 +75,10 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """One case. What it does not name is not compared.
 
     Attributes:
-        name: what it shows.
-        params: the parameters.
-        text: the text of the only output.
         contains: a part of it.
-        json: the value of the only output.
         error: a part of the error that the skill reports.
-        answers: what a person answers to its questions, in order.
-        model: what the model answers, in order.
         http: what servers answer, in order. Nothing is sent to real ones.
         memories: what the skill remembers at the beginning, by key.
-        credentials: the credentials that have a value.
     """
 
     name: str
@@ -139,11 +127,7 @@ def parse_cases(text: bytes) -> Sequence[Case]:
 
 
 class ScriptedNetwork:
-    """The network of tests. Until the first is played, it connects to real servers.
-
-    Attributes:
-        problem: how a request differed from what the test expects.
-    """
+    """The network of tests. Until the first is played, it connects to real servers."""
 
     def __init__(self) -> None:
         self.problem = ""

@@ -31,7 +31,6 @@ class Artefact(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         directory: a copy that nobody changes, which belongs to the service.
         digest: identifies the content; another content has another digest and another directory.
-        manifest: its manifest, whose capabilities are approved.
     """
 
     directory: Path
@@ -53,9 +52,6 @@ class SkillRunner(ABC, Generic[T]):
     """Runs skills of one kind, several calls at a time.
 
     `T` is what is kept of a content between its calls.
-
-    Args:
-        services: what the service has for skills.
     """
 
     def __init__(self, services: Services) -> None:
@@ -100,7 +96,6 @@ class Runners:
     """The runners of all kinds, each made when it is first used.
 
     Args:
-        services: what the service has for skills.
         cache: the directory of compiled WebAssembly; None compiles it in every process.
     """
 

@@ -102,11 +102,6 @@ async def new_approval(
 class Version:
     """One approved version.
 
-    Args:
-        approval: what was approved.
-        store: has its content.
-        runners: run it.
-
     Attributes:
         skill: the skill for callers; until it is retired.
 
@@ -209,7 +204,6 @@ async def opened_skill(
     service runs it when it is approved. Nothing of it runs after the block.
 
     Args:
-        directory: an absolute path.
         temporary: a directory for its copy.
         services: what it may use of the service, as far as its manifest declares it.
         trusted: whether it runs without confinement.

@@ -26,7 +26,6 @@ class WebAssembly(SkillRunner[WasmSkill]):
     """Runs code in WebAssembly.
 
     Args:
-        services: what the service has for skills.
         cache: the directory of compiled code; None compiles it in every process.
     """
 

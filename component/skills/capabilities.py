@@ -58,10 +58,8 @@ class Endpoint(str):
     """A host and port that a skill may connect to, as in `https://api.example.com:443`.
 
     Attributes:
-        scheme: one of SCHEMES.
         host: a host name of ASCII letters, digits and hyphens in lower case, or an IP address;
             that of IPv6 without brackets.
-        port: the port.
     """
 
     __slots__ = ("host", "port", "scheme")

@@ -50,9 +50,7 @@ def form_of(
     """Return the form for a schema.
 
     Args:
-        schema: a JSON Schema of type object.
         form_type: the FORM_TYPE (XEP-0068); None for a form without it.
-        title: of the form.
         instructions: for the person who fills it in, an element per line.
         values: JSON values that the fields show instead of the schema's defaults.
         given: a submitted form, whose texts the fields show instead, unchanged.

@@ -46,9 +46,6 @@ class ModelQuestion(msgspec.Struct, frozen=True):
     """A question to a model.
 
     Attributes:
-        prompt: what the skill asks.
-        schema: JSON Schema of the answer, encoded; an object.
-        max_tokens: maximum number of tokens of the answer.
         check: reads an answer. Raises ValueError, which says what is wrong with it.
         model: the only model that may answer; empty for that of the agent, whichever it is.
     """

@@ -215,11 +215,7 @@ class PartialHost:
 
 
 class PlainHost(PartialHost):
-    """Performs what needs no service: nothing is recorded, and nobody can be asked.
-
-    Args:
-        report: receives progress; None discards it.
-    """
+    """Performs what needs no service: nothing is recorded, and nobody can be asked."""
 
     def __init__(self, report: Callable[[float, str], Awaitable[None]] | None = None) -> None:
         self.key = system.token_hex(16)

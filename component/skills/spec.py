@@ -24,7 +24,6 @@ class SkillSchedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     Attributes:
         when: a cron expression of five fields, or times as in `[[schedule]]`: `every monday at 9`.
         zone: the IANA time zone of local times; empty for that of the settings.
-        params: the parameters of the skill.
         principal: the bare JID of the person whose rights it has and who is told the result; empty
             if the settings must name one.
         missed: what becomes of firings that were missed while the service was stopped: none of

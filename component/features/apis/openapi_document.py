@@ -43,11 +43,7 @@ class Unusable(Exception):  # noqa: N818 - says what the operation is
 
 
 class OpenApiDocument:
-    """An OpenAPI document.
-
-    Attributes:
-        root: the document.
-    """
+    """An OpenAPI document."""
 
     def __init__(self, root: JsonObject) -> None:
         self.root = root

@@ -375,9 +375,6 @@ class RequestBuilder:
 
     Args:
         base: the URL of the server, without a slash at the end.
-        operation: the operation.
-        credentials: what each request gets.
-        headers: header fields that each request gets.
     """
 
     def __init__(

@@ -46,12 +46,7 @@ _ACCEPT = (("Accept", "application/json, application/yaml;q=0.9, */*;q=0.5"),)
 
 
 class OpenApiSource:
-    """The skills of a section `[openapi.NAME]`.
-
-    Args:
-        name: the name of the section.
-        settings: the section.
-    """
+    """The skills of a section `[openapi.NAME]`."""
 
     def __init__(self, name: str, settings: OpenApi) -> None:
         self.name = f"openapi.{name}"

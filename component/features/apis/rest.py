@@ -60,11 +60,7 @@ def whole_timeout(settings: RestSkill | OpenApi) -> float:
 
 
 class RestSource:
-    """The skills of the sections `[rest.NAME]`.
-
-    Args:
-        entries: the sections by the names of the skills.
-    """
+    """The skills of the sections `[rest.NAME]`."""
 
     name = "rest"
 

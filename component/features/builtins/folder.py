@@ -53,7 +53,6 @@ class Folder:
 
     Args:
         root: the directory, which is created with the first file.
-        limits: limits.
         lock: held while something is written.
     """
 

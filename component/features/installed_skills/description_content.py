@@ -43,13 +43,7 @@ def description_digest(content: str) -> str:
 
 
 def as_approved(skill: Skill, content: str, approved: str) -> Skill | None:
-    """Return a skill with the texts that were approved, if nothing but texts has changed since.
-
-    Args:
-        skill: the skill.
-        content: its content.
-        approved: the content that was approved.
-    """
+    """Return a skill with the texts that were approved, if nothing but texts has changed since."""
     before, now = msgspec.json.decode(approved), msgspec.json.decode(content)
     if _without_texts(before) != _without_texts(now):
         return None

@@ -58,9 +58,6 @@ class SeenSources:
     The database has their descriptions. It may be replaced by a new one or an older copy. Then the
     file shows that a source has made an offer before, so that its skills wait for an approval
     instead of being approved as a first offer.
-
-    Args:
-        directory: the data directory.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -114,10 +111,6 @@ class Descriptions(Installed):
     """What admins do with the descriptions of skills that the operator has not written.
 
     Args:
-        storage: has the descriptions.
-        sources: the names of the sources.
-        recorder: records approvals.
-        tell: sends the admins a message.
         hold_first: whether the first offer of a source waits for an approval, too.
     """
 
@@ -312,12 +305,7 @@ def _sheet(row: DescriptionRow, state: tuple[SkillState, str]) -> SkillSheet:
 
 
 class PinnedSource(TaskStatus[None]):
-    """A source whose skills are offered with the descriptions that were approved.
-
-    Args:
-        source: offers the skills as they are now.
-        descriptions: has the approvals.
-    """
+    """A source whose skills are offered with the descriptions that were approved."""
 
     def __init__(self, source: SkillSource, descriptions: Descriptions) -> None:
         self.name = source.name

@@ -65,14 +65,9 @@ class SkillDirectories(Installed):
     """Implements `component.skills.sources.SkillSource`, and what admins do with installed skills.
 
     Args:
-        roots: the configured directories.
-        storage: has what admins have approved; the content is in its directory.
-        runners: run it.
-        recorder: records approvals.
         auto_approve: whether every version is approved by the settings.
 
     Attributes:
-        name: identifies it among the sources.
         rest_s: seconds after the start before the directories are read: approved skills need none
             of that, and the rest of the start is faster.
     """

@@ -71,7 +71,6 @@ class DescriptionRow(msgspec.Struct, frozen=True):
     """A skill of a source.
 
     Attributes:
-        source, skill: their names.
         approved: the content that was approved; empty if none was.
         approved_by, approved_at: by whom, and milliseconds since 1970.
         held: the content that the source offers, if it waits for an approval.
@@ -86,11 +85,7 @@ class DescriptionRow(msgspec.Struct, frozen=True):
 
 
 class DescriptionRows:
-    """The rows. Methods raise StorageError.
-
-    Args:
-        storage: has the table.
-    """
+    """The rows. Methods raise StorageError."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage

@@ -67,9 +67,6 @@ _OLD: Final = ".old-"
 class ProposalFolder:
     """The directory of the proposals, each in a directory with the name of its skill. Methods block
     and raise OSError.
-
-    Args:
-        directory: where they are; made when it is needed.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -129,14 +126,7 @@ def _sync(directory: Path) -> None:
 
 
 class ServiceView:
-    """What proposals need of the rest of the service.
-
-    Args:
-        kernel: has the skills that are offered, and the admins.
-
-    Attributes:
-        announce: tells the admins a sentence.
-    """
+    """What proposals need of the rest of the service."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._catalog = kernel.environment.catalog
@@ -165,17 +155,7 @@ class ServiceView:
 
 
 class ProposalSource:
-    """The source of the skill `create_skill`: tests proposals, and keeps those whose tests pass.
-
-    Args:
-        settings: the limits.
-        folder: the directory of the proposals.
-        service: the rest of the service.
-        recorder: records proposals.
-
-    Attributes:
-        skill: the skill.
-    """
+    """The source of the skill `create_skill`: tests proposals, and keeps those whose tests pass."""
 
     name = "proposals"
 
