@@ -43,7 +43,6 @@ def form_of(
     *,
     title: str | None = None,
     instructions: str = "",
-    values: Mapping[str, Any] = _NOTHING,
     given: Form | None = None,
     errors: Mapping[str, str] = _NOTHING,
 ) -> Form:
@@ -52,8 +51,7 @@ def form_of(
     Args:
         form_type: the FORM_TYPE (XEP-0068); None for a form without it.
         instructions: for the person who fills it in, an element per line.
-        values: JSON values that the fields show instead of the schema's defaults.
-        given: a submitted form, whose texts the fields show instead, unchanged.
+        given: a submitted form, whose texts the fields show instead of defaults, unchanged.
         errors: reasons why it is shown again, by field: each is in the field's desc.
 
     Raises:
@@ -62,7 +60,7 @@ def form_of(
     """
     properties = properties_of(_read(schema))
     fields = [] if form_type is None else [form_type_field(form_type)]
-    fields += [_field(each, values, given, errors.get(each.name)) for each in properties]
+    fields += [_field(each, given, errors.get(each.name)) for each in properties]
     lines = [line for line in NEWLINE.split(instructions) if line]
     as_json = [each.title or each.name for each in properties if each.kind == "json"]
     if as_json:
@@ -165,10 +163,12 @@ def _validator(schema: bytes) -> SchemaValidator | None:
         return None
 
 
-def _field(
-    declared: Property, values: Mapping[str, Any], given: Form | None, reason: str | None
-) -> Field:
-    texts = _shown(declared, values, given)
+def _field(declared: Property, given: Form | None, reason: str | None) -> Field:
+    if given is None:
+        texts = declared.shown_default()
+    else:
+        field = given.field(declared.name)
+        texts = () if field is None else tuple(map(without_forbidden, field.values))
     desc = declared.description
     if reason is not None:
         sentence = f"{reason[:1].upper()}{reason[1:].rstrip('.')}."
@@ -188,18 +188,6 @@ def _field(
         ),
         validate=_validation(declared),
     )
-
-
-def _shown(declared: Property, values: Mapping[str, Any], given: Form | None) -> tuple[str, ...]:
-    field = None if given is None else given.field(declared.name)
-    if field is not None:
-        return tuple(map(without_forbidden, field.values))
-    if given is not None:
-        return ()
-    if declared.name not in values:
-        return declared.shown_default()
-    texts = declared.texts(values[declared.name]) or ()
-    return texts if all(text == without_forbidden(text) for text in texts) else ()
 
 
 def _type(declared: Property, texts: tuple[str, ...]) -> FieldType:

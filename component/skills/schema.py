@@ -201,16 +201,20 @@ def _union_in(hint: Any, where: str) -> Any | None:
         ) from exc
 
 
-def _parts(declared: types.Type) -> list[types.Type]:
-    """Return a type and its direct parts, without the fields of objects."""
-    found = [declared]
+def _inside(declared: types.Type) -> Iterator[types.Type]:
+    """Yield the direct parts of a type, without the fields of objects."""
     for attribute in ("type", "item_type", "key_type", "value_type"):
         if isinstance(part := getattr(declared, attribute, None), types.Type):
-            found += _parts(part)
+            yield part
     for attribute in ("types", "item_types"):
-        for part in getattr(declared, attribute, ()):
-            found += _parts(part)
-    return found
+        yield from getattr(declared, attribute, ())
+
+
+def _parts(declared: types.Type) -> Iterator[types.Type]:
+    """Yield a type and its parts, without the fields of objects."""
+    yield declared
+    for part in _inside(declared):
+        yield from _parts(part)
 
 
 def _texts_in(declared: types.Type, seen: set[int]) -> Iterator[types.StrType]:
@@ -220,14 +224,8 @@ def _texts_in(declared: types.Type, seen: set[int]) -> Iterator[types.StrType]:
     seen.add(id(declared))
     if isinstance(declared, types.StrType):
         yield declared
-    for attribute in ("type", "item_type", "key_type", "value_type"):
-        if isinstance(part := getattr(declared, attribute, None), types.Type):
-            yield from _texts_in(part, seen)
-    for attribute in ("types", "item_types"):
-        for part in getattr(declared, attribute, ()):
-            yield from _texts_in(part, seen)
-    for field in getattr(declared, "fields", ()):
-        yield from _texts_in(field.type, seen)
+    for part in (*_inside(declared), *(field.type for field in getattr(declared, "fields", ()))):
+        yield from _texts_in(part, seen)
 
 
 def _spoken(hint: Any) -> str:
@@ -249,17 +247,13 @@ def _schema_of(hint: Any) -> Schema:
     definitions: dict[str, Schema] = schema.pop("$defs", {})
     name = schema.get("$ref", "").removeprefix("#/$defs/")
     # A recursive type is still referred to by name, and stays in the definitions.
-    if name in definitions and msgspec.json.encode(schema) not in _encoded(definitions):
+    if name in definitions and msgspec.json.encode(schema) not in msgspec.json.encode(definitions):
         schema = definitions.pop(name)
     if definitions:
         schema["$defs"] = definitions
     if schema.get("title") == "Arguments":
         del schema["title"]
     return schema
-
-
-def _encoded(definitions: dict[str, Schema]) -> bytes:
-    return msgspec.json.encode(definitions)
 
 
 _Key: TypeAlias = frozenset[tuple[type, Any]]

@@ -20,6 +20,7 @@ from anyio.abc import TaskStatus
 from component import system
 from component.audit.protocol import Recorder
 from component.config import Settings
+from component.features.installed_skills import rows as described
 from component.features.installed_skills.commands import (
     Installed,
     InstalledError,
@@ -35,7 +36,7 @@ from component.features.installed_skills.description_content import (
     description_digest,
     difference,
 )
-from component.features.installed_skills.rows import DescriptionRow, DescriptionRows, all_rows
+from component.features.installed_skills.rows import DescriptionRow
 from component.kernel.check import Check
 from component.policy.flows import TRUSTED
 from component.private import FILE_MODE
@@ -125,7 +126,7 @@ class Descriptions(Installed):
     ) -> None:
         super().__init__(recorder)
         self.sources = frozenset(sources)
-        self._rows = DescriptionRows(storage)
+        self._storage = storage
         self._seen = SeenSources(storage.directory)
         self._tell = tell
         self._hold_first = hold_first
@@ -155,7 +156,7 @@ class Descriptions(Installed):
         # In a thread: a server may list hundreds of tools with large schemas.
         contents = await system.in_thread(_contents, source, skills)
         hold_first = self._hold_first or await system.in_thread(self._seen.has, source)
-        rows = await self._rows.offered(source, contents, hold_first=hold_first)
+        rows = await described.offered(self._storage, source, contents, hold_first=hold_first)
         if contents:
             await system.in_thread(self._seen.add, source)
         self._there[source] = frozenset(contents)
@@ -188,7 +189,11 @@ class Descriptions(Installed):
 
     async def list(self) -> Sequence[InstalledSkill]:
         """See `Installed`."""
-        return [_listed(row, self._state(row)) for row in await self._all()]
+        return [
+            InstalledSkill(name=row.skill, state=state, kind=row.source, reason=reason)
+            for row in await self._all()
+            for state, reason in (self._state(row),)
+        ]
 
     async def show(self, name: str) -> SkillSheet:
         """Return the description of a skill, and how it differs from the approved one."""
@@ -207,7 +212,8 @@ class Descriptions(Installed):
             )
         content = row.held or row.approved
         if not description_digest(content).startswith(digest) or (
-            row.held and not await self._rows.approve(row, by)
+            row.held
+            and not await self._storage.write(lambda database: described.approve(database, row, by))
         ):
             raise InstalledError(
                 f"{name} has changed: its digest is {description_digest(content)}. Look at it again"
@@ -222,7 +228,7 @@ class Descriptions(Installed):
         row = await self._row(name)
         if not row.approved:
             raise not_there(name, "approved")
-        await self._rows.revoke(row)
+        await self._storage.write(lambda database: described.revoke(database, row))
         self._record(by, name, "revoked", row.source)
         await self.reload((row.source,))
         return await self.show(name)
@@ -235,7 +241,8 @@ class Descriptions(Installed):
         )
 
     async def _all(self) -> Sequence[DescriptionRow]:
-        return [row for row in await self._rows.all() if row.source in self.sources]
+        rows = await self._storage.read(described.all_rows)
+        return [row for row in rows if row.source in self.sources]
 
     async def _row(self, name: str) -> DescriptionRow:
         found = [row for row in await self._all() if row.skill == name]
@@ -286,10 +293,6 @@ def _admitted(
             same = row.approved == content
             admitted.append(one if same else as_approved(one, content, row.approved))
     return [one for one in admitted if one is not None]
-
-
-def _listed(row: DescriptionRow, state: tuple[SkillState, str]) -> InstalledSkill:
-    return InstalledSkill(name=row.skill, state=state[0], kind=row.source, reason=state[1])
 
 
 def _sheet(row: DescriptionRow, state: tuple[SkillState, str]) -> SkillSheet:
@@ -368,7 +371,7 @@ def check_descriptions(settings: Settings) -> Check | None:
         return None
     postgres = settings.storage.postgres.get_secret_value()
     try:
-        rows = peek(settings.storage.path, postgres, all_rows) or ()
+        rows = peek(settings.storage.path, postgres, described.all_rows) or ()
     except StorageError:
         return None  # the check of the storage says why
     warnings = waiting_in([row for row in rows if row.source in settings.described_sources])

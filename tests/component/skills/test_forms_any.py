@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.skills.forms import InvalidForm, form_of, values_of
+from tests.component.skills.test_forms import showing
 from tests.profiles import examples
 from xep.binding import decode, encode
 from xep.data_forms import Field, Form
@@ -110,7 +111,7 @@ def test_an_instance_comes_back_through_its_form(
     given_: tuple[dict[str, Any], dict[str, Any]],
 ) -> None:
     schema, instance = given_
-    form = form_of(schema, TYPE, values=instance)
+    form = form_of(showing(schema, instance), TYPE)
     element = ET.fromstring(encode(form))
     assert decode(Form, element, strict=True) == form
     submitted = Form(type="submit", fields=form.fields)
