@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from benchmarks.report import Line
 from component.skills import skill
-from component.skills.forms import form_of, values_of
+from component.skills.forms import form_of, form_values
 from xep.data_forms import Form
 
 _ROUNDS = 200
@@ -43,12 +43,12 @@ def measure(runs: int) -> Iterator[Line]:
     }
     filled = form_of({**schema, "properties": shown}, "urn:fluux:agent:0#execute")
     given = Form(type="submit", fields=filled.fields)
-    read = msgspec.json.decode(values_of(given, schema))
+    read = msgspec.json.decode(form_values(given, schema))
     assert read == _VALUES, (read, made)
     validator = Draft202012Validator(msgspec.json.decode(msgspec.json.encode(schema)))
     works: dict[str, Callable[[], Any]] = {
         "made": lambda: form_of(schema, "urn:fluux:agent:0#execute"),
-        "read": lambda: values_of(given, schema),
+        "read": lambda: form_values(given, schema),
         "peer": lambda: validator.validate(_VALUES),
     }
     costs: dict[str, list[float]] = {name: [] for name in works}

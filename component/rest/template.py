@@ -33,9 +33,7 @@ _DOTS: Final = frozenset({".", ".."})
 
 
 def value_text(value: Any) -> str:
-    """Return a value as text: numbers and true or false as in JSON, arrays separated by commas,
-    objects as JSON.
-    """
+    """Return a value as text: JSON, but for arrays, whose items are separated by commas."""
     if isinstance(value, str):
         return value
     if isinstance(value, list | tuple):

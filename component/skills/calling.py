@@ -51,9 +51,7 @@ def call_inline(skill: Skill, arguments: Arguments, context: Context | None = No
 
 
 def became(skill: Skill, error: BaseException, started: float) -> SkillResult:
-    """Convert an inline skill's exception: return a result, or the exception that `call_inline`
-    raises.
-    """
+    """Return the result for an inline skill's exception, or raise as `call_inline` does."""
     if isinstance(error, SkillError):
         return _refusal(error, started)
     if isinstance(error, InvalidParam):
@@ -88,7 +86,7 @@ async def call(
             if skill.kind == "async":
                 value = await skill.invoke(arguments, context)
             else:
-                value = await in_thread(partial(skill.invoke, arguments, context), limiter)
+                value = await in_own_thread(partial(skill.invoke, arguments, context), limiter)
             return skill.result(value, perf_counter() - started)
         except SkillError as exc:
             return _refusal(exc, started)
@@ -104,7 +102,7 @@ def _refusal(error: SkillError, started: float) -> SkillResult:
     return SkillResult((Output(text),), True, perf_counter() - started)
 
 
-async def in_thread(work: Callable[[], T], limiter: ThreadShare) -> T:
+async def in_own_thread(work: Callable[[], T], limiter: ThreadShare) -> T:
     """Run in a worker thread that holds its token as long as it runs. Cancelling abandons it.
 
     anyio on asyncio releases the token as soon as a thread is abandoned, trio when the thread ends.

@@ -178,7 +178,7 @@ def _hidden() -> str:
     return "this skill is hidden and ran all the same"
 
 
-class Answered(msgspec.Struct, frozen=True):
+class _ColourAnswer(msgspec.Struct, frozen=True):
     """The answer to `conformance.ask`."""
 
     colour: Colour
@@ -190,17 +190,17 @@ async def _ask(
     question: Annotated[str, msgspec.Meta(max_length=1000)],
     context: Context,
     expires: Annotated[float, msgspec.Meta(gt=0, le=86400)] = 3600.0,
-) -> Answered:
+) -> _ColourAnswer:
     """Ask the caller a question of two fields, and return the answer.
 
     Args:
         question: What to ask.
         expires: Seconds after which the question lapses.
     """
-    return await context.ask(question, Answered, expires_s=expires)
+    return await context.ask(question, _ColourAnswer, expires_s=expires)
 
 
-class Said(msgspec.Struct, frozen=True):
+class _TextAnswer(msgspec.Struct, frozen=True):
     """The answer to `conformance.say`: one value, which a text can give."""
 
     text: str
@@ -216,7 +216,7 @@ async def _say(
     Args:
         question: What to ask.
     """
-    return (await context.ask(question, Said)).text
+    return (await context.ask(question, _TextAnswer)).text
 
 
 @skill(name="conformance.steps", destructive=False, open_world=False, durable=True)

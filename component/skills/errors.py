@@ -62,9 +62,7 @@ class UsageError(Exception):
 
 
 class StepFailed(Exception):
-    """A step of a skill raised an exception other than SkillError. It is recorded, and the step is
-    not retried.
-    """
+    """A step raised another exception than SkillError. It is recorded and not retried."""
 
 
 class Denied(Exception):

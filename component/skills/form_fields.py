@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, Literal
 
 import msgspec
 
 from component.skills.params import read_boolean, read_integer, read_number
+from component.skills.validation import pointed_to
 from xep.binding.escaping import without_forbidden
 from xep.binding.json_bounds import MOST_VALUES, checked_json
 
@@ -221,7 +223,7 @@ def _is_line(text: str | None) -> bool:
     return bool(text) and NEWLINE.search(text or "") is None
 
 
-_DATATYPES: Final[Mapping[object, str]] = {
+_DATATYPES: Final[Mapping[str, str]] = {
     "date-time": "xs:dateTime",
     "date": "xs:date",
     "uri": "xs:anyURI",
@@ -233,7 +235,7 @@ def properties_of(schema: Schema) -> tuple[Property, ...]:
 
     An invalid JSON Schema is treated as an empty one; nothing is raised.
     """
-    top = _resolved(schema, schema)
+    top = _followed(schema, schema)[0]
     declared = top.get("properties")
     required = top.get("required")
     names = required if isinstance(required, list | tuple) else ()
@@ -246,7 +248,7 @@ def properties_of(schema: Schema) -> tuple[Property, ...]:
 
 def _property(name: str, declared: object, required: bool, root: Schema) -> Property:
     own = declared if isinstance(declared, Mapping) else {}
-    resolved = _resolved(own, root)
+    resolved = _followed(own, root)[0]
     default = resolved.get("default", ABSENT)
     members = list(_members(own, root))
     others = [member for member in members if member.get("type") != "null"]
@@ -289,7 +291,7 @@ def _shape(members: list[Schema], nullable: bool, root: Schema) -> dict[str, Any
         return {
             "kind": "text",
             "several_lines": several,
-            "datatype": _DATATYPES.get(_hashable(member.get("format"))),
+            "datatype": _DATATYPES.get(str(member.get("format"))),
         }
     if kinds == {"array"} and "prefixItems" not in member and "items" in member:
         return _array(member["items"], root) or as_json
@@ -318,20 +320,20 @@ def _numbers(kind: str, members: list[Schema]) -> dict[str, Any]:
     if len(members) > 1:
         return found
     (member,) = members
-    least = [_bound(member, "minimum"), _bound(member, "exclusiveMinimum")]
-    greatest = [_bound(member, "maximum"), _bound(member, "exclusiveMaximum")]
+    least, above = _bound(member, "minimum"), _bound(member, "exclusiveMinimum")
+    greatest, below = _bound(member, "maximum"), _bound(member, "exclusiveMaximum")
     if kind == "integer":
-        above, below = least[1], greatest[1]
-        least = [_whole(least[0], math.ceil), None if above is None else math.floor(above) + 1]
-        greatest = [
-            _whole(greatest[0], math.floor),
-            None if below is None else math.ceil(below) - 1,
-        ]
-    found["least"] = digits(max((bound for bound in least if bound is not None), default=None))
-    found["greatest"] = digits(
-        min((bound for bound in greatest if bound is not None), default=None)
-    )
-    return found
+        least = None if least is None else math.ceil(least)
+        above = None if above is None else math.floor(above) + 1
+        greatest = None if greatest is None else math.floor(greatest)
+        below = None if below is None else math.ceil(below) - 1
+    lower = [bound for bound in (least, above) if bound is not None]
+    upper = [bound for bound in (greatest, below) if bound is not None]
+    return {
+        **found,
+        "least": digits(max(lower, default=None)),
+        "greatest": digits(min(upper, default=None)),
+    }
 
 
 def _bound(member: Schema, name: str) -> int | float | None:
@@ -339,10 +341,6 @@ def _bound(member: Schema, name: str) -> int | float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return value
-
-
-def _whole(value: float | None, towards: Any) -> int | None:
-    return None if value is None else towards(value)
 
 
 def _choices(members: list[Schema]) -> tuple[Choice, ...]:
@@ -412,11 +410,9 @@ def _is_constant(part: object) -> bool:
     return isinstance(part, Mapping) and "const" in part
 
 
-def _resolved(declared: Schema, root: Schema) -> Schema:
-    return _followed(declared, root, frozenset())[0]
-
-
-def _followed(schema: Schema, root: Schema, seen: frozenset[str]) -> tuple[Schema, frozenset[str]]:
+def _followed(
+    schema: Schema, root: Schema, seen: frozenset[str] = frozenset()
+) -> tuple[Schema, frozenset[str]]:
     """Return a schema with its references resolved; keywords beside a reference take precedence."""
     while True:
         reference = schema.get("$ref")
@@ -434,21 +430,13 @@ def _followed(schema: Schema, root: Schema, seen: frozenset[str]) -> tuple[Schem
 
 
 def _pointed(reference: str, root: Schema) -> Schema:
-    """Return the target of a reference inside the same schema (RFC 6901)."""
-    found: Any = root
-    if not reference.startswith("#"):
-        return {}
-    for part in reference[1:].split("/")[1:]:
-        key = part.replace("~1", "/").replace("~0", "~")
-        if not isinstance(found, Mapping) or key not in found:
-            return {}
-        found = found[key]
+    """Return the target of a reference inside the same schema; an empty one if there is none."""
+    found: object = None
+    if reference.startswith("#"):
+        with suppress(LookupError):
+            found = pointed_to(root, reference[1:])
     return found if isinstance(found, Mapping) else {}
 
 
 def _words(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
-
-
-def _hashable(value: object) -> object:
-    return value if isinstance(value, str) else None

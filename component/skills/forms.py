@@ -2,7 +2,7 @@
 
 The specification's "Forms from Schemas" (FAC-008, FAC-009): a field per property, with XEP-0122
 validation where a client can validate. A submitted form is validated here, regardless of the
-client: `values_of` finds every invalid field, and why.
+client: `form_values` finds every invalid field, and why.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def form_of(
     )
 
 
-def values_of(
+def form_values(
     form: Form, schema: Schema | msgspec.Raw, form_type: str | None = None
 ) -> msgspec.Raw:
     """Return the JSON object of a submitted form, validated against the schema that it was made

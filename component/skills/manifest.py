@@ -25,7 +25,7 @@ from component.skills.capabilities import (
     CredentialName,
     Endpoint,
     ModelName,
-    Recipient,
+    RecipientAddress,
 )
 from component.skills.errors import DeclarationError
 from component.skills.spec import Annotations, SkillSchedule, SkillSpec
@@ -241,7 +241,11 @@ _TEXTS: Final[Mapping[type, dict[str, Any]]] = {
     },
     AbsolutePath: {"type": "string", "pattern": "^/[^\\\\%$*?: ]+$"},
     CredentialName: {"type": "string", "pattern": "^[a-z0-9]+([._-][a-z0-9]+)*$", "maxLength": 64},
-    Recipient: {"type": "string", "pattern": "^[^/*?]+$", "examples": ["juliet@example.com"]},
+    RecipientAddress: {
+        "type": "string",
+        "pattern": "^[^/*?]+$",
+        "examples": ["juliet@example.com"],
+    },
     ModelName: {"type": "string", "maxLength": 128},
 }
 """The texts with one spelling, and their JSON Schemas."""

@@ -13,7 +13,7 @@ the work of a step, and the check of a model's answer.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar, get_args
 
 import anyio
 import msgspec
@@ -130,7 +130,7 @@ class WaitForTasks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
     key: Key
 
 
-class WaitForTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="turn"):
+class WaitForTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="wait_for_turn"):
     """Leave the skill until a turn has ended: it raises Parked."""
 
     turn: str
@@ -163,15 +163,7 @@ Operation: TypeAlias = (
 )
 
 METHODS: Final[Mapping[type[Operation], str]] = {
-    ReportProgress: "progress",
-    PublishPart: "output",
-    RunStep: "step",
-    AskPrincipal: "ask",
-    Sleep: "sleep",
-    StartTask: "start",
-    WaitForTasks: "wait",
-    WaitForTurn: "wait_for_turn",
-    AskModel: "llm",
+    kind: str(kind.__struct_config__.tag) for kind in get_args(Operation)
 }
 """The method of `Context` that makes each message."""
 

@@ -112,9 +112,7 @@ def _members(declared: types.Type) -> list[types.Type]:
 
 
 def _scalar(members: list[types.Type]) -> tuple[Scalar | None, list[str]]:
-    """Return a function that reads one text, trying the narrowest type first, and words for all
-    members.
-    """
+    """Return what reads one text, the narrowest type first, and words for all members."""
     choices: dict[str, Any] = {}
     ranked: list[tuple[int, Scalar]] = []
     words: list[str] = []
@@ -238,7 +236,7 @@ def prepare(
             pass
         else:
             return decoded
-    filled: msgspec.Struct = fill(inputs.type, inputs.readers, texts, json)
+    filled: msgspec.Struct = fill_struct(inputs.type, inputs.readers, texts, json)
     return filled
 
 
@@ -250,9 +248,7 @@ class TextParam(msgspec.Struct, frozen=True, gc=False):
 
 
 def prepare_texts(skill: Skill, params: Iterable[TextParam]) -> Arguments:
-    """Do the same as `prepare` for parameters that are all text: nearly always the text is the
-    value.
-    """
+    """Do the same as `prepare` for texts alone: nearly always the text is the value."""
     inputs = skill.inputs
     values: dict[str, str] = {}
     for param in params:
@@ -270,7 +266,7 @@ def prepare_texts(skill: Skill, params: Iterable[TextParam]) -> Arguments:
     return prepare(skill, [(param.name, param.text) for param in params])
 
 
-def fill(
+def fill_struct(
     struct: type[S],
     readers: Mapping[str, Reader],
     texts: Iterable[tuple[str, str]] = (),

@@ -52,9 +52,7 @@ class Signature(msgspec.Struct, frozen=True):
 
 
 class Outputs(msgspec.Struct, frozen=True):
-    """The outputs of a skill: the JSON Schema of its value if it declares one, and the
-    media types.
-    """
+    """The JSON Schema of what a skill returns, if it declares one, and the media types."""
 
     schema: Schema | None
     media_types: tuple[str, ...]
@@ -121,9 +119,7 @@ def signature_of(function: Callable[..., Any], docs: Mapping[str, str]) -> Signa
 
 
 def outputs_of(function: Callable[..., Any]) -> Outputs:
-    """Read what a function returns. Raises DeclarationError for a type that no reply can
-    contain.
-    """
+    """Read what a function returns. Raises DeclarationError for an impossible type."""
     hint = _hints(function).get("return", Any)
     if hint is type(None):
         return Outputs(None, ())
@@ -243,7 +239,7 @@ def _check_default(default: Any, hint: Any, where: str) -> None:
 
 def _schema_of(hint: Any) -> Schema:
     """Return a JSON Schema whose top is the type itself and not a reference to it."""
-    schema = schema_of(hint)
+    schema = ordered_schema(hint)
     definitions: dict[str, Schema] = schema.pop("$defs", {})
     name = schema.get("$ref", "").removeprefix("#/$defs/")
     # A recursive type is still referred to by name, and stays in the definitions.
@@ -259,7 +255,7 @@ def _schema_of(hint: Any) -> Schema:
 _Key: TypeAlias = frozenset[tuple[type, Any]]
 
 
-def schema_of(hint: Any) -> dict[str, Any]:
+def ordered_schema(hint: Any) -> dict[str, Any]:
     """Return the JSON Schema of a type; raises what `msgspec.json.schema` does."""
     schema = msgspec.json.schema(hint)
     orders: dict[_Key, list[Any]] = {}

@@ -231,9 +231,7 @@ _FIELDS: Final = {
 
 
 def spec_json(spec: SkillSpec) -> str:
-    """Return the fields of a description as a JSON object, except those that have their defaults
-    and the source.
-    """
+    """Return the fields as a JSON object, except the source and what has its default."""
     found = {name: getattr(spec, name) for name in _FIELDS}
     return msgspec.json.encode(
         {name: value for name, value in found.items() if value != _FIELDS[name].default}

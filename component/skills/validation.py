@@ -236,18 +236,13 @@ class _Work:
     def _resolved(self, reference: object) -> object:
         if not isinstance(reference, str) or not reference.startswith("#"):
             raise DeclarationError("The schema cannot be used: it refers to another document.")
-        found: object = self._root
-        for part in reference.removeprefix("#").split("/")[1:]:
-            name = part.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, Mapping) and name in found:
-                found = found[name]
-            elif isinstance(found, list) and name.isdecimal() and int(name) < len(found):
-                found = found[int(name)]
-            else:
-                raise DeclarationError(
-                    f"The schema cannot be used: it has no part {reference[:_MOST_REFERENCES]!r}."
-                )
-        return found
+        try:
+            return pointed_to(self._root, reference[1:])
+        except LookupError:
+            shown = reference[:_MOST_REFERENCES]
+            raise DeclarationError(
+                f"The schema cannot be used: it has no part {shown!r}."
+            ) from None
 
     def _choices(self, closure: list[Schema]) -> list[Counter[int]]:
         """Return the schemas that apply to one child together, for each kind of child: a member
@@ -286,3 +281,17 @@ def _schemas(values: object) -> Iterator[Schema]:
     """Yield the schemas in a list: `true`, `false` and what is none cause no work."""
     if isinstance(values, list | tuple):
         yield from (one for one in values if isinstance(one, Mapping))
+
+
+def pointed_to(root: object, pointer: str) -> object:
+    """Return what a JSON pointer (RFC 6901) points to. Raises LookupError."""
+    found = root
+    for part in pointer.split("/")[1:]:
+        key = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, Mapping):
+            found = found[key]
+        elif isinstance(found, list) and key.isdecimal():
+            found = found[int(key)]
+        else:
+            raise LookupError(pointer)
+    return found

@@ -24,7 +24,7 @@ from component.kernel.paging import address_asked, page, sized
 from component.link.router.table import IQRoute, ReplyPayload, Request
 from component.skills.errors import printable
 from component.skills.form_fields import properties_of
-from component.skills.forms import InvalidForm, form_of, values_of
+from component.skills.forms import InvalidForm, form_of, form_values
 from xep import data_forms, disco
 from xep.commands import (
     NAMESPACE,
@@ -150,7 +150,7 @@ class CommandsHandler:
             raise
         session.given = form
         try:
-            json = values_of(form, offer.schema, offer.form_type)
+            json = form_values(form, offer.schema, offer.form_type)
         except InvalidForm as error:
             return self._ask(session, offer, Misfit(_sentence(error), error.reasons))
         return self._run(session, offer, json)

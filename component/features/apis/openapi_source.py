@@ -27,9 +27,9 @@ from component.features.apis.openapi_operations import (
     RequestBuilder,
     granted,
 )
-from component.features.apis.rest import invoker, whole_timeout
+from component.features.apis.rest import api_skill
 from component.http.gate import HttpError, HttpGate, HttpLimits, HttpRequest, access_to
-from component.http.targets import network_capability, target_of
+from component.http.targets import target_of
 from component.policy.globs import pattern
 from component.rest.answers import ResponseConverter
 from component.rest.template import effects_of
@@ -78,8 +78,7 @@ class OpenApiSource:
                     f"The description has the SHA-256 {digest.hex()}, which is not the one that"
                     " sha256 approves: read it, and change sha256."
                 )
-            found = await system.in_thread(self.skills, data)
-            offer(found)
+            offer(await system.in_thread(self.skills, data))
         return digest
 
     async def _read(self) -> bytes:
@@ -146,41 +145,25 @@ class OpenApiSource:
         builder = RequestBuilder(
             base, operation, granted(document, operation.security, secrets), headers
         )
-        said = next(
-            (
-                each
-                for glob, each in settings.annotations.items()
-                if pattern([glob]).fullmatch(entry.id)
-            ),
-            None,
-        )
-        annotations = effects_of(operation.method, said)
+        effects = settings.annotations.items()
+        said = next((one for glob, one in effects if pattern([glob]).fullmatch(entry.id)), None)
         prefix = self._section if settings.prefix is None else settings.prefix
         schema = operation.schema
-        return Skill(
+        return api_skill(
+            settings,
+            base,
+            builder.request,
+            ResponseConverter(),
             name=f"{prefix}.{operation.id}" if prefix else operation.id,
             title=operation.title,
             description=operation.description,
             tags=operation.tags,
-            annotations=annotations,
+            annotations=effects_of(operation.method, said),
             input_schema=schema,
             inputs=schema_inputs(schema, adds_defaults=False),
-            kind="async",
-            wants_context=True,
-            invoke=invoker(
-                base,
-                builder.request,
-                ResponseConverter(),
-                settings,
-                repeatable=annotations.repeatable,
-            ),
-            timeout=whole_timeout(settings),
-            capabilities=(network_capability(base),),
-            taint=settings.taint,
             described_by=settings.taint,
             claims=_claims(operation, "" if settings.server else base),
             source=self.name,
-            versioned_by_content=True,
         )
 
     def _base(self, document: OpenApiDocument) -> str:
@@ -223,9 +206,7 @@ def _claims(operation: Operation, server: str) -> dict[str, Any]:
 
 
 def _url(server: object, base: str) -> str | None:
-    """Return the URL of a server object with the defaults of its variables; None if it has none
-    that can be used.
-    """
+    """Return the URL of a server, with the defaults of its variables, if it can be used."""
     node = mapping(server)
     url = node.get("url", "/")
     if not isinstance(url, str):

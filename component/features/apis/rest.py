@@ -18,7 +18,7 @@ from component.skills.context import Context
 from component.skills.errors import DeclarationError
 from component.skills.inputs import schema_inputs
 from component.skills.outputs import SkillResult
-from component.skills.skill import Invoke, Skill
+from component.skills.skill import Skill
 from component.skills.sources import Offer
 from component.skills.spec import Schema
 
@@ -32,15 +32,17 @@ _GRACE_S = 30.0
 """Seconds for the waits between the repetitions of a request."""
 
 
-def invoker(
+def api_skill(
+    settings: RestSkill | OpenApi,
     base: str,
     build: Callable[[Mapping[str, Any]], HttpRequest],
     answers: ResponseConverter,
-    settings: RestSkill | OpenApi,
-    *,
-    repeatable: bool,
-) -> Invoke:
-    """Return what calls a skill whose requests go to the server of `base`, and only there."""
+    **fields: Any,
+) -> Skill:
+    """Return a skill whose requests go to the server of `base`, and only there; `fields` are the
+    others of `Skill`. Raises DeclarationError.
+    """
+    repeatable = fields["annotations"].repeatable
     gate = HttpGate(
         (access_to(base),),
         HttpLimits(timeout_s=settings.timeout_s, response_bytes=settings.max_response_bytes),
@@ -51,12 +53,16 @@ def invoker(
         response = await request(gate, wanted, repeatable=repeatable, retries=settings.retries)
         return await answers.result(response)
 
-    return invoke
-
-
-def whole_timeout(settings: RestSkill | OpenApi) -> float:
-    """Return the seconds that a call may take with all repetitions."""
-    return settings.timeout_s * (1 + settings.retries) + _GRACE_S
+    return Skill(
+        kind="async",
+        wants_context=True,
+        invoke=invoke,
+        timeout=settings.timeout_s * (1 + settings.retries) + _GRACE_S,
+        capabilities=(network_capability(base),),
+        taint=settings.taint,
+        versioned_by_content=True,
+        **fields,
+    )
 
 
 class RestSource:
@@ -83,26 +89,20 @@ class RestSource:
 def rest_skill(name: str, entry: RestSkill) -> Skill:
     """Return the skill of a section. Raises DeclarationError."""
     template = RequestTemplate(entry)
-    answers = ResponseConverter(entry.select, entry.output)
-    annotations = effects_of(entry.method, entry.annotations)
-    repeatable = annotations.repeatable
     schema = _schema(entry)
-    return Skill(
+    return api_skill(
+        entry,
+        template.origin,
+        template.request,
+        ResponseConverter(entry.select, entry.output),
         name=name,
         title=entry.title,
         description=entry.description,
         tags=entry.tags,
-        annotations=annotations,
+        annotations=effects_of(entry.method, entry.annotations),
         input_schema=schema,
         inputs=schema_inputs(schema),
-        kind="async",
-        wants_context=True,
-        invoke=invoker(template.origin, template.request, answers, entry, repeatable=repeatable),
-        timeout=whole_timeout(entry),
-        capabilities=(network_capability(template.origin),),
-        taint=entry.taint,
         source=f"rest.{name}",
-        versioned_by_content=True,
     )
 
 

@@ -11,7 +11,7 @@ from msgspec import Meta
 from component.http.gate import Headers, HttpGate, HttpLimits, HttpRequest, access_to
 from component.http.targets import network_capability
 from component.policy.globs import pattern
-from component.rest.requests import in_one_line, json_of, request
+from component.rest.requests import in_one_line, request, response_json
 from component.skills.declare import skill
 from component.skills.errors import SkillError
 from component.skills.outputs import JSON, TEXT, Output, SkillResult
@@ -37,7 +37,7 @@ _RESPONSE_BYTES: Final = 8_388_608
 _LONGEST_TEXT: Final = 500
 
 
-class Row(msgspec.Struct, frozen=True, omit_defaults=True):
+class _Row(msgspec.Struct, frozen=True, omit_defaults=True):
     """An issue or pull request, as programs get it."""
 
     number: int
@@ -79,7 +79,7 @@ class _Client:
             headers=(*_HEADERS, *content),
             secret_headers=(("Authorization", f"Bearer {self._token}"),),
         )
-        return json_of(await request(self._gate, wanted, repeatable=repeatable, retries=2))
+        return response_json(await request(self._gate, wanted, repeatable=repeatable, retries=2))
 
     def _base(self, repository: str) -> str:
         if not self._allowed.fullmatch(repository.lower()):
@@ -158,10 +158,10 @@ def _objects(rows: Any) -> list[dict[str, Any]]:
     return [row for row in rows if isinstance(row, dict)]
 
 
-def _row(row: dict[str, Any]) -> Row:
+def _row(row: dict[str, Any]) -> _Row:
     user, labels = row.get("user"), row.get("labels")
     number = row.get("number")
-    return Row(
+    return _Row(
         number=number if isinstance(number, int) else 0,
         title=_text(row, "title", 256),
         state=_text(row, "state", 20),
@@ -191,5 +191,5 @@ def _listed(rows: list[dict[str, Any]]) -> SkillResult:
     return SkillResult((Output(text, TEXT, "text"), Output(data, JSON, "rows")))
 
 
-def _about(row: Row) -> str:
+def _about(row: _Row) -> str:
     return ", ".join((row.state, f"by {row.author}", *row.labels))

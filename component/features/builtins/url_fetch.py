@@ -47,9 +47,7 @@ _READING_S: Final = 60.0
 
 
 class _Hosts(Access, frozen=True, tag=True):
-    """Access to public servers whose names match one of the patterns in `host`, separated by
-    spaces.
-    """
+    """Access to public servers whose names match one of the patterns in `host`."""
 
     def permits(self, target: HttpTarget) -> bool:
         named = pattern(self.host.split()).fullmatch(target.host) is not None

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from component.http.gate import Headers, HttpGate, HttpLimits, HttpRequest, access_to
 from component.http.targets import network_capability
-from component.rest.requests import in_one_line, json_of, request
+from component.rest.requests import in_one_line, request, response_json
 from component.skills.declare import skill
 from component.skills.errors import SkillError
 from component.skills.outputs import JSON, TEXT, Output, SkillResult
@@ -79,7 +79,7 @@ def web_search_skill(settings: WebSearch) -> Skill:
         most = results or usual
         wanted = _request(settings, query, most, period, sites)
         response = await request(gate, wanted, repeatable=True)
-        return _result(found_in(json_of(response))[:most])
+        return _result(found_in(response_json(response))[:most])
 
     return web_search
 

@@ -65,9 +65,7 @@ _OLD: Final = ".old-"
 
 
 class ProposalFolder:
-    """The directory of the proposals, each in a directory with the name of its skill. Methods block
-    and raise OSError.
-    """
+    """A directory of proposals, by the names of skills. Methods block and raise OSError."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory.expanduser().absolute()
