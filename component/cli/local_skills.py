@@ -25,10 +25,10 @@ from component.skills.errors import (
 from component.skills.inputs import Param, schema_inputs
 from component.skills.loading import load_module, skills_of
 from component.skills.manifest import FILE, ManifestError
-from component.skills.model_answers import ModelFailed
 from component.skills.operations import (
     AskModel,
     AskPrincipal,
+    ModelFailed,
     PartialHost,
     PublishPart,
     ReportProgress,

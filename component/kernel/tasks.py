@@ -21,9 +21,9 @@ from component.kernel.pause_gate import PauseGate
 from component.kernel.stream import StreamSubsystem
 from component.policy.flows import covers
 from component.skills import Context, Skill
+from component.skills.calling import Threads
 from component.skills.errors import CapabilityMissing
-from component.skills.model_answers import ModelQuestion
-from component.skills.threads import Threads
+from component.skills.operations import ModelQuestion
 from component.store.notifications import Notification
 from component.store.shared import PAUSED, Switches
 from component.task_messages.events import TaskNews

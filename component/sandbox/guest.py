@@ -41,7 +41,7 @@ from component.sandbox.messages import (
     frame,
     read_to_child,
 )
-from component.skills.calling import call, call_inline
+from component.skills.calling import Threads, call, call_inline
 from component.skills.context import Context
 from component.skills.errors import (
     CALL_ERRORS,
@@ -64,12 +64,10 @@ from component.skills.host import (
 )
 from component.skills.inputs import Arguments
 from component.skills.loading import load_module, skills_of
-from component.skills.model_answers import ModelFailed
-from component.skills.operations import AskModel, ReportProgress
+from component.skills.operations import AskModel, ModelFailed, ReportProgress
 from component.skills.params import prepare
 from component.skills.skill import Skill
 from component.skills.spec import spec_json
-from component.skills.threads import Threads
 
 T = TypeVar("T")
 

@@ -21,6 +21,7 @@ from component.sandbox.messages import Call, Failure, Result
 from component.sandbox.process import Child, Spawner
 from component.sandbox.profile import MIB, Profile
 from component.sandbox.report import log_confinement
+from component.skills.calling import Threads
 from component.skills.context import Context
 from component.skills.errors import (
     CapabilityMissing,
@@ -39,7 +40,6 @@ from component.skills.operations import Parked
 from component.skills.outputs import SkillResult
 from component.skills.skill import Skill
 from component.skills.spec import spec_fields
-from component.skills.threads import Threads
 from xep.binding.json_bounds import checked_json
 
 _log = structlog.get_logger("component.sandbox")

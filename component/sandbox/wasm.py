@@ -36,7 +36,7 @@ from component import system
 from component.private import make_directory, open_private
 from component.sandbox.wasm_call import WasmCall, WasmLimits
 from component.sandbox.wasm_probe import probe
-from component.skills.calling import in_own_thread
+from component.skills.calling import Threads, in_own_thread
 from component.skills.context import Context
 from component.skills.errors import (
     CapabilityMissing,
@@ -47,7 +47,6 @@ from component.skills.errors import (
 )
 from component.skills.host import HostFunctions
 from component.skills.outputs import SkillResult, as_result
-from component.skills.threads import Threads
 from component.system import perf_counter
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from component.sandbox.launch import NOT_CONFINED, confined_command
 from component.sandbox.process_skills import ChildPool, ProcessSkills
 from component.sandbox.profile import ConfinementError, Limits, Profile
 from component.skill_directories.host_functions import Services, check_grantable, functions_of
-from component.skill_directories.runners import Artefact, SkillRunner
+from component.skill_directories.version import Artefact, SkillRunner
 from component.skills.context import Context
 from component.skills.errors import InvalidParam, SkillError, SkillLoadError, SkillUnavailable
 from component.skills.outputs import SkillResult

@@ -14,7 +14,7 @@ import msgspec
 
 from component import system
 from component.skill_directories.host_functions import Services, functions_of
-from component.skill_directories.runners import Artefact, SkillRunner
+from component.skill_directories.version import Artefact, SkillRunner
 from component.skills.context import Context
 from component.skills.declare import FunctionSkill
 from component.skills.errors import SkillLoadError

@@ -16,7 +16,6 @@ from component.policy.taint import Taint
 from component.skills.capabilities import Capabilities, ModelUse
 from component.skills.errors import CapabilityMissing, SkillError, UsageError
 from component.skills.host import Credentials, HostFunctions, LogLevel
-from component.skills.model_answers import question
 from component.skills.operations import (
     AskModel,
     AskPrincipal,
@@ -31,6 +30,7 @@ from component.skills.operations import (
     WaitForTasks,
     WaitForTurn,
     Work,
+    question,
 )
 from component.skills.outputs import TEXT
 from component.skills.ports import ContextHttp, ContextMemory, ContextXmpp

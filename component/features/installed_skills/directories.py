@@ -42,8 +42,7 @@ from component.skill_directories.content import (
     read_roots,
     source_of,
 )
-from component.skill_directories.runners import Runners
-from component.skill_directories.version import Version, new_approval
+from component.skill_directories.version import Runners, Version, new_approval
 from component.skills.errors import SkillLoadError
 from component.skills.manifest import ManifestError
 from component.skills.sources import Offer

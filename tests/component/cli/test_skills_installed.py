@@ -8,7 +8,7 @@ import anyio
 
 from component.app.schema import SCHEMA
 from component.cli.frame import ExitCode
-from component.features.installed_skills.description_content import content_of
+from component.features.installed_skills.descriptions import content_of
 from component.features.installed_skills.rows import offered
 from component.features.proposals.source import ProposalFolder
 from component.skill_directories.content import Proposal

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.skills.threads import Threads
+from component.skills.calling import Threads
 
 pytestmark = pytest.mark.anyio
 

@@ -30,11 +30,11 @@ from component.features.workers.queue import TASK, conninfo, lane_of
 from component.features.workers.statements import Statements
 from component.policy.globs import pattern
 from component.sandbox.messages import Failure
+from component.skills.calling import Threads
 from component.skills.context import Context
 from component.skills.registry import Registry
 from component.skills.skill import Skill
 from component.skills.spec import spec_json
-from component.skills.threads import Threads
 
 if TYPE_CHECKING:
     from component.features.workers.settings import Worker as WorkerSettings
