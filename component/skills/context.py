@@ -30,6 +30,7 @@ from component.skills.operations import (
     WaitForTasks,
     WaitForTurn,
     Work,
+    answer_schema,
     question,
 )
 from component.skills.outputs import TEXT
@@ -276,15 +277,10 @@ class Context:
         `durable=True` nor read-only or idempotent, inside a step, after too many questions, or
         where nobody can be asked.
         """
-        # Imported here, because these modules import this one.
-        from component.skills.inputs import checked_schema  # noqa: PLC0415
-        from component.skills.schema import object_schema  # noqa: PLC0415
-
-        is_schema = isinstance(schema, Mapping)
-        fields = checked_schema(schema) if isinstance(schema, Mapping) else object_schema(schema)
-        asked = AskPrincipal(question, msgspec.json.encode(fields), expires_s, key)
+        encoded, validator = answer_schema(schema, "person")
+        asked = AskPrincipal(question, encoded, expires_s, key)
         answer: Any = msgspec.json.decode(
-            await self._host.perform(asked), type=dict[str, Any] if is_schema else schema
+            await self._host.perform(asked), type=dict[str, Any] if validator else schema
         )
         return answer  # type: ignore[no-any-return]  # it fits the schema
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from component.skills.errors import DeclarationError, InvalidParam, UsageError
+from component.skills.errors import DeclarationError, InvalidParam
 from component.skills.form_fields import properties_of
 from component.skills.params import Reader, read_boolean, read_integer, read_number
 from component.skills.spec import Schema
@@ -115,20 +115,6 @@ _SCALARS: Final[Mapping[FieldKind, tuple[Callable[[str], Any], str]]] = {
     "number": (read_number, "a number"),
     "boolean": (read_boolean, "true or false"),
 }
-
-
-def checked_schema(schema: Mapping[str, Any]) -> Schema:
-    """Return the JSON Schema of the answer to a question as a dict.
-
-    Raises UsageError for one that is not of an object, or that cannot be validated in bounded work.
-    """
-    if schema.get("type") != "object":
-        raise UsageError("A person is asked for an object: write 'type': 'object' in the schema.")
-    try:
-        schema_inputs(dict(schema))
-    except DeclarationError as error:
-        raise UsageError(f"What a person is asked for: {error}") from None
-    return dict(schema)
 
 
 def schema_inputs(schema: Schema, *, adds_defaults: bool = True) -> Inputs:

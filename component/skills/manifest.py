@@ -136,6 +136,13 @@ class SkillTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     response: RestResponse | None = None
 
 
+_OPTIONAL: Final = (
+    *("title", "description", "tags", "examples", "input_media_types", "output_media_types"),
+    *("typical_duration", "cost_usd", "taint", "schedule"),
+)
+"""The keys that are fields of a description as they are."""
+
+
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A whole manifest."""
 
@@ -167,21 +174,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         effects = None
         if said.annotations is not None:
             effects = Annotations.of(**msgspec.structs.asdict(said.annotations))
-        chosen: dict[str, Any] = {
-            "title": said.title,
-            "description": said.description,
-            "tags": said.tags,
-            "examples": said.examples,
-            "annotations": effects,
-            "input_media_types": said.input_media_types,
-            "output_media_types": said.output_media_types,
-            "typical_duration": said.typical_duration,
-            "cost_usd": said.cost_usd,
-            "taint": said.taint,
-            "durable": runs.durable,
-            "queue": runs.queue,
-            "schedule": said.schedule,
-        }
+        chosen = {name: getattr(said, name) for name in _OPTIONAL}
+        chosen |= {"annotations": effects, "durable": runs.durable, "queue": runs.queue}
         return {
             "name": said.name,
             "version": said.version,

@@ -13,6 +13,7 @@ the work of a step, and the check of a model's answer.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 import anyio
@@ -75,33 +76,39 @@ def question(
     """Make a question; `schema` is a type of fields or a JSON Schema. Raises UsageError."""
     if max_tokens < 1:
         raise UsageError(f"An answer of {max_tokens} tokens cannot be asked for.")
-    if isinstance(schema, Mapping):
-        check = _schema_check(schema)
-        encoded = msgspec.json.encode(schema)
+    encoded, validator = answer_schema(schema, "model")
+    if validator is None:
+        check: Callable[[str], object] = msgspec.json.Decoder(schema).decode
     else:
-        from component.skills.schema import object_schema  # noqa: PLC0415 - it imports Context
-
-        encoded = msgspec.json.encode(object_schema(schema))
-        check = msgspec.json.Decoder(schema).decode
+        check = partial(_checked, validator)
     return ModelQuestion(prompt, msgspec.Raw(encoded), max_tokens, check, model)
 
 
-def _schema_check(schema: Mapping[str, Any]) -> Callable[[str], object]:
+def answer_schema(
+    schema: type[Any] | Mapping[str, Any], who: Literal["model", "person"]
+) -> tuple[bytes, SchemaValidator | None]:
+    """Return the JSON Schema of an answer, and what validates against it if it was one already.
+
+    Raises UsageError for one that is not of an object, or that cannot be validated in bounded work.
+    """
+    if not isinstance(schema, Mapping):
+        from component.skills.schema import object_schema  # noqa: PLC0415 - it imports Context
+
+        return msgspec.json.encode(object_schema(schema)), None
     if schema.get("type") != "object":
-        raise UsageError("A model is asked for an object: write 'type': 'object' in the schema.")
+        raise UsageError(f"A {who} is asked for an object: write 'type': 'object' in the schema.")
     try:
-        validator = SchemaValidator(schema)
+        return msgspec.json.encode(schema), SchemaValidator(schema)
     except DeclarationError as error:
-        raise UsageError(f"What a model is asked for: {error}") from None
+        raise UsageError(f"What a {who} is asked for: {error}") from None
 
-    def check(text: str) -> object:
-        value = msgspec.json.decode(text)
-        wrong = validator.mismatch(value)
-        if wrong is not None:
-            raise ValueError(wrong.reason)
-        return value
 
-    return check
+def _checked(validator: SchemaValidator, text: str) -> object:
+    value = msgspec.json.decode(text)
+    wrong = validator.mismatch(value)
+    if wrong is not None:
+        raise ValueError(wrong.reason)
+    return value
 
 
 T = TypeVar("T")

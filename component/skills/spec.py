@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from functools import cache
+from operator import attrgetter
 from typing import Annotated, Any, Final, Literal, get_type_hints
 
 import msgspec
@@ -49,6 +50,14 @@ _VERSION = re.compile(r"[!-~]{1,64}")
 _CAPABILITY = re.compile(r"[a-z][a-z0-9-]*(:(\[[0-9a-f:.]+\]|[^\s:*?\[\]]+))*")
 _MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+*-]+(\s*;.*)?")
 TAINT_CHOICES: Final = f"write {', '.join(map(repr, TAINTS[:-1]))} or {TAINTS[-1]!r}"
+
+
+_visible: Final = attrgetter(
+    *("name", "version", "title", "description", "tags", "examples"),
+    *("input_media_types", "output_media_types", "annotations", "typical_duration", "cost_usd"),
+    *("input_schema", "output_schema"),
+)
+"""Everything that a caller can see of a skill."""
 
 
 class Annotations(msgspec.Struct, frozen=True):
@@ -133,7 +142,8 @@ class SkillSpec:
         _check(self)
         words = (self.name, self.title, self.description, *self.tags)
         object.__setattr__(self, "searched", "\n".join(words).casefold())
-        object.__setattr__(self, "digest", hashlib.sha256(_described(self)).digest())
+        seen = msgspec.json.encode(_visible(self), order="deterministic")
+        object.__setattr__(self, "digest", hashlib.sha256(seen).digest())
 
 
 def _title_of(name: str) -> str:
@@ -199,28 +209,6 @@ def _check_texts(spec: SkillSpec, where: str) -> None:
                 f"{where} is described by a text that cannot be sent: XML"
                 f" cannot carry U+{ord(found.group()):04X}, found at position {found.start()}."
             )
-
-
-def _described(spec: SkillSpec) -> bytes:
-    """Return everything that a caller can see, in one fixed form."""
-    return msgspec.json.encode(
-        (
-            spec.name,
-            spec.version,
-            spec.title,
-            spec.description,
-            spec.tags,
-            spec.examples,
-            spec.input_media_types,
-            spec.output_media_types,
-            spec.annotations,
-            spec.typical_duration,
-            spec.cost_usd,
-            spec.input_schema,
-            spec.output_schema,
-        ),
-        order="deterministic",
-    )
 
 
 _FIELDS: Final = {

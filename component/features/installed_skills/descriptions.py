@@ -48,7 +48,6 @@ from component.store.storage import Storage, peek
 _TEXTS: Final = ("title", "description", "tags", "examples")
 _SCHEMAS: Final = ("input_schema", "output_schema")
 _TEXTS_OF_SCHEMAS: Final = ("title", "description", "$comment")
-_NOTHING: Final = "{}"
 
 
 def content_of(skill: Skill) -> str:
@@ -113,16 +112,13 @@ def difference(before: str, now: str) -> str:
 
 def _lines(content: str) -> list[str]:
     lines: list[str] = []
-    for name, value in msgspec.json.decode(content or _NOTHING).items():
+    for name, value in msgspec.json.decode(content or "{}").items():
         if value in ("", [], {}, None):
             continue
-        text = value if isinstance(value, str) else _json(value)
+        encoded = msgspec.json.format(msgspec.json.encode(value), indent=2)
+        text = value if isinstance(value, str) else encoded.decode()
         lines += [f"{name}:", *(f"  {_visible(line)}" for line in text.split("\n"))]
     return lines
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
 def _visible(line: str) -> str:
@@ -276,16 +272,12 @@ class Descriptions(Installed):
 
     async def list(self) -> Sequence[InstalledSkill]:
         """See `Installed`."""
-        return [
-            InstalledSkill(name=row.skill, state=state, kind=row.source, reason=reason)
-            for row in await self._all()
-            for state, reason in (self._state(row),)
-        ]
+        return [InstalledSkill(**self._short(row)) for row in await self._all()]
 
     async def show(self, name: str) -> SkillSheet:
         """Return the description of a skill, and how it differs from the approved one."""
         row = await self._row(name)
-        return await system.in_thread(_sheet, row, self._state(row))
+        return await system.in_thread(_sheet, row, self._short(row))
 
     async def approve(
         self, name: str, by: str, *, digest: str = "", trusted: bool = False
@@ -337,6 +329,11 @@ class Descriptions(Installed):
             raise not_there(name)
         return next((row for row in found if row.held), found[0])
 
+    def _short(self, row: DescriptionRow) -> dict[str, Any]:
+        """Return the fields of a list."""
+        state, reason = self._state(row)
+        return {"name": row.skill, "state": state, "kind": row.source, "reason": reason}
+
     def _state(self, row: DescriptionRow) -> tuple[SkillState, str]:
         there = self._there.get(row.source)
         if there is not None and row.skill not in there:
@@ -382,12 +379,9 @@ def _admitted(
     return [one for one in admitted if one is not None]
 
 
-def _sheet(row: DescriptionRow, state: tuple[SkillState, str]) -> SkillSheet:
+def _sheet(row: DescriptionRow, short: Mapping[str, Any]) -> SkillSheet:
     return SkillSheet(
-        name=row.skill,
-        state=state[0],
-        kind=row.source,
-        reason=state[1],
+        **short,
         digest=description_digest(row.held or row.approved),
         approved=at_by(row.approved_by, row.approved_at) if row.approved else "",
         source=difference(row.approved, row.held),

@@ -321,15 +321,9 @@ def create_skill_skill(source: ProposalSource) -> Skill:
                 max_length=_LONGEST_DESCRIPTION,
             ),
         ],
-        manifest: Annotated[
-            str, Meta(description="skill.toml, in TOML.", max_length=_LONGEST)
-        ] = "",
-        code: Annotated[
-            str, Meta(description="main.py; empty for an HTTP request.", max_length=_LONGEST)
-        ] = "",
-        tests: Annotated[
-            str, Meta(description="tests/cases.toml, in TOML.", max_length=_LONGEST)
-        ] = "",
+        manifest: Annotated[str, _text("skill.toml, in TOML.")] = "",
+        code: Annotated[str, _text("main.py; empty for an HTTP request.")] = "",
+        tests: Annotated[str, _text("tests/cases.toml, in TOML.")] = "",
     ) -> SkillResult:
         """Propose a new skill, in Python or as an HTTP request. Its tests run at once.
 
