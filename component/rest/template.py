@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import msgspec
 
-from component.config.rest import pieces_of
+from component.config.rest import RestSkill, pieces_of
+from component.config.skills import Effects
 from component.http.gate import Headers, HttpRequest
 from component.skills.errors import InvalidParam
 from component.skills.spec import Annotations
-
-if TYPE_CHECKING:
-    from component.config.rest import RestSkill
-    from component.config.skills import Effects
 
 Pieces: TypeAlias = tuple[tuple[str, str], ...]
 JSON_BODY: Final[Headers] = (("Content-Type", "application/json"),)

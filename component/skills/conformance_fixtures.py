@@ -7,7 +7,7 @@ output, annotation and error of the protocol.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import anyio
 import msgspec
@@ -15,10 +15,8 @@ import msgspec
 from component.skills.context import Context
 from component.skills.declare import skill
 from component.skills.errors import SkillError
-
-if TYPE_CHECKING:
-    from component.skills.registry import Registry
-    from component.skills.skill import Skill
+from component.skills.registry import Registry
+from component.skills.skill import Skill
 
 _LONGEST_SLEEP = 3600
 _MOST_STEPS = 1000

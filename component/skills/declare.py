@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from collections.abc import Callable, Iterable
 from typing import (
-    TYPE_CHECKING,
     Any,
     Final,
     Generic,
@@ -28,17 +28,13 @@ from typing import (
 
 import msgspec
 
+from component.policy.taint import Taint
+from component.skills.context import Context
 from component.skills.errors import DeclarationError
 from component.skills.inputs import Arguments
 from component.skills.schema import Signature, outputs_of, read_docstring, signature_of
 from component.skills.skill import Invoke, RunKind, Skill
 from component.skills.spec import Annotations, SkillSchedule
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from component.policy.taint import Taint
-    from component.skills.context import Context
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from component.skills.errors import DeclarationError, InvalidParam
-from component.skills.form_fields import properties_of
+from component.skills.form_fields import FieldKind, Property, properties_of
 from component.skills.params import Reader, read_boolean, read_integer, read_number
 from component.skills.spec import Schema
 from component.skills.validation import SchemaValidator
-
-if TYPE_CHECKING:
-    from component.skills.form_fields import FieldKind, Property
-    from component.skills.spec import Schema
 
 Arguments: TypeAlias = msgspec.Struct | dict[str, Any]
 """Validated arguments: a struct of a Python function, or a JSON object that fits a JSON Schema."""

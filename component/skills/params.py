@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -16,14 +17,7 @@ from msgspec import inspect as types
 
 from component.skills.errors import InvalidParam
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    Scalar = Callable[[str], Any]
-    from collections.abc import Iterable, Mapping
-
-    from component.skills.inputs import Arguments
-    from component.skills.skill import Skill
+Scalar = Callable[[str], Any]
 
 # Python refuses longer integers by default, and nobody needs them.
 _LONGEST_NUMBER = 4300
@@ -193,6 +187,10 @@ def read_boolean(text: str) -> bool:
         raise ValueError(text)
     return value
 
+
+if TYPE_CHECKING:
+    from component.skills.inputs import Arguments
+    from component.skills.skill import Skill
 
 S = TypeVar("S", bound=msgspec.Struct)
 

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import weakref
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from cachebox import LRUCache
 
 from component.skills.declare import skill
 from component.skills.errors import DuplicateSkillError, SearchError
 from component.skills.skill import Skill
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
 A = TypeVar("A", bound="Hashable")
 K = TypeVar("K", bound="Hashable")

@@ -12,10 +12,10 @@ import enum
 import inspect
 import re
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from types import UnionType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import inspect as types
@@ -27,9 +27,6 @@ from component.skills.outputs import JSON, TEXT, Part, SkillResult
 from component.skills.params import Reader, reader_of
 from component.skills.patterns import unfit
 from component.skills.spec import Schema
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _BINARY = (bytes, bytearray, memoryview)
 # Hints that msgspec accepts but that have no correct form for a caller: Decimal accepts NaN as

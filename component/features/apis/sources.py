@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urljoin
 
 import anyio
@@ -14,6 +14,7 @@ import structlog
 from anyio.abc import TaskStatus
 
 from component import system
+from component.config.rest import RestSkill
 from component.features.apis import openapi_operations as operations
 from component.features.apis.openapi_document import (
     OpenApiDocument,
@@ -27,6 +28,7 @@ from component.features.apis.openapi_operations import (
     RequestBuilder,
     granted,
 )
+from component.features.apis.settings import OpenApi
 from component.http.gate import HttpError, HttpGate, HttpLimits, HttpRequest, access_to
 from component.http.targets import network_capability, target_of
 from component.policy.globs import pattern
@@ -40,10 +42,6 @@ from component.skills.outputs import SkillResult
 from component.skills.skill import Skill
 from component.skills.sources import Offer
 from component.skills.spec import Schema
-
-if TYPE_CHECKING:
-    from component.config.rest import RestSkill
-    from component.features.apis.settings import OpenApi
 
 _log = structlog.get_logger("component.features.apis")
 

@@ -10,21 +10,18 @@ import ssl
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import formatdate, make_msgid
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from msgspec import Meta
 
 from component import system
-from component.features.builtins.settings import MAILBOX
+from component.features.builtins.settings import MAILBOX, EmailSend
 from component.kernel.hourly_limit import HourlyLimit
 from component.policy.globs import pattern
 from component.skills.context import Context
 from component.skills.declare import skill
 from component.skills.errors import InvalidParam, SkillError, SkillUnavailable
 from component.skills.skill import Skill
-
-if TYPE_CHECKING:
-    from component.features.builtins.settings import EmailSend
 
 _STEPS = 6
 _REFUSALS = (smtplib.SMTPRecipientsRefused, smtplib.SMTPSenderRefused, smtplib.SMTPDataError)

@@ -8,19 +8,17 @@ import hashlib
 import re
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from component.features.builtins.folder import Folder, FolderLimits
+from component.features.builtins.settings import Files
 from component.skills.context import Context
 from component.skills.declare import skill
 from component.skills.outputs import JSON, TEXT, File, Output, SkillResult
 from component.skills.skill import Skill
-
-if TYPE_CHECKING:
-    from component.features.builtins.settings import Files
 
 Name = Annotated[
     str,

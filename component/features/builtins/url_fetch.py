@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 from urllib.parse import urljoin
 
 import msgspec
 from msgspec import Meta
 
+from component.features.builtins.settings import UrlFetch
 from component.http.gate import (
     Access,
     HttpError,
@@ -28,9 +29,6 @@ from component.skills.declare import skill
 from component.skills.errors import InvalidParam, SkillError
 from component.skills.outputs import JSON, TEXT, Output, SkillResult
 from component.skills.skill import Skill
-
-if TYPE_CHECKING:
-    from component.features.builtins.settings import UrlFetch
 
 _ACCEPT: Final = "text/html, application/xhtml+xml, application/pdf, text/*;q=0.9, */*;q=0.5"
 _CHARSET: Final = re.compile(r"charset\s*=\s*[\"']?([\w-]{1,40})", re.IGNORECASE)

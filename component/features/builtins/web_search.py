@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlencode
 
 import msgspec
 from msgspec import Meta
 
+from component.features.builtins.settings import WebSearch
 from component.http.gate import Headers, HttpGate, HttpLimits, HttpRequest, access_to
 from component.http.targets import network_capability
 from component.rest.requests import in_one_line, request, response_json
@@ -16,9 +17,6 @@ from component.skills.declare import skill
 from component.skills.errors import SkillError
 from component.skills.outputs import JSON, TEXT, Output, SkillResult
 from component.skills.skill import Skill
-
-if TYPE_CHECKING:
-    from component.features.builtins.settings import WebSearch
 
 Period = Literal["any", "day", "week", "month", "year"]
 

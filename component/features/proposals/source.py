@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import anyio
 import anyio.to_thread
@@ -18,6 +18,7 @@ from msgspec import Meta
 
 from component import system
 from component.audit.protocol import AuditEvent, Recorder
+from component.config.skills import Proposals
 from component.features.proposals.draft import (
     FORMAT,
     Checked,
@@ -29,6 +30,7 @@ from component.features.proposals.draft import (
     write_files,
     writing_prompt,
 )
+from component.kernel.kernel import Kernel
 from component.private import make_directory
 from component.skill_directories.approvals import Approvals
 from component.skill_directories.content import (
@@ -47,10 +49,6 @@ from component.skills.skill import Skill
 from component.skills.sources import Offer
 from component.store.errors import StorageError
 from xep.jid import JID
-
-if TYPE_CHECKING:
-    from component.config.skills import Proposals
-    from component.kernel.kernel import Kernel
 
 _TIMEOUT_S: Final = 600.0
 _LONGEST_DESCRIPTION: Final = 4_000
