@@ -14,7 +14,7 @@ import msgspec
 
 from component.skills.errors import DeclarationError, InvalidParam
 from component.skills.form_fields import FieldKind, Property, properties_of
-from component.skills.params import Reader, read_boolean, read_integer, read_number
+from component.skills.params import Reader, read_boolean, read_choice, read_integer, read_number
 from component.skills.spec import Schema
 from component.skills.validation import SchemaValidator
 
@@ -193,23 +193,17 @@ def _reader(one: Property) -> Reader:
     """Return the reader for a property. Values that no text can express are given as JSON."""
     if one.kind in ("choice", "choices"):
         choices = {each.text: each.value for each in one.choices}
-
-        def choose(text: str) -> Any:
-            if text not in choices:
-                raise ValueError(text)
-            return choices[text]
-
         words = f"one of {', '.join(list(choices)[:20])}"
         if one.kind == "choice":
-            return Reader(verbatim=False, scalar=choose, items=(), expected=words)
-        return Reader(verbatim=False, scalar=None, items=(choose,), expected=f"an array of {words}")
+            return Reader(words, read_choice(choices))
+        return Reader(f"an array of {words}", items=(read_choice(choices),))
     if one.kind == "lines":
         item, words = _SCALARS[one.item]
-        return Reader(verbatim=False, scalar=None, items=(item,), expected=f"an array of {words}")
+        return Reader(f"an array of {words}", items=(item,))
     if one.kind == "json":
-        return Reader(verbatim=False, scalar=_read_json, items=(), expected="JSON")
+        return Reader("JSON", _read_json)
     scalar, words = _SCALARS[one.kind]
-    return Reader(verbatim=one.kind == "text", scalar=scalar, items=(), expected=words)
+    return Reader(words, scalar, verbatim=one.kind == "text")
 
 
 def _read_json(text: str) -> Any:

@@ -81,6 +81,11 @@ class SkillResult(msgspec.Struct, frozen=True, gc=False):
     taints: tuple[Taint, ...] | None = None
 
 
+def text_and_data(text: str, value: Any, name: str) -> SkillResult:
+    """Return a result for people and for programs: a text, and a value as JSON."""
+    return SkillResult((Output(text, TEXT, "text"), Output(_encode(value).decode(), JSON, name)))
+
+
 def as_result(value: Any, duration: float) -> SkillResult:
     """Convert what a skill returned to a result.
 

@@ -44,10 +44,10 @@ _TEXTS = (
 class Reader(msgspec.Struct, frozen=True):
     """Converts the texts of one parameter to a value that its type can be validated against."""
 
-    verbatim: bool  # the text is the value
-    scalar: Scalar | None  # reads one text; None if no single text can be the value
-    items: tuple[Scalar | None, ...]  # reads an array's items, the last one the rest; () for none
     expected: str  # what a caller should send, after the word "expected"
+    scalar: Scalar | None = None  # reads one text; None if no single text can be the value
+    items: tuple[Scalar | None, ...] = ()  # reads an array's items, the last one the rest
+    verbatim: bool = False  # the text is the value
 
     def one(self, text: str) -> Any:
         """Convert the text of a value that is not an array. Raises ValueError with the reason."""
@@ -88,12 +88,7 @@ def reader_of(declared: types.Type) -> Reader:
             item, item_words = _scalar(_members(member.item_type))
             items = (item,)
             words.append(f"an array, each item {' or '.join(item_words)}" if item else "an array")
-    return Reader(
-        verbatim=scalar is str and not items,
-        scalar=scalar,
-        items=items,
-        expected=" or ".join(words) or "null",
-    )
+    return Reader(" or ".join(words) or "null", scalar, items, scalar is str and not items)
 
 
 def _members(declared: types.Type) -> list[types.Type]:
@@ -130,7 +125,7 @@ def _scalar(members: list[types.Type]) -> tuple[Scalar | None, list[str]]:
         elif not isinstance(member, (*_LISTS, types.TupleType, types.NoneType)):
             words.append("an object")
     if choices:
-        ranked.append((0, _choice(choices)))
+        ranked.append((0, read_choice(choices)))
         listed = ", ".join(list(choices)[:_MOST_CHOICES])
         more = ", …" if len(choices) > _MOST_CHOICES else ""
         words.insert(0, f"one of {listed}{more}")
@@ -152,7 +147,9 @@ def _first(readers: list[Scalar]) -> Scalar:
     return read
 
 
-def _choice(choices: dict[str, Any]) -> Scalar:
+def read_choice(choices: Mapping[str, Any]) -> Scalar:
+    """Return what reads one of these texts."""
+
     def read(text: str) -> Any:
         if text not in choices:
             raise ValueError(text)

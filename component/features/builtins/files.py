@@ -10,14 +10,13 @@ import threading
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 from msgspec import Meta
 
 from component.features.builtins.folder import Folder, FolderLimits
 from component.features.builtins.settings import Files
 from component.skills.context import Context
 from component.skills.declare import skill
-from component.skills.outputs import JSON, TEXT, File, Output, SkillResult
+from component.skills.outputs import JSON, TEXT, File, Output, SkillResult, text_and_data
 from component.skills.skill import Skill
 
 Name = Annotated[
@@ -48,9 +47,7 @@ def file_skills(settings: Files, root: Path) -> tuple[Skill, ...]:
         """List the files that you keep for the person, with their sizes."""
         found = folder(context).entries()
         lines = [f"{each.path} ({each.size:,} bytes, {each.changed} UTC)" for each in found]
-        data = msgspec.json.encode(found).decode()
-        text = "\n".join(lines) or "There are no files."
-        return SkillResult((Output(text, TEXT, "text"), Output(data, JSON, "files")))
+        return text_and_data("\n".join(lines) or "There are no files.", found, "files")
 
     @skill(title="Read a file", **reads, **common)
     def file_read(context: Context, path: Name) -> SkillResult:

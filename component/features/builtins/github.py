@@ -15,7 +15,7 @@ from component.policy.globs import pattern
 from component.rest.requests import in_one_line, request, response_json
 from component.skills.declare import skill
 from component.skills.errors import SkillError
-from component.skills.outputs import JSON, TEXT, Output, SkillResult
+from component.skills.outputs import JSON, TEXT, SkillResult, text_and_data
 from component.skills.skill import Skill
 
 Repository = Annotated[
@@ -184,9 +184,7 @@ def _listed(rows: list[dict[str, Any]]) -> SkillResult:
     lines = [
         f"#{each.number} {each.title} ({_about(each)})\n{each.text}".rstrip() for each in found
     ]
-    data = msgspec.json.encode(found).decode()
-    text = "\n\n".join(lines) or "There are none."
-    return SkillResult((Output(text, TEXT, "text"), Output(data, JSON, "rows")))
+    return text_and_data("\n\n".join(lines) or "There are none.", found, "rows")
 
 
 def _about(row: _Row) -> str:

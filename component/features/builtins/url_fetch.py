@@ -27,7 +27,7 @@ from component.memory.document_reader import DocumentError, DocumentPiece
 from component.policy.globs import pattern
 from component.skills.declare import skill
 from component.skills.errors import InvalidParam, SkillError
-from component.skills.outputs import JSON, TEXT, Output, SkillResult
+from component.skills.outputs import JSON, TEXT, SkillResult, text_and_data
 from component.skills.skill import Skill
 
 _ACCEPT: Final = "text/html, application/xhtml+xml, application/pdf, text/*;q=0.9, */*;q=0.5"
@@ -123,12 +123,7 @@ def _result(response: HttpResponse, title: str, text: str, start: int, most: int
     if end < len(text):
         more = f"\n\n[Characters {start} to {end} of {len(text)}. Go on with start={end}.]"
     page = Page(response.url, title, _media_type(response), len(text), start)
-    return SkillResult(
-        (
-            Output(head + text[start:end] + more, TEXT, "text"),
-            Output(msgspec.json.encode(page).decode(), JSON, "page"),
-        )
-    )
+    return text_and_data(head + text[start:end] + more, page, "page")
 
 
 async def _text_of(response: HttpResponse, *, links: bool) -> tuple[str, str]:

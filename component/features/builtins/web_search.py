@@ -15,7 +15,7 @@ from component.http.targets import network_capability
 from component.rest.requests import in_one_line, request, response_json
 from component.skills.declare import skill
 from component.skills.errors import SkillError
-from component.skills.outputs import JSON, TEXT, Output, SkillResult
+from component.skills.outputs import JSON, TEXT, SkillResult, text_and_data
 from component.skills.skill import Skill
 
 Period = Literal["any", "day", "week", "month", "year"]
@@ -162,10 +162,4 @@ def _result(found: Sequence[Found]) -> SkillResult:
         f"{each.url}\n{each.extract}".rstrip()
         for number, each in enumerate(found, 1)
     ]
-    data = msgspec.json.encode(found).decode()
-    return SkillResult(
-        (
-            Output("\n\n".join(lines) or "Nothing was found.", TEXT, "text"),
-            Output(data, JSON, "results"),
-        )
-    )
+    return text_and_data("\n\n".join(lines) or "Nothing was found.", found, "results")

@@ -156,13 +156,10 @@ class SeenSources:
         if self.has(source):
             return
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        with explained(self._path):
-            descriptor = os.open(self._path, flags, FILE_MODE)
-            try:
-                os.write(descriptor, f"{source}\n".encode())
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        with explained(self._path), os.fdopen(os.open(self._path, flags, FILE_MODE), "ab") as file:
+            file.write(f"{source}\n".encode())
+            file.flush()
+            os.fsync(file.fileno())
 
     def _names(self) -> list[str]:
         with explained(self._path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -31,6 +30,7 @@ from component.features.proposals.draft import (
     writing_prompt,
 )
 from component.kernel.kernel import Kernel
+from component.memory_directory.files import sync_folder
 from component.private import make_directory
 from component.skill_directories.approvals import Approvals
 from component.skill_directories.content import (
@@ -105,20 +105,11 @@ class ProposalFolder:
             if target.exists():
                 target.rename(old)
             made.rename(target)
-            _sync(self._directory)
+            sync_folder(self._directory)
             shutil.rmtree(old, ignore_errors=True)
         except BaseException:
             shutil.rmtree(made, ignore_errors=True)
             raise
-
-
-def _sync(directory: Path) -> None:
-    """Have the names in a directory survive a failure of the machine."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class ServiceView:
