@@ -11,7 +11,7 @@ import threading
 from collections import Counter
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.from_thread
@@ -66,13 +66,13 @@ async def call(
     skill: Skill,
     arguments: Arguments,
     context: Context,
-    limiter: ThreadShare,
+    share: ThreadShare,
     *,
     timeout: float | None = None,  # noqa: ASYNC109 - narrows the skill's own, and is reported
 ) -> SkillResult:
     """Run a skill of any kind, for at most its own time-out or the shorter `timeout` in seconds.
 
-    A plain function uses one token of `limiter` until its thread has really ended, even if it was
+    A plain function uses a thread of `share` until its thread has really ended, even if it was
     abandoned, so that slow skills cannot fill the process with threads; waiting for the token
     counts.
 
@@ -89,7 +89,7 @@ async def call(
             if skill.kind == "async":
                 value = await skill.invoke(arguments, context)
             else:
-                value = await in_own_thread(partial(skill.invoke, arguments, context), limiter)
+                value = await in_own_thread(partial(skill.invoke, arguments, context), share)
             return skill.result(value, perf_counter() - started)
         except SkillError as exc:
             return _refusal(exc, started)
@@ -105,14 +105,14 @@ def _refusal(error: SkillError, started: float) -> SkillResult:
     return SkillResult((Output(text),), True, perf_counter() - started)
 
 
-async def in_own_thread(work: Callable[[], T], limiter: ThreadShare) -> T:
+async def in_own_thread(work: Callable[[], T], share: ThreadShare) -> T:
     """Run in a worker thread that holds its token as long as it runs. Cancelling abandons it.
 
     anyio on asyncio releases the token as soon as a thread is abandoned, trio when the thread ends.
     This function does the latter on both.
     """
-    job = _Job(work, limiter)
-    await limiter.acquire_on_behalf_of(job)
+    job = _Job(work, share)
+    await share.acquire()
     try:
         value: T = await system.in_thread(
             job.run, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
@@ -125,9 +125,9 @@ async def in_own_thread(work: Callable[[], T], limiter: ThreadShare) -> T:
 class _Job:
     """Work in a thread; the last of waiter and thread releases the token."""
 
-    def __init__(self, work: Callable[[], Any], limiter: ThreadShare) -> None:
+    def __init__(self, work: Callable[[], Any], share: ThreadShare) -> None:
         self._work = work
-        self._limiter = limiter
+        self._share = share
         self._lock = threading.Lock()
         self._running = False
         self._left = False
@@ -149,7 +149,7 @@ class _Job:
             self._left = True
             running = self._running
         if not running:
-            self._limiter.release_on_behalf_of(self)
+            self._share.release()
 
     def _finish(self) -> None:
         with self._lock:
@@ -157,20 +157,10 @@ class _Job:
             if not self._left:
                 return
         try:
-            anyio.from_thread.run_sync(self._limiter.release_on_behalf_of, self)
+            anyio.from_thread.run_sync(self._share.release)
         except RuntimeError:
             # The event loop has ended in the meantime, so tokens are no longer counted.
             return
-
-
-class ThreadShare(Protocol):
-    """Counts the thread of a plain skill until the thread has really ended."""
-
-    async def acquire_on_behalf_of(self, borrower: object) -> None:
-        """Wait for a thread and take it."""
-
-    def release_on_behalf_of(self, borrower: object) -> None:
-        """Release the thread."""
 
 
 class Threads:
@@ -190,7 +180,7 @@ class Threads:
 
     def share(self, principal: str) -> ThreadShare:
         """Return the share of one principal."""
-        return _Share(self, principal)
+        return ThreadShare(self, principal)
 
     async def acquire(self, principal: str) -> None:
         """Wait for a thread and take it."""
@@ -230,13 +220,17 @@ class Threads:
         self._own[principal] += 1
 
 
-class _Share:
+class ThreadShare:
+    """The threads of one principal."""
+
     def __init__(self, threads: Threads, principal: str) -> None:
         self._threads = threads
         self._principal = principal
 
-    async def acquire_on_behalf_of(self, borrower: object) -> None:
+    async def acquire(self) -> None:
+        """Wait for a thread and take it."""
         await self._threads.acquire(self._principal)
 
-    def release_on_behalf_of(self, borrower: object) -> None:
+    def release(self) -> None:
+        """Release the thread."""
         self._threads.release(self._principal)
