@@ -22,8 +22,8 @@ from component.memory.document_reader import read_document
 from component.sandbox.process_skills import ChildPool, ProcessSkills
 from component.sandbox.profile import Profile
 from component.skills import Context, call, load_module, skills_of
+from component.skills.calling import Threads
 from component.skills.skill import Skill
-from component.skills.threads import Threads
 from tests.component.sandbox.plain_functions import plain_functions
 
 _CALLS = 1000

@@ -28,7 +28,7 @@ from component.policy import Policy
 from component.policy.flows import Flows
 from component.policy.persons import Persons
 from component.skills import Context, Registry, Skill, skill
-from component.skills.threads import Threads
+from component.skills.calling import Threads
 from component.store import Storage
 from component.tasks.confirmation import Approvers
 from component.tasks.gate import Gate

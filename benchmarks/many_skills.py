@@ -15,8 +15,8 @@ from benchmarks.wire_end import Acceptor
 from component.app.schema import SCHEMA
 from component.skill_directories.approvals import Approval, Approvals
 from component.skill_directories.content import ContentStore
-from component.skills.description import written
 from component.skills.manifest import Manifest, read_manifest
+from component.skills.spec import spec_json
 from component.store import Storage
 
 NUMBER = 1_000
@@ -101,4 +101,4 @@ async def _install(root: Path, data: Path) -> None:
 
 
 def _described(manifest: Manifest) -> str:
-    return written(manifest.spec({"input_schema": manifest.skill.input_schema}, "benchmark"))
+    return spec_json(manifest.spec({"input_schema": manifest.skill.input_schema}, "benchmark"))

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from benchmarks.report import Line, Target
 from component.app.schema import SCHEMA
-from component.skills.builtin.echo import echo
+from component.skills.builtin import echo
 from component.store.database import Database
 from component.store.postgres import PostgreSQL
 from component.store.sqlite import SQLite

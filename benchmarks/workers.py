@@ -23,7 +23,7 @@ from benchmarks import workers_peer
 from benchmarks.report import Line, percentile
 from component.features.workers.settings import WorkersEntry
 from component.skills import Context, Skill, call, prepare
-from component.skills.threads import Threads
+from component.skills.calling import Threads
 from tests.component.features.workers.support import WorkerProgram, offering
 from tests.servers.postgres import Postgres
 

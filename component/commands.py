@@ -17,10 +17,9 @@ import msgspec
 from msgspec import inspect as types
 
 from component.audit.protocol import AuditEvent, Recorder
-from component.skills.choice_order import schema_of
 from component.skills.errors import InvalidParam
-from component.skills.params import fill
-from component.skills.readers import Reader, reader_of
+from component.skills.params import Reader, fill_struct, reader_of
+from component.skills.schema import ordered_schema
 from xep.jid import JID, JIDError
 
 P = TypeVar("P", bound=msgspec.Struct)
@@ -103,7 +102,7 @@ class Outline(Generic[P]):
     @cached_property
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the parameters, an object with its properties in order."""
-        schema = schema_of(self.params)
+        schema = ordered_schema(self.params)
         definitions: dict[str, Any] = schema.pop("$defs")
         found: dict[str, Any] = definitions.pop(self.params.__name__)
         return {**found, "$defs": definitions} if definitions else found
@@ -124,7 +123,7 @@ class Outline(Generic[P]):
         parameter.
         """
         try:
-            return fill(self.params, self.readers, texts, json)
+            return fill_struct(self.params, self.readers, texts, json)
         except InvalidParam as error:
             raise CommandError(self._without_pattern(error), error.name) from None
 

@@ -42,9 +42,9 @@ from component.policy.flows import Flow, Flows
 from component.policy.persons import Persons
 from component.policy.taint import TAINTS
 from component.skills import Context, Registry, Skill, View
-from component.skills.schema_inputs import schema_inputs
+from component.skills.calling import Threads
+from component.skills.inputs import schema_inputs
 from component.skills.spec import Annotations
-from component.skills.threads import Threads
 from component.store import Storage
 from component.tasks.confirmation import Approvers, parameters_of
 from component.tasks.gate import Gate

@@ -27,7 +27,7 @@ from component.models.protocol import (
     Void,
 )
 from component.skills.errors import printable
-from component.skills.model_answers import ModelFailed, ModelQuestion
+from component.skills.operations import ModelFailed, ModelQuestion
 from component.system import monotonic
 from xep.jid import JID
 

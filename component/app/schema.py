@@ -12,7 +12,7 @@ from component.audit import heads as audit
 from component.budget import rows as budget
 from component.kernel import started_work
 from component.pubsub import rows as pubsub
-from component.skill_directories import tables as skill_directories
+from component.skill_directories import approvals as skill_directories
 from component.store import notifications
 from component.store import tables as storage
 from component.store.schema import Schema, Table

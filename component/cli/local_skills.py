@@ -22,13 +22,13 @@ from component.skills.errors import (
     SkillLoadError,
     UsageError,
 )
-from component.skills.inputs import Param
+from component.skills.inputs import Param, schema_inputs
 from component.skills.loading import load_module, skills_of
 from component.skills.manifest import FILE, ManifestError
-from component.skills.model_answers import ModelFailed
 from component.skills.operations import (
     AskModel,
     AskPrincipal,
+    ModelFailed,
     PartialHost,
     PublishPart,
     ReportProgress,
@@ -36,8 +36,7 @@ from component.skills.operations import (
     Sleep,
     Work,
 )
-from component.skills.readers import Reader
-from component.skills.schema_inputs import schema_inputs
+from component.skills.params import Reader
 
 if TYPE_CHECKING:
     from component.config import Settings

@@ -179,11 +179,11 @@ async def _call(
     trusted: bool,
 ) -> SkillResult:
     from component.cli.local_skills import TerminalHost, opened  # noqa: PLC0415
+    from component.skills.calling import Threads  # noqa: PLC0415
     from component.skills.calling import call as call_skill  # noqa: PLC0415
     from component.skills.context import Context  # noqa: PLC0415
     from component.skills.errors import CALL_ERRORS, InvalidParam, SkillFailed  # noqa: PLC0415
     from component.skills.params import prepare  # noqa: PLC0415
-    from component.skills.threads import Threads  # noqa: PLC0415
 
     fault: Fault | None = None
     async with opened(name, config, trusted=trusted) as skill:

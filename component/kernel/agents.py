@@ -38,7 +38,7 @@ from component.kernel.stream import StreamSubsystem
 from component.kernel.tasks import TaskSubsystem
 from component.models.protocol import MakeModel, Model
 from component.policy.persons import Persons
-from component.skills.model_answers import ModelQuestion
+from component.skills.operations import ModelQuestion
 from component.store import Storage, StorageError
 from component.tasks.request import Request
 from component.tools.joint_confirmation import JointConfirmations

@@ -43,7 +43,7 @@ class ModuleFunctions:
         if make is None:
             # Imported only where a skill uses the functions.
             from component.skill_directories.host_functions import functions_for  # noqa: PLC0415
-            from component.skills.capability_texts import capabilities_of  # noqa: PLC0415
+            from component.skills.capabilities import capabilities_of  # noqa: PLC0415
 
             services = skill_services(self._settings, self._storage, self._messages)
             make = functions_for(skill.name, capabilities_of(skill.capabilities), services)

@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import structlog
 
 from component import system
+from component.audit.protocol import AuditEvent
 from component.kernel.contacts import ContactSubsystem
 from component.kernel.environment import Environment
 from component.kernel.options import make_flows, task_limits
 from component.kernel.pause_gate import PauseGate
 from component.kernel.stream import StreamSubsystem
+from component.policy.flows import covers
 from component.skills import Context, Skill
-from component.skills.granting import CapabilityCheck
-from component.skills.model_answers import ModelQuestion
+from component.skills.calling import Threads
+from component.skills.errors import CapabilityMissing
+from component.skills.operations import ModelQuestion
 from component.skills.outputs import File, Link
-from component.skills.threads import Threads
 from component.store.notifications import Notification
 from component.store.shared import PAUSED, Switches
 from component.task_messages.events import TaskNews
@@ -107,7 +109,7 @@ class TaskSubsystem:
             task_changed=partial(_call_all, self.on_task_changed),
             task_deleted=partial(_call_all, self.on_task_deleted),
         )
-        self._capabilities = CapabilityCheck(monitoring.recorder)
+        self._recorder = monitoring.recorder
         self.approvers = Approvers(
             catalog.policy.asking, contacts.persons, settings.policy.confirm_expires_s
         )
@@ -163,10 +165,30 @@ class TaskSubsystem:
         return self._catalog.may_use(principal, skill)
 
     def _check_capabilities(self, request: Request, skill: Skill, task: str) -> None:
+        """Check and record, before each call of a skill, that what it declares to access is
+        approved, whoever calls it. Raises CapabilityMissing.
+
+        A skill that declares nothing accesses nothing, and one that nobody has to approve, such as
+        those of the modules in the settings, has what it declares: neither is checked.
+        """
+        if not skill.capabilities or skill.granted is None:
+            return
+        missing = covers(skill.granted(), skill.capabilities)
         context = request.caller_context
-        self._capabilities.check(
-            skill, str(request.principal), agent=context.agent, trace=context.trace, task=task
+        self._recorder.record(
+            AuditEvent(
+                kind="capability",
+                outcome="allowed" if missing is None else "refused",
+                principal=str(request.principal),
+                agent=context.agent,
+                trace=context.trace,
+                task=task,
+                subject=skill.name,
+                detail=missing or ", ".join(skill.capabilities),
+            )
         )
+        if missing is not None:
+            raise CapabilityMissing(skill.name, missing)
 
     async def _ask_model(self, request: Request, task: str, question: ModelQuestion) -> str:
         agents = self._agents()

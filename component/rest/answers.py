@@ -11,7 +11,7 @@ from jmespath.exceptions import JMESPathError
 from component import system
 from component.config.rest import pieces_of
 from component.http.gate import HttpResponse
-from component.rest.requests import json_of
+from component.rest.requests import response_json
 from component.rest.template import value_text
 from component.skills.errors import SkillError
 from component.skills.outputs import JSON, TEXT, File, Output, SkillResult
@@ -49,7 +49,7 @@ class ResponseConverter:
         return self._of_json(response)
 
     def _of_json(self, response: HttpResponse) -> SkillResult:
-        value = json_of(response)
+        value = response_json(response)
         try:
             if self._select is not None:
                 value = self._select.search(value)

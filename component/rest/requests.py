@@ -85,7 +85,7 @@ def _retry_after(response: HttpResponse | None, usual: float) -> float:
     return min(float(told), _LONGEST_WAIT_S) if _SECONDS.fullmatch(told) else usual
 
 
-def json_of(response: HttpResponse) -> Any:
+def response_json(response: HttpResponse) -> Any:
     """Return the JSON of a response. Raises SkillError if it is not JSON, or too large."""
     try:
         return decoded_json(response.body)

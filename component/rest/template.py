@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import msgspec
 
-from component.config.rest import pieces_of
+from component.config.rest import RestSkill, pieces_of
+from component.config.skills import Effects
 from component.http.gate import Headers, HttpRequest
 from component.skills.errors import InvalidParam
 from component.skills.spec import Annotations
-
-if TYPE_CHECKING:
-    from component.config.rest import RestSkill
-    from component.config.skills import Effects
 
 Pieces: TypeAlias = tuple[tuple[str, str], ...]
 JSON_BODY: Final[Headers] = (("Content-Type", "application/json"),)
@@ -33,9 +30,7 @@ _DOTS: Final = frozenset({".", ".."})
 
 
 def value_text(value: Any) -> str:
-    """Return a value as text: numbers and true or false as in JSON, arrays separated by commas,
-    objects as JSON.
-    """
+    """Return a value as text: JSON, but for arrays, whose items are separated by commas."""
     if isinstance(value, str):
         return value
     if isinstance(value, list | tuple):
@@ -103,11 +98,7 @@ def _encoded(name: str, text: str) -> str:
 
 
 class RequestTemplate:
-    """The template of a request.
-
-    Args:
-        entry: the section of the settings.
-    """
+    """The template of a request."""
 
     def __init__(self, entry: RestSkill) -> None:
         parts = urlsplit(entry.url)
@@ -199,9 +190,6 @@ def effects_of(method: str, said: Effects | None) -> Annotations:
         destructive = said.destructive
         if destructive:
             read_only = False
-    return Annotations(
-        read_only=read_only,
-        destructive=not read_only if destructive is None else destructive,
-        idempotent=idempotent,
-        open_world=True,
+    return Annotations.of(
+        read_only=read_only, destructive=destructive, idempotent=idempotent, open_world=True
     )

@@ -19,8 +19,8 @@ from component.skills.errors import (
     UsageError,
 )
 from component.skills.host import HostError, HostFunctions
-from component.skills.model_answers import CAPABILITY
 from component.skills.operations import (
+    CAPABILITY,
     AskModel,
     AskPrincipal,
     PartialHost,

@@ -41,9 +41,8 @@ from component.sandbox.messages import (
     frame,
     read_to_child,
 )
-from component.skills.calling import call, call_inline
+from component.skills.calling import Threads, call, call_inline
 from component.skills.context import Context
-from component.skills.description import written
 from component.skills.errors import (
     CALL_ERRORS,
     CapabilityMissing,
@@ -65,11 +64,10 @@ from component.skills.host import (
 )
 from component.skills.inputs import Arguments
 from component.skills.loading import load_module, skills_of
-from component.skills.model_answers import ModelFailed
-from component.skills.operations import AskModel, ReportProgress
+from component.skills.operations import AskModel, ModelFailed, ReportProgress
 from component.skills.params import prepare
 from component.skills.skill import Skill
-from component.skills.threads import Threads
+from component.skills.spec import spec_json
 
 T = TypeVar("T")
 
@@ -136,7 +134,7 @@ class Guest:
             skills = self._loaded()
         except SkillLoadError as error:
             return Failure("load", str(error), trace=_trace(error))
-        return Described(tuple(written(one).encode() for one in skills.values()))
+        return Described(tuple(spec_json(one).encode() for one in skills.values()))
 
     def _loaded(self) -> dict[str, Skill]:
         if self._skills is None:

@@ -36,8 +36,7 @@ from component.sandbox.messages import (
 )
 from component.skills.errors import Denied, SkillError, StepFailed, UsageError, printable
 from component.skills.host import HostError, LogLevel
-from component.skills.model_answers import ModelFailed
-from component.skills.operations import Work
+from component.skills.operations import ModelFailed, Work
 from xep.binding.json_bounds import decoded_json
 
 Outcome: TypeAlias = Described | Result | Failure

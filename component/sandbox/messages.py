@@ -93,7 +93,7 @@ class Begin(msgspec.Struct, frozen=True, tag="begin"):
 
 
 class Described(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="described"):
-    """The descriptions of the child's skills, as JSON (`component.skills.description`)."""
+    """The descriptions of the child's skills, as JSON (`component.skills.spec`)."""
 
     skills: Annotated[tuple[bytes, ...], Meta(max_length=MOST_SKILLS)]
 

@@ -21,8 +21,8 @@ from component.sandbox.messages import Call, Failure, Result
 from component.sandbox.process import Child, Spawner
 from component.sandbox.profile import MIB, Profile
 from component.sandbox.report import log_confinement
+from component.skills.calling import Threads
 from component.skills.context import Context
-from component.skills.description import read
 from component.skills.errors import (
     CapabilityMissing,
     DeclarationError,
@@ -35,12 +35,11 @@ from component.skills.errors import (
     printable,
 )
 from component.skills.host import FUNCTION_KINDS, HostFunctions
-from component.skills.inputs import Arguments
+from component.skills.inputs import Arguments, schema_inputs
 from component.skills.operations import Parked
 from component.skills.outputs import SkillResult
-from component.skills.schema_inputs import schema_inputs
 from component.skills.skill import Skill
-from component.skills.threads import Threads
+from component.skills.spec import spec_fields
 from xep.binding.json_bounds import checked_json
 
 _log = structlog.get_logger("component.sandbox")
@@ -287,7 +286,7 @@ class ProcessSkills:
 
     def _skill(self, described: bytes) -> Skill:
         try:
-            fields = read(checked_json(described))
+            fields = spec_fields(checked_json(described))
         except ValueError as error:
             raise SkillLoadError(f"The module {self._module} describes no skill: {error}") from None
         name = fields["name"]

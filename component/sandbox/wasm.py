@@ -36,7 +36,7 @@ from component import system
 from component.private import make_directory, open_private
 from component.sandbox.wasm_call import WasmCall, WasmLimits
 from component.sandbox.wasm_probe import probe
-from component.skills.calling import in_thread
+from component.skills.calling import Threads, in_own_thread
 from component.skills.context import Context
 from component.skills.errors import (
     CapabilityMissing,
@@ -46,8 +46,7 @@ from component.skills.errors import (
     printable,
 )
 from component.skills.host import HostFunctions
-from component.skills.outputs import SkillResult, result_of
-from component.skills.threads import Threads
+from component.skills.outputs import SkillResult, as_result
 from component.system import perf_counter
 
 if TYPE_CHECKING:
@@ -227,7 +226,7 @@ class WasmSkill:
             call = WasmCall(self.name, text, self._host(context), limits, group)
             try:
                 share = self._runtime.threads.share(context.principal)
-                value = await in_thread(partial(run_code, loaded, call), share)
+                value = await in_own_thread(partial(run_code, loaded, call), share)
             finally:
                 call.cancel()
         if isinstance(value, SkillFailed | SkillTimeout | CapabilityMissing):
@@ -236,7 +235,7 @@ class WasmSkill:
             self._stops.pop(context.principal, None)
         if isinstance(value, Exception):
             raise value
-        return result_of(value, perf_counter() - started)
+        return as_result(value, perf_counter() - started)
 
     def _stopped(self, principal: str) -> None:
         if len(self._stops) >= _PRINCIPALS:

@@ -29,7 +29,7 @@ from component.sandbox.wasm_call import IMPORTS, GuestStopped, Import, WasmCall,
 from component.sandbox.wasm_engine import engine, store_for
 from component.skills.errors import CapabilityMissing, InvalidParam, SkillError, SkillLoadError
 from component.skills.host import HostError, HttpRequest, HttpResponse, LogLevel, Memory
-from component.skills.model_answers import ModelFailed
+from component.skills.operations import ModelFailed
 
 Imports = frozenset[Import]
 HostFunction = Callable[..., Any]

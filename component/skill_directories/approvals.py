@@ -7,14 +7,49 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from component.skills.capabilities import Capabilities
 from component.skills.manifest import Manifest, read_manifest
 from component.store.database import Database
+from component.store.schema import Table
 from component.store.storage import Storage
+from component.store.tables import tells
+
+TABLES: Final = (
+    Table(
+        name="skill_approvals",
+        columns="""
+            name TEXT {C} NOT NULL PRIMARY KEY,
+            digest TEXT {C} NOT NULL,
+            directory TEXT NOT NULL,
+            manifest TEXT NOT NULL,
+            description TEXT NOT NULL,
+            trusted INTEGER NOT NULL,
+            approved_by TEXT NOT NULL,
+            approved_at BIGINT NOT NULL,
+            revoked_by TEXT,
+            revoked_at BIGINT
+        """,
+        postgres=(tells("skill_approvals", "INSERT OR UPDATE", "skills", "name"),),
+        kept="about skills, not about people",
+    ),
+    Table(
+        name="skill_memories",
+        columns="""
+            skill TEXT {C} NOT NULL,
+            principal TEXT {C} NOT NULL,
+            name TEXT {C} NOT NULL,
+            value TEXT NOT NULL,
+            PRIMARY KEY (skill, principal, name)
+        """,
+        indexes={
+            "skill_memories_principal": "(principal)",
+        },
+    ),
+)
 
 _SELECT: Final = """
     SELECT name, digest, directory, manifest, description, trusted, approved_by, approved_at,
@@ -37,11 +72,7 @@ class Approval(msgspec.Struct, frozen=True, dict=True):
     """The latest approval of a skill.
 
     Attributes:
-        name: the name of the skill.
-        digest: the digest of the approved content.
         directory: where it was installed then.
-        text: its manifest.
-        description: its description, as JSON.
         trusted: whether it runs inside the service.
         approved_by, approved_at: the admin, and milliseconds since 1970.
         revoked_by, revoked_at: likewise, if the approval was revoked.
@@ -75,11 +106,7 @@ class Approval(msgspec.Struct, frozen=True, dict=True):
 
 
 class Approvals:
-    """The approvals in the database. Methods raise StorageError.
-
-    Args:
-        storage: has the table.
-    """
+    """The approvals in the database. Methods raise StorageError."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -88,10 +115,8 @@ class Approvals:
         """Return the latest approval of each skill."""
 
         def op(database: Database) -> Sequence[Approval]:
-            found = [list(row) for row in database.execute(_SELECT).fetchall()]
-            for row in found:
-                row[5] = bool(row[5])
-            return [Approval(*row) for row in found]
+            rows: Sequence[Sequence[Any]] = database.execute(_SELECT).fetchall()
+            return [Approval(*(*row[:5], bool(row[5]), *row[6:])) for row in rows]
 
         return await self._storage.read(op)
 

@@ -39,11 +39,6 @@ class ScriptedResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     Attributes:
         url: the URL that the request should have; any if it is empty.
         method: the method that it should have; any if it is empty.
-        body: the JSON that it should have.
-        status: the status of the response.
-        headers: its header fields.
-        json: its content as JSON.
-        text: its content otherwise.
     """
 
     url: str = ""
@@ -60,7 +55,7 @@ class ScriptedResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
             return f"expected a request to {self.url}, not to {url}"
         if self.method and self.method != method:
             return f"expected a request by {self.method}, not by {method}"
-        if self.body is not msgspec.UNSET and _json(body) != self.body:
+        if self.body is not msgspec.UNSET and _decoded(body) != self.body:
             return f"expected a request with {self.body!r}, not with {body!r}"
         return ""
 
@@ -80,17 +75,10 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """One case. What it does not name is not compared.
 
     Attributes:
-        name: what it shows.
-        params: the parameters.
-        text: the text of the only output.
         contains: a part of it.
-        json: the value of the only output.
         error: a part of the error that the skill reports.
-        answers: what a person answers to its questions, in order.
-        model: what the model answers, in order.
         http: what servers answer, in order. Nothing is sent to real ones.
         memories: what the skill remembers at the beginning, by key.
-        credentials: the credentials that have a value.
     """
 
     name: str
@@ -139,11 +127,7 @@ def parse_cases(text: bytes) -> Sequence[Case]:
 
 
 class ScriptedNetwork:
-    """The network of tests. Until the first is played, it connects to real servers.
-
-    Attributes:
-        problem: how a request differed from what the test expects.
-    """
+    """The network of tests. Until the first is played, it connects to real servers."""
 
     def __init__(self) -> None:
         self.problem = ""
@@ -234,6 +218,7 @@ async def _run(skill: Skill, case: Case, network: ScriptedNetwork) -> CaseOutcom
         return CaseOutcome(case.name, text)
     texts = [_text(part) for part in result.outputs]
     shown = "\n".join(texts)
+    value = _decoded(texts[0]) if len(texts) == 1 else texts
     if result.is_error != (case.error is not None):
         return CaseOutcome(
             case.name, f"it reported {'the error' if result.is_error else ''} {shown!r}"
@@ -242,7 +227,7 @@ async def _run(skill: Skill, case: Case, network: ScriptedNetwork) -> CaseOutcom
         (case.error, case.error is None or case.error in shown, "an error with"),
         (case.text, case.text is None or texts == [case.text], "the text"),
         (case.contains, case.contains is None or case.contains in shown, "a text with"),
-        (case.json, case.json is msgspec.UNSET or _value(texts) == case.json, "the value"),
+        (case.json, case.json is msgspec.UNSET or value == case.json, "the value"),
     ):
         if not right:
             return CaseOutcome(case.name, f"expected {what} {expected!r}, not {shown!r}")
@@ -258,18 +243,9 @@ def _text(part: Part) -> str:
     return part.url if isinstance(part, Link) else part.text
 
 
-def _value(texts: Sequence[str]) -> object:
-    """Return the JSON of the only output, or the output if it is not JSON."""
-    if len(texts) != 1:
-        return texts
+def _decoded(text: str | bytes) -> object:
+    """Return the JSON of a text, or the text if it is not JSON."""
     try:
-        return msgspec.json.decode(texts[0])
+        return msgspec.json.decode(text)
     except (ValueError, RecursionError):
-        return texts[0]
-
-
-def _json(body: bytes) -> object:
-    try:
-        return msgspec.json.decode(body)
-    except (ValueError, RecursionError):
-        return body
+        return text

@@ -16,11 +16,11 @@ from component.sandbox.launch import NOT_CONFINED, confined_command
 from component.sandbox.process_skills import ChildPool, ProcessSkills
 from component.sandbox.profile import ConfinementError, Limits, Profile
 from component.skill_directories.host_functions import Services, check_grantable, functions_of
-from component.skill_directories.runners import Artefact, SkillRunner
+from component.skill_directories.version import Artefact, SkillRunner
 from component.skills.context import Context
-from component.skills.description import read, written
 from component.skills.errors import InvalidParam, SkillError, SkillLoadError, SkillUnavailable
 from component.skills.outputs import SkillResult
+from component.skills.spec import spec_fields, spec_json
 from xep.binding.json_bounds import decoded_json
 
 _log = structlog.get_logger("component.skills")
@@ -68,7 +68,7 @@ class ConfinedPython(SkillRunner[ProcessSkills]):
         found = await (await self._of(artefact)).describe()
         for skill in found:
             if skill.name == artefact.name:
-                return read(written(skill))
+                return spec_fields(spec_json(skill))
         names = ", ".join(skill.name for skill in found) or "none"
         raise SkillLoadError(
             f"{artefact.entry.name} declares no skill called {artefact.name}, but {names}: call one"

@@ -103,11 +103,7 @@ def read_content(directory: Path, into: Path | None = None) -> SkillContent:
 
 
 class ContentStore:
-    """The copies that run, each in a directory that is named by its digest.
-
-    Args:
-        directory: where they are; made when it is needed.
-    """
+    """The copies that run, each in a directory that is named by its digest."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory.absolute()
@@ -254,15 +250,11 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     """Who has proposed a skill, and how it was tested.
 
     Attributes:
-        principal: the bare JID of who proposed it.
         agent: the agent that was asked, or whose model did it.
-        description: what was asked for.
         written_by: whether the model of the service wrote it for this proposal, or the caller, a
             person or the model of an agent, passed it.
-        taints: the sources of the texts that the model had read.
         proposed_at: milliseconds since 1970.
         digest: of the content that was tested.
-        tests: the names of its tests, which have passed.
     """
 
     principal: str

@@ -9,7 +9,7 @@ import msgspec
 import structlog
 
 from component.skill_directories.memories import SkillMemory
-from component.skill_directories.runners import Artefact
+from component.skill_directories.version import Artefact
 from component.skills.capabilities import Capabilities, Endpoint
 from component.skills.context import Context
 from component.skills.errors import (

@@ -14,13 +14,13 @@ import msgspec
 
 from component import system
 from component.skill_directories.host_functions import Services, functions_of
-from component.skill_directories.runners import Artefact, SkillRunner
+from component.skill_directories.version import Artefact, SkillRunner
 from component.skills.context import Context
 from component.skills.declare import FunctionSkill
-from component.skills.description import read, written
 from component.skills.errors import SkillLoadError
 from component.skills.loading import skill_named
 from component.skills.params import prepare
+from component.skills.spec import spec_fields, spec_json
 
 _THREADS: Final = 16
 _loading = threading.Lock()
@@ -36,7 +36,7 @@ class TrustedPython(SkillRunner[FunctionSkill[Any, Any]]):
 
     async def describe(self, artefact: Artefact) -> Mapping[str, Any]:
         """See `SkillRunner`."""
-        return read(written(await self._of(artefact)))
+        return spec_fields(spec_json(await self._of(artefact)))
 
     async def call(self, artefact: Artefact, arguments: dict[str, Any], context: Context) -> Any:
         """See `SkillRunner`."""

@@ -17,14 +17,12 @@ from component.rest.answers import ResponseConverter
 from component.rest.requests import request
 from component.rest.template import RequestTemplate, effects_of
 from component.skill_directories.host_functions import Credentials, check_grantable, gate_of
-from component.skill_directories.runners import Artefact, SkillRunner
-from component.skill_directories.version import read_schema
+from component.skill_directories.version import Artefact, SkillRunner, read_schema
 from component.skills.context import Context
 from component.skills.errors import CapabilityMissing, SkillError, SkillLoadError, SkillUnavailable
 from component.skills.host import HostError
-from component.skills.manifest import FILE
+from component.skills.manifest import FILE, RestResponse
 from component.skills.outputs import File, Link, SkillResult
-from component.skills.rest_request import RestResponse
 
 
 class RestRequests(SkillRunner["_Request"]):

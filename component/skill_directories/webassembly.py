@@ -12,12 +12,12 @@ from component import system
 from component.sandbox.wasm import WasmRuntime, WasmSkill
 from component.sandbox.wasm_call import Import, WasmLimits
 from component.skill_directories.host_functions import Services, check_grantable, functions_of
-from component.skill_directories.runners import Artefact, SkillRunner
+from component.skill_directories.version import Artefact, SkillRunner
+from component.skills.calling import Threads
 from component.skills.capabilities import Capabilities
 from component.skills.context import Context
 from component.skills.errors import CapabilityMissing, SkillLoadError
 from component.skills.outputs import SkillResult
-from component.skills.threads import Threads
 
 _THREADS = 16
 
@@ -26,7 +26,6 @@ class WebAssembly(SkillRunner[WasmSkill]):
     """Runs code in WebAssembly.
 
     Args:
-        services: what the service has for skills.
         cache: the directory of compiled code; None compiles it in every process.
     """
 

@@ -23,13 +23,12 @@ from component.skills.errors import (
     UsageError,
 )
 from component.skills.loading import load_module, skills_of
-from component.skills.model_answers import ModelFailed
+from component.skills.operations import ModelFailed
 from component.skills.outputs import File, Link, Output, SkillResult
 from component.skills.params import prepare
 from component.skills.registry import Registry, View
-from component.skills.schedule import SkillSchedule
 from component.skills.skill import Skill
-from component.skills.spec import Annotations, SkillSpec
+from component.skills.spec import Annotations, SkillSchedule, SkillSpec
 
 __all__ = [
     "Annotations",

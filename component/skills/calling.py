@@ -1,17 +1,21 @@
 """Runs skills that are Python functions.
 
 `call_inline` is the fastest: no task, no cancel scope, no await. All others need a cancel scope,
-and a plain function also a worker thread.
+and a plain function also a worker thread, of which there is a limit for all, and a share for each
+principal.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.from_thread
+import anyio.lowlevel
 
 from component import system
 from component.skills.errors import (
@@ -31,7 +35,6 @@ if TYPE_CHECKING:
     from component.skills.context import Context
     from component.skills.inputs import Arguments
     from component.skills.skill import Skill
-    from component.skills.threads import ThreadShare
 
 T = TypeVar("T")
 
@@ -58,9 +61,7 @@ def call_inline(
 
 
 def became(skill: Skill, error: BaseException, started: float) -> SkillResult:
-    """Convert an inline skill's exception: return a result, or the exception that `call_inline`
-    raises.
-    """
+    """Return the result for an inline skill's exception, or raise as `call_inline` does."""
     if isinstance(error, SkillError):
         return _refusal(error, started)
     if isinstance(error, InvalidParam):
@@ -72,13 +73,13 @@ async def call(
     skill: Skill,
     arguments: Arguments,
     context: Context,
-    limiter: ThreadShare,
+    share: ThreadShare,
     *,
     timeout: float | None = None,  # noqa: ASYNC109 - narrows the skill's own, and is reported
 ) -> SkillResult:
     """Run a skill of any kind, for at most its own time-out or the shorter `timeout` in seconds.
 
-    A plain function uses one token of `limiter` until its thread has really ended, even if it was
+    A plain function uses a thread of `share` until its thread has really ended, even if it was
     abandoned, so that slow skills cannot fill the process with threads; waiting for the token
     counts.
 
@@ -95,7 +96,7 @@ async def call(
             if skill.kind == "async":
                 value = await skill.invoke(arguments, context)
             else:
-                value = await in_thread(partial(skill.invoke, arguments, context), limiter)
+                value = await in_own_thread(partial(skill.invoke, arguments, context), share)
             return skill.result(value, perf_counter() - started)
         except SkillError as exc:
             return _refusal(exc, started)
@@ -111,14 +112,14 @@ def _refusal(error: SkillError, started: float) -> SkillResult:
     return SkillResult((Output(text),), True, perf_counter() - started)
 
 
-async def in_thread(work: Callable[[], T], limiter: ThreadShare) -> T:
+async def in_own_thread(work: Callable[[], T], share: ThreadShare) -> T:
     """Run in a worker thread that holds its token as long as it runs. Cancelling abandons it.
 
     anyio on asyncio releases the token as soon as a thread is abandoned, trio when the thread ends.
     This function does the latter on both.
     """
-    job = _Job(work, limiter)
-    await limiter.acquire_on_behalf_of(job)
+    job = _Job(work, share)
+    await share.acquire()
     try:
         value: T = await system.in_thread(
             job.run, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
@@ -131,9 +132,9 @@ async def in_thread(work: Callable[[], T], limiter: ThreadShare) -> T:
 class _Job:
     """Work in a thread; the last of waiter and thread releases the token."""
 
-    def __init__(self, work: Callable[[], Any], limiter: ThreadShare) -> None:
+    def __init__(self, work: Callable[[], Any], share: ThreadShare) -> None:
         self._work = work
-        self._limiter = limiter
+        self._share = share
         self._lock = threading.Lock()
         self._running = False
         self._left = False
@@ -155,7 +156,7 @@ class _Job:
             self._left = True
             running = self._running
         if not running:
-            self._limiter.release_on_behalf_of(self)
+            self._share.release()
 
     def _finish(self) -> None:
         with self._lock:
@@ -163,7 +164,80 @@ class _Job:
             if not self._left:
                 return
         try:
-            anyio.from_thread.run_sync(self._limiter.release_on_behalf_of, self)
+            anyio.from_thread.run_sync(self._share.release)
         except RuntimeError:
             # The event loop has ended in the meantime, so tokens are no longer counted.
             return
+
+
+class Threads:
+    """Counts worker threads, so that slow skills of one principal leave threads for the others.
+
+    A principal may use as many as are still free, and its share at most. Of the waiting principals,
+    the one with the fewest threads is next. A share of more than half of all threads is applied as
+    configured.
+    """
+
+    def __init__(self, total: int, per_principal: int) -> None:
+        self._free = total
+        self._per_principal = per_principal
+        self._dynamic = total >= 2 * per_principal
+        self._own: Counter[str] = Counter()
+        self._waiting: dict[anyio.Event, str] = {}
+
+    def share(self, principal: str) -> ThreadShare:
+        """Return the share of one principal."""
+        return ThreadShare(self, principal)
+
+    async def acquire(self, principal: str) -> None:
+        """Wait for a thread and take it."""
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        # No waiting principal may have one now, or it would have been given one.
+        if self._may(principal):
+            self._take(principal)
+            return
+        given = anyio.Event()
+        self._waiting[given] = principal
+        try:
+            await given.wait()
+        except BaseException:
+            if self._waiting.pop(given, None) is None:
+                self.release(principal)
+            raise
+
+    def release(self, principal: str) -> None:
+        """Release a thread."""
+        self._free += 1
+        self._own[principal] -= 1
+        if not self._own[principal]:
+            del self._own[principal]
+        while able := [
+            (self._own[who], event) for event, who in self._waiting.items() if self._may(who)
+        ]:
+            _, event = min(able, key=itemgetter(0))
+            self._take(self._waiting.pop(event))
+            event.set()
+
+    def _may(self, principal: str) -> bool:
+        own = self._own.get(principal, 0)
+        return self._free > (own if self._dynamic else 0) and own < self._per_principal
+
+    def _take(self, principal: str) -> None:
+        self._free -= 1
+        self._own[principal] += 1
+
+
+class ThreadShare:
+    """The threads of one principal."""
+
+    def __init__(self, threads: Threads, principal: str) -> None:
+        self._threads = threads
+        self._principal = principal
+
+    async def acquire(self) -> None:
+        """Wait for a thread and take it."""
+        await self._threads.acquire(self._principal)
+
+    def release(self) -> None:
+        """Release the thread."""
+        self._threads.release(self._principal)

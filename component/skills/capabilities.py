@@ -15,7 +15,10 @@ import ipaddress
 import posixpath
 import re
 import unicodedata
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final, Literal, TypeAlias
+from urllib.parse import unquote
 
 import msgspec
 
@@ -55,10 +58,8 @@ class Endpoint(str):
     """A host and port that a skill may connect to, as in `https://api.example.com:443`.
 
     Attributes:
-        scheme: one of SCHEMES.
         host: a host name of ASCII letters, digits and hyphens in lower case, or an IP address;
             that of IPv6 without brackets.
-        port: the port.
     """
 
     __slots__ = ("host", "port", "scheme")
@@ -137,13 +138,13 @@ class CredentialName(str):
         return cls(text)
 
 
-class Recipient(str):
+class RecipientAddress(str):
     """The bare JID of somebody whom a skill may send messages to."""
 
     __slots__ = ()
 
     @classmethod
-    def parse(cls, text: str) -> Recipient:
+    def parse(cls, text: str) -> RecipientAddress:
         """Read an address. Raises ValueError, which says how to write it."""
         try:
             jid = JID.parse(text)
@@ -189,6 +190,11 @@ class ModelUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if not 1 <= self.max_tokens <= 1_000_000:
             raise ValueError("max_tokens is a number from 1 to 1000000")
 
+    @property
+    def model_name(self) -> str:
+        """The model, for admins."""
+        return self.model or "of the agent"
+
 
 class Capabilities(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a skill may use. Nothing unless it is declared.
@@ -214,7 +220,7 @@ class Capabilities(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     llm: ModelUse | None = None
     memory_read: tuple[MemoryScope, ...] = ()
     memory_write: tuple[MemoryScope, ...] = ()
-    xmpp: tuple[Recipient, ...] = ()
+    xmpp: tuple[RecipientAddress, ...] = ()
     clock: bool = False
     random: bool = False
     shell: bool = False
@@ -230,32 +236,19 @@ class Capabilities(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     @property
     def texts(self) -> tuple[str, ...]:
         """The capabilities as policies know them, in a fixed order."""
-        found = [each.capability for each in self.network]
-        found += [f"filesystem:read:{path}" for path in self.filesystem_read]
-        found += [f"filesystem:write:{path}" for path in self.filesystem_write]
-        found += [f"credential:{name}" for name in self.credential]
-        if self.llm is not None:
-            found.append("llm")
-        found += [f"memory:read:{scope}" for scope in self.memory_read]
-        found += [f"memory:write:{scope}" for scope in self.memory_write]
-        found += [f"xmpp:{address}" for address in self.xmpp]
-        found += [name for name in ("clock", "random", "shell") if getattr(self, name)]
-        return tuple(found)
+        return self._formatted(0)
 
     @property
     def described(self) -> tuple[str, ...]:
         """The capabilities in sentences, for the admin who approves them."""
-        found = [f"connect to {each}" for each in self.network]
-        found += [f"read {path}" for path in self.filesystem_read]
-        found += [f"read and change {path}" for path in self.filesystem_write]
-        found += [f"have the credential {name} used for it" for name in self.credential]
-        if self.llm is not None:
-            model = self.llm.model or "of the agent"
-            found.append(f"ask the model {model}, up to {self.llm.max_tokens} tokens an answer")
-        found += [f"read {_MEMORIES[scope]}" for scope in self.memory_read]
-        found += [f"read and change {_MEMORIES[scope]}" for scope in self.memory_write]
-        found += [f"send messages to {address}" for address in self.xmpp]
-        found += [words for name, words in _SWITCHES.items() if getattr(self, name)]
+        return self._formatted(1)
+
+    def _formatted(self, column: int) -> tuple[str, ...]:
+        found: list[str] = []
+        for name, texts in _TEXTS.items():
+            value = getattr(self, name)
+            values = value if isinstance(value, tuple) else (value,) if value else ()
+            found += [texts[column].format(each) for each in values]
         return tuple(found)
 
     def connects(self, scheme: str, host: str, port: int) -> bool:
@@ -263,14 +256,20 @@ class Capabilities(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         return any((one.scheme, one.host, one.port) == (scheme, host, port) for one in self.network)
 
 
-_MEMORIES: Final[dict[MemoryScope, str]] = {
-    "skill": "its own memories of its caller",
+_TEXTS: Final = {
+    "network": ("{0.capability}", "connect to {0}"),
+    "filesystem_read": ("filesystem:read:{}", "read {}"),
+    "filesystem_write": ("filesystem:write:{}", "read and change {}"),
+    "credential": ("credential:{}", "have the credential {} used for it"),
+    "llm": ("llm", "ask the model {0.model_name}, up to {0.max_tokens} tokens an answer"),
+    "memory_read": ("memory:read:{}", "read its own memories of its caller"),
+    "memory_write": ("memory:write:{}", "read and change its own memories of its caller"),
+    "xmpp": ("xmpp:{}", "send messages to {}"),
+    "clock": ("clock", "read the time"),
+    "random": ("random", "use random numbers"),
+    "shell": ("shell", "run programs of this machine"),
 }
-_SWITCHES: Final = {
-    "clock": "read the time",
-    "random": "use random numbers",
-    "shell": "run programs of this machine",
-}
+"""Each capability as policies know it, and for admins."""
 
 
 def _one_of(words: tuple[str, ...]) -> str:
@@ -377,3 +376,44 @@ def _port(text: str, said: str | None, default: int | None) -> int:
             f"{text!r} has no usable port: write a number from 1 to 65535 without leading zeros"
         )
     return int(said)
+
+
+_MOST_TOKENS = 1_000_000
+
+
+def capabilities_of(texts: Iterable[str]) -> Capabilities:
+    """Return what texts such as `network:api.example.com:443:https` name.
+
+    A network capability without a scheme is one of https, or of http for port 80. What names no
+    function of the service, as `memory:write` of a built-in skill, is left out.
+    """
+    network: list[Endpoint] = []
+    credentials: list[CredentialName] = []
+    recipients: list[RecipientAddress] = []
+    given = set(texts)
+    for text in sorted(given):
+        kind, _, rest = text.partition(":")
+        with suppress(ValueError):
+            if kind == "network":
+                network.append(_endpoint(rest))
+            elif kind == "credential":
+                credentials.append(CredentialName.parse(rest))
+            elif kind == "xmpp":
+                recipients.append(RecipientAddress.parse(rest))
+    return Capabilities(
+        network=tuple(dict.fromkeys(network)),
+        credential=tuple(credentials),
+        xmpp=tuple(recipients),
+        llm=ModelUse(max_tokens=_MOST_TOKENS) if "llm" in given else None,
+        memory_read=("skill",) if "memory:read:skill" in given else (),
+        memory_write=("skill",) if "memory:write:skill" in given else (),
+    )
+
+
+def _endpoint(text: str) -> Endpoint:
+    """Read `HOST:PORT:SCHEME` or `HOST:PORT`; an IPv6 address has `%3A` for each colon."""
+    host, _, rest = text.partition(":")
+    port, _, scheme = rest.partition(":")
+    host = unquote(host)
+    shown = f"[{host}]" if ":" in host else host
+    return Endpoint.parse(f"{scheme or ('http' if port == '80' else 'https')}://{shown}:{port}")

@@ -7,7 +7,7 @@ output, annotation and error of the protocol.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import anyio
 import msgspec
@@ -15,10 +15,8 @@ import msgspec
 from component.skills.context import Context
 from component.skills.declare import skill
 from component.skills.errors import SkillError
-
-if TYPE_CHECKING:
-    from component.skills.registry import Registry
-    from component.skills.skill import Skill
+from component.skills.registry import Registry
+from component.skills.skill import Skill
 
 _LONGEST_SLEEP = 3600
 _MOST_STEPS = 1000
@@ -178,7 +176,7 @@ def _hidden() -> str:
     return "this skill is hidden and ran all the same"
 
 
-class Answered(msgspec.Struct, frozen=True):
+class _ColourAnswer(msgspec.Struct, frozen=True):
     """The answer to `conformance.ask`."""
 
     colour: Colour
@@ -190,17 +188,17 @@ async def _ask(
     question: Annotated[str, msgspec.Meta(max_length=1000)],
     context: Context,
     expires: Annotated[float, msgspec.Meta(gt=0, le=86400)] = 3600.0,
-) -> Answered:
+) -> _ColourAnswer:
     """Ask the caller a question of two fields, and return the answer.
 
     Args:
         question: What to ask.
         expires: Seconds after which the question lapses.
     """
-    return await context.ask(question, Answered, expires_s=expires)
+    return await context.ask(question, _ColourAnswer, expires_s=expires)
 
 
-class Said(msgspec.Struct, frozen=True):
+class _TextAnswer(msgspec.Struct, frozen=True):
     """The answer to `conformance.say`: one value, which a text can give."""
 
     text: str
@@ -216,7 +214,7 @@ async def _say(
     Args:
         question: What to ask.
     """
-    return (await context.ask(question, Said)).text
+    return (await context.ask(question, _TextAnswer)).text
 
 
 @skill(name="conformance.steps", destructive=False, open_world=False, durable=True)

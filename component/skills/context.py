@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, NoReturn, TypeVar, overload
+from typing import Any, Final, Literal, NoReturn, TypeVar, overload
 
 import msgspec
 
 from component import system
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
+from component.skills.capabilities import Capabilities, ModelUse
 from component.skills.errors import CapabilityMissing, SkillError, UsageError
-from component.skills.host import HostFunctions, LogLevel
-from component.skills.model_answers import question
+from component.skills.host import Credentials, HostFunctions, LogLevel
 from component.skills.operations import (
     AskModel,
     AskPrincipal,
@@ -28,13 +30,17 @@ from component.skills.operations import (
     WaitForTasks,
     WaitForTurn,
     Work,
+    answer_schema,
+    question,
 )
 from component.skills.outputs import TEXT
 from component.skills.ports import ContextHttp, ContextMemory, ContextXmpp
 
 T = TypeVar("T")
+_NO_LIMITS: Final = AgentLimits()
 
 
+@dataclasses.dataclass(kw_only=True, eq=False, slots=True)
 class Context:
     """The context of one call, for the skill.
 
@@ -49,56 +55,41 @@ class Context:
     call, `skill` the name by which the skill was called, `agent` the agent that was asked or that
     calls it itself: its localpart, or `parent/id` for a sub-agent. `taints` are the sources of the
     texts that the agent's model has read, if a model calls the skill, `limits` what that agent may
-    use, and `trace` links the audit
-    events of its turn. `key` is an idempotency key of this call: the same whenever the call is run
-    again after an interruption.
+    use, and `trace` links the audit events of its turn. `key` is an idempotency key of this call:
+    the same whenever the call is run again after an interruption.
 
     `http`, `memory`, `xmpp`, `llm` and `has_credential` need a capability that the manifest of the
     skill (or `@skill(capabilities=…)` of a module) declares. CapabilityMissing names the one that
     is missing. What a skill can do is the same in a confined process, in the service and in tests.
     """
 
-    __slots__ = (
-        "_deadline",
-        "_functions",
-        "_host",
-        "_model",
-        "agent",
-        "key",
-        "limits",
-        "principal",
-        "sender",
-        "skill",
-        "taints",
-        "trace",
-    )
+    principal: str
+    sender: str
+    skill: str
+    agent: str = ""
+    taints: tuple[Taint, ...] = ()
+    limits: AgentLimits = _NO_LIMITS
+    trace: str = ""
+    host: dataclasses.InitVar[Host | None] = None
+    key: str = dataclasses.field(init=False)
+    _host: Host = dataclasses.field(init=False)
+    _functions: HostFunctions | None = dataclasses.field(init=False, default=None)
+    _model_use: ModelUse | Literal["any"] | None = dataclasses.field(init=False, default="any")
+    """What is approved of the models; "any" where nothing limits it but the policy."""
+    _deadline: float | None = dataclasses.field(init=False, default=None)
 
-    def __init__(
-        self,
-        *,
-        principal: str,
-        sender: str,
-        skill: str,
-        agent: str = "",
-        taints: tuple[Taint, ...] = (),
-        limits: AgentLimits = AgentLimits(),  # noqa: B008 - immutable
-        trace: str = "",
-        host: Host | None = None,
-    ) -> None:
-        """Create a context; `host` performs what the skill asks for, by default a `PlainHost`."""
-        self.principal = principal
-        self.sender = sender
-        self.skill = skill
-        self.agent = agent
-        self.taints = taints
-        self.limits = limits
-        self.trace = trace
+    def __post_init__(self, host: Host | None) -> None:
+        """Use the host, which performs what the skill asks for; by default a `PlainHost`."""
         self._host = host or PlainHost()
         self.key = self._host.key
-        self._functions: HostFunctions | None = None
-        self._model = ""
-        """The only model that may be asked; empty for that of the agent."""
-        self._deadline: float | None = None
+
+    def limited(self, capabilities: Capabilities) -> Context:
+        """Return the context of the same call with the use of models that is approved. For what
+        runs the skill.
+        """
+        limited = copy.copy(self)
+        limited._model_use = capabilities.llm  # noqa: SLF001 - of this class
+        return limited
 
     def provide(self, functions: HostFunctions) -> None:
         """Set the functions of the service that the skill may use. For what runs the skill."""
@@ -115,9 +106,7 @@ class Context:
 
         Raises CapabilityMissing if the skill declares no `network`.
         """
-        if self._functions is None or self._functions.http is None:
-            raise CapabilityMissing(self.skill, "network")
-        return ContextHttp(self._functions.http)
+        return ContextHttp(self._function("http", "network"))
 
     @property
     def memory(self) -> ContextMemory:
@@ -125,9 +114,7 @@ class Context:
 
         Raises CapabilityMissing if the skill declares neither `memory_read` nor `memory_write`.
         """
-        if self._functions is None or self._functions.memory is None:
-            raise CapabilityMissing(self.skill, "memory")
-        return ContextMemory(self._functions.memory)
+        return ContextMemory(self._function("memory", "memory"))
 
     @property
     def xmpp(self) -> ContextXmpp:
@@ -135,9 +122,7 @@ class Context:
 
         Raises CapabilityMissing if the skill declares no `xmpp`.
         """
-        if self._functions is None or self._functions.xmpp is None:
-            raise CapabilityMissing(self.skill, "xmpp")
-        return ContextXmpp(self._functions.xmpp)
+        return ContextXmpp(self._function("xmpp", "xmpp"))
 
     def log(self, text: str, level: LogLevel = "info") -> None:
         """Write a line to the log of the service, where admins see it."""
@@ -157,9 +142,14 @@ class Context:
 
         Raises CapabilityMissing if the skill does not declare it.
         """
-        if self._functions is None or self._functions.credentials is None:
-            raise CapabilityMissing(self.skill, f"credential:{name}")
-        return await self._functions.credentials.available(name)
+        known: Credentials = self._function("credentials", f"credential:{name}")
+        return await known.available(name)
+
+    def _function(self, name: str, capability: str) -> Any:
+        found = getattr(self._functions, name, None)
+        if found is None:
+            raise CapabilityMissing(self.skill, capability)
+        return found
 
     def now(self) -> datetime:
         """Return the time, in UTC. A durable skill reads it in a step, so that it stays the same
@@ -275,9 +265,9 @@ class Context:
 
         `schema` is a Struct, a dataclass or another type whose JSON Schema is an object, or such a
         schema itself; the answer then is a dict. Its fields become those of a form. The question
-        expires after `expires_s` seconds (a day unless the
-        settings say otherwise), and the task fails with it. `key` identifies a question in a
-        concurrent branch, like that of a step. Never ask for secrets.
+        expires after `expires_s` seconds (a day unless the settings say otherwise), and the task
+        fails with it. `key` identifies a question in a concurrent branch, like that of a step.
+        Never ask for secrets.
 
         Nothing runs in the meantime: steps in progress in other branches end and are recorded, the
         function is interrupted here (by `Parked`, which it must not catch), and it runs again from
@@ -287,15 +277,10 @@ class Context:
         `durable=True` nor read-only or idempotent, inside a step, after too many questions, or
         where nobody can be asked.
         """
-        # Imported here, because these modules import this one.
-        from component.skills.schema import object_schema  # noqa: PLC0415
-        from component.skills.schema_inputs import checked_schema  # noqa: PLC0415
-
-        is_schema = isinstance(schema, Mapping)
-        fields = checked_schema(schema) if isinstance(schema, Mapping) else object_schema(schema)
-        asked = AskPrincipal(question, msgspec.json.encode(fields), expires_s, key)
+        encoded, validator = answer_schema(schema, "person")
+        asked = AskPrincipal(question, encoded, expires_s, key)
         answer: Any = msgspec.json.decode(
-            await self._host.perform(asked), type=dict[str, Any] if is_schema else schema
+            await self._host.perform(asked), type=dict[str, Any] if validator else schema
         )
         return answer  # type: ignore[no-any-return]  # it fits the schema
 
@@ -400,11 +385,18 @@ class Context:
         never runs again.
 
         Raises ModelFailed, whose `problem` says why there is no answer; CapabilityMissing if the
-        capability is not declared; and UsageError if the schema is not one of an object, and as
-        `step` does.
+        capability is not declared, or not for so long an answer; and UsageError if the schema is
+        not one of an object, and as `step` does.
         """
-        asked = question(prompt, schema, max_tokens, self._model)
-        message = AskModel(asked.prompt, bytes(asked.schema), max_tokens, self._model, key)
+        allowed, model = self._model_use, ""
+        if allowed is None:
+            raise CapabilityMissing(self.skill, "llm")
+        if allowed != "any":
+            model = allowed.model or ""
+            if max_tokens > allowed.max_tokens:
+                raise CapabilityMissing(self.skill, f"llm with {max_tokens} tokens")
+        asked = question(prompt, schema, max_tokens, model)
+        message = AskModel(prompt, bytes(asked.schema), max_tokens, model, key)
         answer: Any = asked.check(await self._host.perform(message, asked.check))
         return answer  # type: ignore[no-any-return]  # it has been checked against the schema
 

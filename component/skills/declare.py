@@ -14,24 +14,27 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from collections.abc import Callable, Iterable
+from typing import (
+    Any,
+    Final,
+    Generic,
+    ParamSpec,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 import msgspec
 
-from component.skills.docstrings import read_docstring
+from component.policy.taint import Taint
+from component.skills.context import Context
 from component.skills.errors import DeclarationError
 from component.skills.inputs import Arguments
-from component.skills.outputs import JSON, TEXT
-from component.skills.schedule import SkillSchedule
-from component.skills.schema import Signature, outputs_of, signature_of
+from component.skills.schema import Signature, outputs_of, read_docstring, signature_of
 from component.skills.skill import Invoke, RunKind, Skill
-from component.skills.spec import DEFAULT_TIMEOUT, Annotations
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from component.policy.taint import Taint
-    from component.skills.context import Context
+from component.skills.spec import Annotations, SkillSchedule
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -48,68 +51,56 @@ class FunctionSkill(Skill, Generic[P, R_co]):
         return self.function(*args, **kwargs)
 
 
+class SkillOptions(TypedDict, total=False):
+    """The options of `skill`; those that are not given have the defaults of `SkillSpec`.
+
+    `description` is the docstring by default, `destructive` the opposite of `read_only`.
+    """
+
+    name: str | None
+    version: str
+    title: str | None
+    description: str | None
+    tags: Iterable[str]
+    examples: Iterable[str]
+    input_media_types: Iterable[str] | None
+    output_media_types: Iterable[str] | None
+    read_only: bool
+    destructive: bool | None
+    idempotent: bool
+    open_world: bool
+    typical_duration: float | None
+    cost_usd: float | None
+    timeout: float
+    inline: bool
+    hidden: bool
+    durable: bool
+    queue: str | None
+    attempts: int
+    backoff_s: float
+    capabilities: Iterable[str]
+    taint: Taint | None
+    schedule: SkillSchedule | None
+
+
+_SEQUENCES: Final = (
+    *("tags", "examples", "input_media_types", "output_media_types", "capabilities"),
+)
+_KNOWN: Final = frozenset(SkillOptions.__annotations__)
+
+
 @overload
 def skill(function: Callable[P, R_co], /) -> FunctionSkill[P, R_co]: ...
 
 
 @overload
 def skill(
-    *,
-    name: str | None = None,
-    version: str = "1.0.0",
-    title: str | None = None,
-    description: str | None = None,
-    tags: Iterable[str] = (),
-    examples: Iterable[str] = (),
-    input_media_types: Iterable[str] | None = None,
-    output_media_types: Iterable[str] | None = None,
-    read_only: bool = False,
-    destructive: bool | None = None,
-    idempotent: bool = False,
-    open_world: bool = True,
-    typical_duration: float | None = None,
-    cost_usd: float | None = None,
-    timeout: float = DEFAULT_TIMEOUT,
-    inline: bool = False,
-    hidden: bool = False,
-    durable: bool = False,
-    queue: str | None = None,
-    attempts: int = 1,
-    backoff_s: float = 1.0,
-    capabilities: Iterable[str] = (),
-    taint: Taint | None = None,
-    schedule: SkillSchedule | None = None,
+    **options: Unpack[SkillOptions],
 ) -> Callable[[Callable[P, R_co]], FunctionSkill[P, R_co]]: ...
 
 
 def skill(
-    function: Callable[P, R_co] | None = None,
-    /,
-    *,
-    name: str | None = None,
-    version: str = "1.0.0",
-    title: str | None = None,
-    description: str | None = None,
-    tags: Iterable[str] = (),
-    examples: Iterable[str] = (),
-    input_media_types: Iterable[str] | None = None,
-    output_media_types: Iterable[str] | None = None,
-    read_only: bool = False,
-    destructive: bool | None = None,
-    idempotent: bool = False,
-    open_world: bool = True,
-    typical_duration: float | None = None,
-    cost_usd: float | None = None,
-    timeout: float = DEFAULT_TIMEOUT,
-    inline: bool = False,
-    hidden: bool = False,
-    durable: bool = False,
-    queue: str | None = None,
-    attempts: int = 1,
-    backoff_s: float = 1.0,
-    capabilities: Iterable[str] = (),
-    taint: Taint | None = None,
-    schedule: SkillSchedule | None = None,
+    function: Callable[P, R_co] | None = None, /, **options: Unpack[SkillOptions]
 ) -> FunctionSkill[P, R_co] | Callable[[Callable[P, R_co]], FunctionSkill[P, R_co]]:
     """Declare a function as a skill.
 
@@ -143,59 +134,54 @@ def skill(
     Raises DeclarationError, in a sentence that names the function and what to change.
     """
 
+    unknown = options.keys() - _KNOWN
+    if unknown:
+        raise TypeError(f"skill() got an unexpected keyword argument {min(unknown)!r}")
+
     def declare(function: Callable[P, R_co]) -> FunctionSkill[P, R_co]:
-        if not inspect.isroutine(function):
-            raise DeclarationError(f"{function!r} is not a function: only functions become skills.")
-        text, param_docs = read_docstring(function.__doc__)
-        signature = signature_of(function, param_docs)
-        outputs = outputs_of(function)
-        kind = _kind_of(function, inline=inline)
-        if durable and (kind == "inline" or signature.context is None):
-            raise DeclarationError(
-                f"The skill {name or function.__name__!r} is durable and has no steps: take a"
-                " Context, and remove inline=True."
-            )
-        return FunctionSkill(
-            name=function.__name__ if name is None else name,
-            version=version,
-            title=title or "",
-            description=text if description is None else description,
-            tags=tuple(tags),
-            examples=tuple(examples),
-            input_media_types=(
-                (TEXT, JSON) if input_media_types is None else tuple(input_media_types)
-            ),
-            output_media_types=(
-                outputs.media_types if output_media_types is None else tuple(output_media_types)
-            ),
-            annotations=Annotations(
-                read_only=read_only,
-                destructive=not read_only if destructive is None else destructive,
-                idempotent=idempotent,
-                open_world=open_world,
-            ),
-            typical_duration=typical_duration,
-            cost_usd=cost_usd,
-            timeout=timeout,
-            hidden=hidden,
-            durable=durable,
-            queue=queue,
-            attempts=attempts,
-            backoff_s=backoff_s,
-            capabilities=tuple(capabilities),
-            taint=taint or ("web" if open_world else None),
-            schedule=schedule,
-            input_schema=signature.schema,
-            output_schema=outputs.schema,
-            source=f"{function.__module__}.{function.__qualname__}",
-            inputs=signature.inputs,
-            kind=kind,
-            wants_context=signature.context is not None,
-            invoke=_invoker(function, signature),
-            function=function,
-        )
+        return _declared(function, options)
 
     return declare if function is None else declare(function)
+
+
+def _declared(function: Callable[P, R_co], options: SkillOptions) -> FunctionSkill[P, R_co]:
+    if not inspect.isroutine(function):
+        raise DeclarationError(f"{function!r} is not a function: only functions become skills.")
+    text, param_docs = read_docstring(function.__doc__)
+    signature = signature_of(function, param_docs)
+    outputs = outputs_of(function)
+    # Some options may be given as None, for their defaults.
+    fields: dict[str, Any] = {name: one for name, one in options.items() if one is not None}
+    fields.update((name, tuple(fields[name])) for name in _SEQUENCES if name in fields)
+    fields.setdefault("name", function.__name__)
+    fields.setdefault("description", text)
+    fields.setdefault("output_media_types", outputs.media_types)
+    kind = _kind_of(function, inline=fields.pop("inline", False))
+    if fields.get("durable") and (kind == "inline" or signature.context is None):
+        raise DeclarationError(
+            f"The skill {fields['name']!r} is durable and has no steps: take a Context, and remove"
+            " inline=True."
+        )
+    annotations = Annotations.of(
+        read_only=fields.pop("read_only", False),
+        destructive=fields.pop("destructive", None),
+        idempotent=fields.pop("idempotent", False),
+        open_world=fields.pop("open_world", True),
+    )
+    if annotations.open_world:
+        fields.setdefault("taint", "web")
+    return FunctionSkill(
+        **fields,
+        annotations=annotations,
+        input_schema=signature.schema,
+        output_schema=outputs.schema,
+        source=f"{function.__module__}.{function.__qualname__}",
+        inputs=signature.inputs,
+        kind=kind,
+        wants_context=signature.context is not None,
+        invoke=_invoker(function, signature),
+        function=function,
+    )
 
 
 def _kind_of(function: Callable[..., Any], *, inline: bool) -> RunKind:

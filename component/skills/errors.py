@@ -44,9 +44,6 @@ class InvalidParam(Exception):
     """
 
     def __init__(self, name: str | None, reason: str, path: str | None = None) -> None:
-        """Create the error from the parameter's name, the reason as an unfinished sentence, and the
-        path.
-        """
         self.name = None if name is None else printable(name, _LONGEST_NAME)
         self.path = self.name if path is None else printable(path, _LONGEST_NAME)
         self.reason = printable(reason, _LONGEST_REASON)
@@ -65,9 +62,7 @@ class UsageError(Exception):
 
 
 class StepFailed(Exception):
-    """A step of a skill raised an exception other than SkillError. It is recorded, and the step is
-    not retried.
-    """
+    """A step raised another exception than SkillError. It is recorded and not retried."""
 
 
 class Denied(Exception):
@@ -78,7 +73,6 @@ class Denied(Exception):
     """
 
     def __init__(self, reason: str = "") -> None:
-        """Create the error from the reason."""
         self.reason = reason
         super().__init__(reason or "The person asked declined to answer.")
 
@@ -92,7 +86,6 @@ class SkillFailed(Exception):
     """
 
     def __init__(self, skill: str, reason: str = "") -> None:
-        """Create the error from the name of the skill, and the reason."""
         self.skill = skill
         self.reason = printable(reason, _LONGEST_REASON)
         super().__init__(
@@ -109,7 +102,6 @@ class SkillUnavailable(Exception):
     """
 
     def __init__(self, reason: str, *, begun: bool = True) -> None:
-        """Create the error from the reason, a sentence."""
         self.begun = begun
         super().__init__(printable(reason, _LONGEST_REASON))
 
@@ -128,7 +120,6 @@ class CapabilityMissing(Exception):
     """
 
     def __init__(self, skill: str, capability: str) -> None:
-        """Create the error from the names of the skill and of the capability."""
         self.skill = skill
         self.capability = printable(capability, _LONGEST_NAME)
         super().__init__(
@@ -141,7 +132,6 @@ class SkillTimeout(Exception):
     """A skill did not finish in its time."""
 
     def __init__(self, skill: str, seconds: float) -> None:
-        """Create the error from the name of the skill and its time limit in seconds."""
         self.skill = skill
         self.seconds = seconds
         super().__init__(f"The skill {skill} did not finish within {seconds:g} seconds.")

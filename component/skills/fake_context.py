@@ -15,6 +15,7 @@ import msgspec
 
 from component.policy.flows import covers
 from component.skills import calling
+from component.skills.calling import Threads
 from component.skills.capabilities import DEFAULT_PORTS
 from component.skills.context import Context
 from component.skills.errors import (
@@ -35,12 +36,13 @@ from component.skills.host import (
     LogLevel,
 )
 from component.skills.manifest import read_manifest
-from component.skills.model_answers import CAPABILITY, ModelFailed
 from component.skills.operations import (
+    CAPABILITY,
     METHODS,
     AskModel,
     AskPrincipal,
     ChildResult,
+    ModelFailed,
     Operation,
     PartialHost,
     PublishPart,
@@ -54,7 +56,6 @@ from component.skills.operations import (
 from component.skills.outputs import SkillResult
 from component.skills.params import prepare
 from component.skills.skill import Skill
-from component.skills.threads import Threads
 
 T = TypeVar("T")
 

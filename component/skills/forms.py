@@ -2,7 +2,7 @@
 
 The specification's "Forms from Schemas" (FAC-008, FAC-009): a field per property, with XEP-0122
 validation where a client can validate. A submitted form is validated here, regardless of the
-client: `values_of` finds every invalid field, and why.
+client: `form_values` finds every invalid field, and why.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from typing import Any
 import msgspec
 
 from component.skills.errors import DeclarationError, printable
-from component.skills.form_fields import ABSENT, NEWLINE, Property, Schema
-from component.skills.schema_properties import properties_of
-from component.skills.validation import SchemaValidator, written
+from component.skills.form_fields import ABSENT, NEWLINE, Property, Schema, properties_of
+from component.skills.validation import SchemaValidator, path_text
 from xep.binding.escaping import without_forbidden
 from xep.data_forms import FORM_TYPE, Field, FieldType, Form, Option, form_type_field
 from xep.form_validation import Range, Validate
@@ -44,19 +43,15 @@ def form_of(
     *,
     title: str | None = None,
     instructions: str = "",
-    values: Mapping[str, Any] = _NOTHING,
     given: Form | None = None,
     errors: Mapping[str, str] = _NOTHING,
 ) -> Form:
     """Return the form for a schema.
 
     Args:
-        schema: a JSON Schema of type object.
         form_type: the FORM_TYPE (XEP-0068); None for a form without it.
-        title: of the form.
         instructions: for the person who fills it in, an element per line.
-        values: JSON values that the fields show instead of the schema's defaults.
-        given: a submitted form, whose texts the fields show instead, unchanged.
+        given: a submitted form, whose texts the fields show instead of defaults, unchanged.
         errors: reasons why it is shown again, by field: each is in the field's desc.
 
     Raises:
@@ -65,7 +60,7 @@ def form_of(
     """
     properties = properties_of(_read(schema))
     fields = [] if form_type is None else [form_type_field(form_type)]
-    fields += [_field(each, values, given, errors.get(each.name)) for each in properties]
+    fields += [_field(each, given, errors.get(each.name)) for each in properties]
     lines = [line for line in NEWLINE.split(instructions) if line]
     as_json = [each.title or each.name for each in properties if each.kind == "json"]
     if as_json:
@@ -78,7 +73,7 @@ def form_of(
     )
 
 
-def values_of(
+def form_values(
     form: Form, schema: Schema | msgspec.Raw, form_type: str | None = None
 ) -> msgspec.Raw:
     """Return the JSON object of a submitted form, validated against the schema that it was made
@@ -154,7 +149,7 @@ def _misfits(schema: Schema, values: Mapping[str, Any]) -> dict[str, str]:
     validator = _validator(msgspec.json.encode(schema))
     for wrong in () if validator is None else validator.mismatches(dict(values)):
         if wrong.path and wrong.member is not None and wrong.member not in found:
-            where = written(wrong.path[1:])
+            where = path_text(wrong.path[1:])
             found[wrong.member] = f"{where}: {wrong.reason}" if where else wrong.reason
     return found
 
@@ -168,10 +163,12 @@ def _validator(schema: bytes) -> SchemaValidator | None:
         return None
 
 
-def _field(
-    declared: Property, values: Mapping[str, Any], given: Form | None, reason: str | None
-) -> Field:
-    texts = _shown(declared, values, given)
+def _field(declared: Property, given: Form | None, reason: str | None) -> Field:
+    if given is None:
+        texts = declared.shown_default()
+    else:
+        field = given.field(declared.name)
+        texts = () if field is None else tuple(map(without_forbidden, field.values))
     desc = declared.description
     if reason is not None:
         sentence = f"{reason[:1].upper()}{reason[1:].rstrip('.')}."
@@ -191,18 +188,6 @@ def _field(
         ),
         validate=_validation(declared),
     )
-
-
-def _shown(declared: Property, values: Mapping[str, Any], given: Form | None) -> tuple[str, ...]:
-    field = None if given is None else given.field(declared.name)
-    if field is not None:
-        return tuple(map(without_forbidden, field.values))
-    if given is not None:
-        return ()
-    if declared.name not in values:
-        return declared.shown_default()
-    texts = declared.texts(values[declared.name]) or ()
-    return texts if all(text == without_forbidden(text) for text in texts) else ()
 
 
 def _type(declared: Property, texts: tuple[str, ...]) -> FieldType:

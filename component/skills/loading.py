@@ -6,18 +6,15 @@ import hashlib
 import importlib
 import importlib.util
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 from component.skills.declare import FunctionSkill
 from component.skills.errors import SkillLoadError
+from component.skills.registry import Registry
 from component.skills.skill import Skill
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from types import ModuleType
-
-    from component.skills.registry import Registry
 
 _FILE = "skill_file_"
 

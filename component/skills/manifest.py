@@ -8,6 +8,7 @@ and a text that could be read in two ways are errors, with the place and how to 
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import tomllib
 from collections.abc import Mapping
@@ -24,12 +25,10 @@ from component.skills.capabilities import (
     CredentialName,
     Endpoint,
     ModelName,
-    Recipient,
+    RecipientAddress,
 )
 from component.skills.errors import DeclarationError
-from component.skills.rest_request import RestRequest, RestResponse
-from component.skills.schedule import SkillSchedule
-from component.skills.spec import Annotations, SkillSpec
+from component.skills.spec import Annotations, SkillSchedule, SkillSpec
 
 FILE: Final = "skill.toml"
 MOST_BYTES: Final = 262_144
@@ -41,12 +40,14 @@ EntryPath: TypeAlias = Annotated[
     str, Meta(min_length=1, max_length=200, description="Path of a file of the directory.")
 ]
 
+Method: TypeAlias = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
+
 
 class ManifestError(ValueError):
     """A manifest cannot be used. The message says where, what is wrong and how to correct it."""
 
 
-class Effects(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ManifestAnnotations(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`[skill.annotations]`: its effects, with the names and defaults of MCP's tool annotations."""
 
     read_only: bool = False
@@ -54,32 +55,14 @@ class Effects(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     idempotent: bool = False
     open_world: bool = True
 
-    @property
-    def annotations(self) -> Annotations:
-        """The same for callers. A skill that only reads is not destructive."""
-        return Annotations(
-            read_only=self.read_only,
-            destructive=not self.read_only if self.destructive is None else self.destructive,
-            idempotent=self.idempotent,
-            open_world=self.open_world,
-        )
-
 
 class Running(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`[skill.execution]`: what runs, and its limits for each call.
 
-    Attributes:
-        kind: what runs it.
-        entry: the file that runs; not for `rest`.
-        args: further arguments of a process.
-        timeout_s: seconds that a call may take.
-        memory_bytes: memory that it may use.
-        fuel: instructions that a WebAssembly module may execute; None for no limit but the time.
-        output_bytes: the size that its result may have.
-        durable: all its effects are in steps, so that it may run again.
-        attempts: how often a call that fails is tried.
-        backoff_s: seconds before the second attempt; twice as long before each further one.
-        queue: the queue of its tasks.
+    `entry` is the file that runs; not for `rest`. `fuel` is the number of instructions that a
+    WebAssembly module may execute; None for no limit but the time. With `durable` all its effects
+    are in steps, so that it may run again. A call that fails is tried `attempts` times, after
+    `backoff_s` seconds, and twice as long each time.
     """
 
     kind: Kind
@@ -95,14 +78,31 @@ class Running(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     queue: str | None = None
 
 
-class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`[skill.schedule]`: when it is to run by itself, if the settings enable it."""
+class RestRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`[skill.request]`: `{name}` in the texts stands for the value of a parameter.
 
-    when: Annotated[str, Meta(min_length=1)]
-    zone: str = ""
-    params: dict[str, Any] = msgspec.field(default_factory=dict)
-    principal: str = ""
-    missed: Literal["skip", "once", "all"] = "once"
+    The keys mean the same as in a section `[rest.NAME]` of the settings (docs/rest.md). Header
+    fields are public; secrets are credentials.
+    """
+
+    url: Annotated[str, Meta(min_length=1, max_length=2000)]
+    method: Method = "GET"
+    query: dict[str, str] = {}
+    headers: dict[str, str] = {}
+    body: dict[str, Any] | None = None
+    credential: CredentialName | None = None
+
+
+class RestResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`[skill.response]`: what becomes of the response.
+
+    `select` is a JMESPath expression that selects a part of the JSON, `output` a text with such
+    expressions in braces; without it the result is the JSON.
+    """
+
+    select: str = ""
+    output: Annotated[str, Meta(max_length=2000)] = ""
+    max_bytes: Annotated[int, Meta(ge=1024, le=64 * _MB)] = 1_048_576
 
 
 class SkillTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -128,12 +128,19 @@ class SkillTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     taint: Taint | None = None
     typical_duration: Annotated[float, Meta(ge=0)] | None = None
     cost_usd: Annotated[float, Meta(ge=0)] | None = None
-    annotations: Effects | None = None
+    annotations: ManifestAnnotations | None = None
     capabilities: Capabilities = Capabilities()
     execution: Running
-    schedule: Timing | None = None
+    schedule: SkillSchedule | None = None
     request: RestRequest | None = None
     response: RestResponse | None = None
+
+
+_OPTIONAL: Final = (
+    *("title", "description", "tags", "examples", "input_media_types", "output_media_types"),
+    *("typical_duration", "cost_usd", "taint", "schedule"),
+)
+"""The keys that are fields of a description as they are."""
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -164,22 +171,11 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     def described(self) -> dict[str, Any]:
         """Return the fields of a description that the manifest says, apart from the schemas."""
         said, runs = self.skill, self.skill.execution
-        effects = None if said.annotations is None else said.annotations.annotations
-        chosen: dict[str, Any] = {
-            "title": said.title,
-            "description": said.description,
-            "tags": said.tags,
-            "examples": said.examples,
-            "annotations": effects,
-            "input_media_types": said.input_media_types,
-            "output_media_types": said.output_media_types,
-            "typical_duration": said.typical_duration,
-            "cost_usd": said.cost_usd,
-            "taint": said.taint,
-            "durable": runs.durable,
-            "queue": runs.queue,
-            "schedule": None if said.schedule is None else _schedule(said.schedule),
-        }
+        effects = None
+        if said.annotations is not None:
+            effects = Annotations.of(**msgspec.structs.asdict(said.annotations))
+        chosen = {name: getattr(said, name) for name in _OPTIONAL}
+        chosen |= {"annotations": effects, "durable": runs.durable, "queue": runs.queue}
         return {
             "name": said.name,
             "version": said.version,
@@ -211,7 +207,7 @@ def read_manifest(text: str | bytes) -> Manifest:
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of manifests, for editors and other programs."""
-    schema = msgspec.json.schema(Manifest, schema_hook=_schema_of_text)
+    schema = msgspec.json.schema(Manifest, schema_hook=_TEXTS.__getitem__)
     # Through JSON, because msgspec leaves tuples in it as defaults.
     found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(schema))
     return {
@@ -231,39 +227,30 @@ def check_entry(path: str, where: str) -> None:
         )
 
 
-_TEXTS: Final[Mapping[type, tuple[Any, dict[str, Any]]]] = {
-    Endpoint: (
-        Endpoint.parse,
-        {
-            "type": "string",
-            "pattern": rf"^({'|'.join(SCHEMES)})://[^/?#@%*]+$",
-            "examples": ["https://api.example.com:443"],
-        },
-    ),
-    AbsolutePath: (AbsolutePath.parse, {"type": "string", "pattern": "^/[^\\\\%$*?: ]+$"}),
-    CredentialName: (
-        CredentialName.parse,
-        {"type": "string", "pattern": "^[a-z0-9]+([._-][a-z0-9]+)*$", "maxLength": 64},
-    ),
-    Recipient: (
-        Recipient.parse,
-        {"type": "string", "pattern": "^[^/*?]+$", "examples": ["juliet@example.com"]},
-    ),
-    ModelName: (ModelName.parse, {"type": "string", "maxLength": 128}),
+_TEXTS: Final[Mapping[type, dict[str, Any]]] = {
+    Endpoint: {
+        "type": "string",
+        "pattern": rf"^({'|'.join(SCHEMES)})://[^/?#@%*]+$",
+        "examples": ["https://api.example.com:443"],
+    },
+    AbsolutePath: {"type": "string", "pattern": "^/[^\\\\%$*?: ]+$"},
+    CredentialName: {"type": "string", "pattern": "^[a-z0-9]+([._-][a-z0-9]+)*$", "maxLength": 64},
+    RecipientAddress: {
+        "type": "string",
+        "pattern": "^[^/*?]+$",
+        "examples": ["juliet@example.com"],
+    },
+    ModelName: {"type": "string", "maxLength": 128},
 }
-"""The texts with one spelling: how they are read, and their JSON Schemas."""
+"""The texts with one spelling, and their JSON Schemas."""
 
 
-def _read_text(kind: type, value: object) -> object:
+def _read_text(kind: Any, value: object) -> object:
     if not isinstance(value, str):
         raise TypeError(f"Expected `str`, got `{type(value).__name__}`")
     if len(value) > 4096:
         raise ValueError("the text has more than 4096 characters")
-    return _TEXTS[kind][0](value)
-
-
-def _schema_of_text(kind: type) -> dict[str, Any]:
-    return _TEXTS[kind][1]
+    return kind.parse(value)
 
 
 _PLACE = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$\.?(?P<where>[^`]*)`)?", re.DOTALL)
@@ -272,9 +259,9 @@ _MISSING = re.compile(r"Object missing required field `(?P<key>.*)`", re.DOTALL)
 _TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
     "": Manifest,
     "skill": SkillTable,
-    "skill.annotations": Effects,
+    "skill.annotations": ManifestAnnotations,
     "skill.execution": Running,
-    "skill.schedule": Timing,
+    "skill.schedule": SkillSchedule,
     "skill.capabilities": Capabilities,
     "skill.request": RestRequest,
     "skill.response": RestResponse,
@@ -348,11 +335,10 @@ def _check(manifest: Manifest) -> None:
     manifest.spec({"input_schema": {"type": "object"}}, FILE)
 
 
-def _schedule(said: Timing) -> SkillSchedule:
-    return SkillSchedule(
-        when=said.when,
-        zone=said.zone,
-        params=said.params,
-        principal=said.principal,
-        missed=said.missed,
-    )
+def schema_text() -> str:
+    """Return `protocol_schemas/skill.schema.json`."""
+    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    print(schema_text(), end="")  # noqa: T201 - python -m component.skills.manifest

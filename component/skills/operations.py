@@ -13,13 +13,103 @@ the work of a step, and the check of a model's answer.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
+from functools import partial
+from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 import anyio
 import msgspec
 
 from component import system
-from component.skills.errors import UsageError
+from component.skills.errors import DeclarationError, SkillError, UsageError
+from component.skills.validation import SchemaValidator
+
+CAPABILITY = "llm"
+"""What a skill declares that asks a model."""
+
+Problem: TypeAlias = Literal["unavailable", "refused", "budget", "invalid"]
+
+
+class ModelFailed(SkillError):  # noqa: N818 - the name says what happened to the skill
+    """A model did not give the answer that a skill asked for. Raised by `Context.llm`.
+
+    `problem` is `unavailable` if no model can be reached now, `refused` if none is set up or its
+    provider rejects the request, `budget` if a budget does not suffice, and `invalid` if the answer
+    does not fit the schema.
+    """
+
+    def __init__(self, problem: Problem, message: str) -> None:
+        self.problem: Problem = problem
+        super().__init__(message)
+
+
+class ModelOutcome(msgspec.Struct, frozen=True):
+    """The record of a question to a model: the answer, or a problem with a sentence."""
+
+    text: str
+    problem: Problem | None = None
+
+    def answer(self) -> str:
+        """Return the answer. Raises ModelFailed."""
+        if self.problem is not None:
+            raise ModelFailed(self.problem, self.text)
+        return self.text
+
+
+class ModelQuestion(msgspec.Struct, frozen=True):
+    """A question to a model. `schema` is the JSON Schema of the answer, an object.
+
+    Attributes:
+        check: reads an answer. Raises ValueError, which says what is wrong with it.
+        model: the only model that may answer; empty for that of the agent, whichever it is.
+    """
+
+    prompt: str
+    schema: msgspec.Raw
+    max_tokens: int
+    check: Callable[[str], object]
+    model: str = ""
+
+
+def question(
+    prompt: str, schema: type[Any] | Mapping[str, Any], max_tokens: int, model: str = ""
+) -> ModelQuestion:
+    """Make a question; `schema` is a type of fields or a JSON Schema. Raises UsageError."""
+    if max_tokens < 1:
+        raise UsageError(f"An answer of {max_tokens} tokens cannot be asked for.")
+    encoded, validator = answer_schema(schema, "model")
+    if validator is None:
+        check: Callable[[str], object] = msgspec.json.Decoder(schema).decode
+    else:
+        check = partial(_checked, validator)
+    return ModelQuestion(prompt, msgspec.Raw(encoded), max_tokens, check, model)
+
+
+def answer_schema(
+    schema: type[Any] | Mapping[str, Any], who: Literal["model", "person"]
+) -> tuple[bytes, SchemaValidator | None]:
+    """Return the JSON Schema of an answer, and what validates against it if it was one already.
+
+    Raises UsageError for one that is not of an object, or that cannot be validated in bounded work.
+    """
+    if not isinstance(schema, Mapping):
+        from component.skills.schema import object_schema  # noqa: PLC0415 - it imports Context
+
+        return msgspec.json.encode(object_schema(schema)), None
+    if schema.get("type") != "object":
+        raise UsageError(f"A {who} is asked for an object: write 'type': 'object' in the schema.")
+    try:
+        return msgspec.json.encode(schema), SchemaValidator(schema)
+    except DeclarationError as error:
+        raise UsageError(f"What a {who} is asked for: {error}") from None
+
+
+def _checked(validator: SchemaValidator, text: str) -> object:
+    value = msgspec.json.decode(text)
+    wrong = validator.mismatch(value)
+    if wrong is not None:
+        raise ValueError(wrong.reason)
+    return value
+
 
 T = TypeVar("T")
 
@@ -130,7 +220,7 @@ class WaitForTasks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
     key: Key
 
 
-class WaitForTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="turn"):
+class WaitForTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="wait_for_turn"):
     """Leave the skill until a turn has ended: it raises Parked."""
 
     turn: str
@@ -163,15 +253,7 @@ Operation: TypeAlias = (
 )
 
 METHODS: Final[Mapping[type[Operation], str]] = {
-    ReportProgress: "progress",
-    PublishPart: "output",
-    RunStep: "step",
-    AskPrincipal: "ask",
-    Sleep: "sleep",
-    StartTask: "start",
-    WaitForTasks: "wait",
-    WaitForTurn: "wait_for_turn",
-    AskModel: "llm",
+    kind: str(kind.__struct_config__.tag) for kind in get_args(Operation)
 }
 """The method of `Context` that makes each message."""
 
@@ -215,11 +297,7 @@ class PartialHost:
 
 
 class PlainHost(PartialHost):
-    """Performs what needs no service: nothing is recorded, and nobody can be asked.
-
-    Args:
-        report: receives progress; None discards it.
-    """
+    """Performs what needs no service: nothing is recorded, and nobody can be asked."""
 
     def __init__(self, report: Callable[[float, str], Awaitable[None]] | None = None) -> None:
         self.key = system.token_hex(16)

@@ -37,9 +37,7 @@ class Output(msgspec.Struct, frozen=True, gc=False, tag="text"):
 
 
 class File(msgspec.Struct, frozen=True, gc=False, tag="file"):
-    """A file that a skill returns, such as an image: its bytes, its media type (RFC 6838), and a
-    name if it has one.
-    """
+    """A file that a skill returns, such as an image. The media type is one of RFC 6838."""
 
     data: bytes
     media_type: str
@@ -51,9 +49,7 @@ class File(msgspec.Struct, frozen=True, gc=False, tag="file"):
 
 
 class Link(msgspec.Struct, frozen=True, gc=False, tag="link"):
-    """A file or page elsewhere: its URL, and what is known of it: the media type, the name, the
-    size in bytes, and the SHA-256 digest.
-    """
+    """A file or page elsewhere, and what is known of it. The size is in bytes."""
 
     url: str
     media_type: str | None = None
@@ -85,7 +81,12 @@ class SkillResult(msgspec.Struct, frozen=True, gc=False):
     taints: tuple[Taint, ...] | None = None
 
 
-def result_of(value: Any, duration: float) -> SkillResult:
+def text_and_data(text: str, value: Any, name: str) -> SkillResult:
+    """Return a result for people and for programs: a text, and a value as JSON."""
+    return SkillResult((Output(text, TEXT, "text"), Output(_encode(value).decode(), JSON, name)))
+
+
+def as_result(value: Any, duration: float) -> SkillResult:
     """Convert what a skill returned to a result.
 
     str is text; an Output, a File, a Link, a tuple or list of these, and a SkillResult are used

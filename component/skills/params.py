@@ -1,19 +1,192 @@
-"""Converts the parameters of a caller to validated arguments: named texts, and a JSON object."""
+"""Converts the parameters of a caller, named texts and a JSON object, to validated arguments.
+
+A text parameter takes the text unchanged. Numbers and booleans are read as XML Schema part 2 writes
+them (xs:integer §3.3.13, xs:double §3.2.5 without INF and NaN, xs:boolean §3.2.2), with white space
+around them. One value or several make an array if the type is one. Objects are given as JSON only.
+"""
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+from msgspec import inspect as types
 
 from component.skills.errors import InvalidParam
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+Scalar = Callable[[str], Any]
 
+# Python refuses longer integers by default, and nobody needs them.
+_LONGEST_NUMBER = 4300
+_MOST_CHOICES = 20
+_SPACE = " \t\r\n"
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+
+_LISTS = (types.ListType, types.SetType, types.FrozenSetType, types.VarTupleType)
+# Types that msgspec itself converts from text, and the words for its errors.
+_TEXTS = (
+    types.StrType,
+    types.AnyType,
+    types.BytesType,
+    types.DateTimeType,
+    types.DateType,
+    types.TimeType,
+    types.TimeDeltaType,
+    types.UUIDType,
+)
+
+
+class Reader(msgspec.Struct, frozen=True):
+    """Converts the texts of one parameter to a value that its type can be validated against."""
+
+    expected: str  # what a caller should send, after the word "expected"
+    scalar: Scalar | None = None  # reads one text; None if no single text can be the value
+    items: tuple[Scalar | None, ...] = ()  # reads an array's items, the last one the rest
+    verbatim: bool = False  # the text is the value
+
+    def one(self, text: str) -> Any:
+        """Convert the text of a value that is not an array. Raises ValueError with the reason."""
+        if self.scalar is None:
+            raise ValueError(f"expected {self.expected}, which goes into the JSON parameters")
+        try:
+            return self.scalar(text)
+        except ValueError:
+            raise ValueError(f"expected {self.expected}") from None
+
+    def several(self, texts: Sequence[str]) -> Any:
+        """Convert the texts of a value that can be an array. Raises ValueError with the reason."""
+        if self.scalar is not None and len(texts) == 1:
+            return self.one(texts[0])
+        last = len(self.items) - 1
+        values = []
+        for position, text in enumerate(texts):
+            item = self.items[min(position, last)]
+            if item is None:
+                raise ValueError(f"expected {self.expected}, which goes into the JSON parameters")
+            try:
+                values.append(item(text))
+            except ValueError:
+                raise ValueError(f"expected {self.expected}") from None
+        return values
+
+
+def reader_of(declared: types.Type) -> Reader:
+    """Return the reader for a type, as `msgspec.inspect.type_info` describes it."""
+    members = _members(declared)
+    scalar, words = _scalar(members)
+    items: tuple[Scalar | None, ...] = ()
+    for member in members:
+        if isinstance(member, types.TupleType):
+            items = tuple(_scalar(_members(item))[0] for item in member.item_types)
+            words.append("an array")
+        elif isinstance(member, _LISTS):
+            item, item_words = _scalar(_members(member.item_type))
+            items = (item,)
+            words.append(f"an array, each item {' or '.join(item_words)}" if item else "an array")
+    return Reader(" or ".join(words) or "null", scalar, items, scalar is str and not items)
+
+
+def _members(declared: types.Type) -> list[types.Type]:
+    """Return the alternatives of a type, without purely descriptive wrappers."""
+    if isinstance(declared, types.Metadata):
+        return _members(declared.type)
+    if isinstance(declared, types.UnionType):
+        return [member for part in declared.types for member in _members(part)]
+    return [declared]
+
+
+def _scalar(members: list[types.Type]) -> tuple[Scalar | None, list[str]]:
+    """Return what reads one text, the narrowest type first, and words for all members."""
+    choices: dict[str, Any] = {}
+    ranked: list[tuple[int, Scalar]] = []
+    words: list[str] = []
+    for member in members:
+        if isinstance(member, types.LiteralType):
+            choices.update((str(value), value) for value in member.values if value is not None)
+        elif isinstance(member, types.EnumType):
+            choices.update((str(item.value), item.value) for item in member.cls)
+        elif isinstance(member, types.IntType):
+            ranked.append((2, read_integer))
+            words.append("an integer")
+        elif isinstance(member, types.FloatType):
+            ranked.append((3, read_number))
+            words.append("a number")
+        elif isinstance(member, types.BoolType):
+            ranked.append((4, read_boolean))
+            words.append("true or false")
+        elif isinstance(member, _TEXTS):
+            ranked.append((5, str))
+            words.append("text")
+        elif not isinstance(member, (*_LISTS, types.TupleType, types.NoneType)):
+            words.append("an object")
+    if choices:
+        ranked.append((0, read_choice(choices)))
+        listed = ", ".join(list(choices)[:_MOST_CHOICES])
+        more = ", …" if len(choices) > _MOST_CHOICES else ""
+        words.insert(0, f"one of {listed}{more}")
+    readers = [reader for _, reader in sorted(ranked, key=lambda pair: pair[0])]
+    if not readers:
+        return None, words
+    return (readers[0] if len(readers) == 1 else _first(readers)), words
+
+
+def _first(readers: list[Scalar]) -> Scalar:
+    def read(text: str) -> Any:
+        for reader in readers:
+            try:
+                return reader(text)
+            except ValueError:
+                continue
+        raise ValueError(text)
+
+    return read
+
+
+def read_choice(choices: Mapping[str, Any]) -> Scalar:
+    """Return what reads one of these texts."""
+
+    def read(text: str) -> Any:
+        if text not in choices:
+            raise ValueError(text)
+        return choices[text]
+
+    return read
+
+
+def read_integer(text: str) -> int:
+    """Read xs:integer of at most 4300 characters. Raises ValueError."""
+    if len(text) < 20 and text.isascii() and text.isdigit():
+        return int(text)
+    if len(text) > _LONGEST_NUMBER or not _INTEGER.fullmatch(text := text.strip(_SPACE)):
+        raise ValueError(text)
+    return int(text)
+
+
+def read_number(text: str) -> float:
+    """Read xs:double, except INF and NaN. Raises ValueError."""
+    if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text := text.strip(_SPACE)):
+        raise ValueError(text)
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
+
+
+def read_boolean(text: str) -> bool:
+    """Read xs:boolean. Raises ValueError."""
+    value = _BOOLEANS.get(text.strip(_SPACE))
+    if value is None:
+        raise ValueError(text)
+    return value
+
+
+if TYPE_CHECKING:
     from component.skills.inputs import Arguments
-    from component.skills.readers import Reader
     from component.skills.skill import Skill
     from xep.fluux_agent.execute import Param
 
@@ -59,14 +232,12 @@ def prepare(
             pass
         else:
             return decoded
-    filled: msgspec.Struct = fill(inputs.type, inputs.readers, texts, json)
+    filled: msgspec.Struct = fill_struct(inputs.type, inputs.readers, texts, json)
     return filled
 
 
 def prepare_texts(skill: Skill, params: Iterable[Param]) -> Arguments:
-    """Do the same as `prepare` for parameters that are all text: nearly always the text is the
-    value.
-    """
+    """Do the same as `prepare` for texts alone: nearly always the text is the value."""
     inputs = skill.inputs
     values: dict[str, str] = {}
     for param in params:
@@ -84,7 +255,7 @@ def prepare_texts(skill: Skill, params: Iterable[Param]) -> Arguments:
     return prepare(skill, [(param.name, param.text) for param in params])
 
 
-def fill(
+def fill_struct(
     struct: type[S],
     readers: Mapping[str, Reader],
     texts: Iterable[tuple[str, str]] = (),

@@ -49,9 +49,7 @@ class _UnfitError(Exception):
 
 
 class _Part:
-    """A part of a pattern: the positions where it can begin and end, and whether it can
-    be empty.
-    """
+    """The positions where a part of a pattern can begin and end; whether it can be empty."""
 
     __slots__ = ("empty", "first", "last")
 

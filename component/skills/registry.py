@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import weakref
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from cachebox import LRUCache
 
 from component.skills.declare import skill
 from component.skills.errors import DuplicateSkillError, SearchError
 from component.skills.skill import Skill
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
 A = TypeVar("A", bound="Hashable")
 K = TypeVar("K", bound="Hashable")
@@ -34,18 +32,14 @@ _name = attrgetter("name")
 
 @skill(name="absent", inline=True, hidden=True)
 def _absent() -> None:
-    """Replace a skill that does not exist, so that the policy is consulted for it in the
-    same way.
-    """
+    """Stand for a skill that does not exist: the policy is consulted in the same way."""
 
 
 class Registry:
     """Skills by name. It caches at most `views` views, dropping the least recently used."""
 
     def __init__(self, skills: Iterable[Skill] = (), *, views: int = 256) -> None:
-        """Create the registry with the first skills. Raises DuplicateSkillError when two have one
-        name.
-        """
+        """Create the registry with the first skills. Raises DuplicateSkillError."""
         self._skills: dict[str, Skill] = {}
         self._offered: dict[str, dict[str, Skill]] = {}
         self._ordered: tuple[Skill, ...] | None = None
@@ -195,9 +189,6 @@ class View:
         visible: Callable[[Skill], bool],
         list_seen: Callable[[Callable[[Skill], bool]], _Listing],
     ) -> None:
-        """Create a view of all skills by name, the decision about each, and the function that lists
-        the visible ones.
-        """
         # Decided once for each skill: the key of a view determines the decisions.
         self._visible = lru_cache(maxsize=None)(visible)
         self._list = list_seen

@@ -1,32 +1,32 @@
-"""Derives the inputs and outputs of a skill from a function's signature: types, JSON Schemas,
-readers.
+"""Derives the inputs and outputs of a skill from a function: types, JSON Schemas, readers, texts.
 
 The type hints are the single source. msgspec builds a struct from them, which validates, and
-callers see the JSON Schema (2020-12) of that struct.
+callers see the JSON Schema (2020-12) of that struct. The docstring describes the function and its
+parameters.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 import inspect
+import re
 import typing
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from types import UnionType
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import inspect as types
 
-from component.skills.choice_order import schema_of
 from component.skills.context import Context
 from component.skills.errors import DeclarationError, UsageError
-from component.skills.hints import constrained_union
 from component.skills.inputs import Inputs, params_of
 from component.skills.outputs import JSON, TEXT, Part, SkillResult
+from component.skills.params import Reader, reader_of
 from component.skills.patterns import unfit
-from component.skills.readers import Reader, reader_of
 from component.skills.spec import Schema
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _BINARY = (bytes, bytearray, memoryview)
 # Hints that msgspec accepts but that have no correct form for a caller: Decimal accepts NaN as
@@ -51,9 +51,7 @@ class Signature(msgspec.Struct, frozen=True):
 
 
 class Outputs(msgspec.Struct, frozen=True):
-    """The outputs of a skill: the JSON Schema of its value if it declares one, and the
-    media types.
-    """
+    """The JSON Schema of what a skill returns, if it declares one, and the media types."""
 
     schema: Schema | None
     media_types: tuple[str, ...]
@@ -131,9 +129,7 @@ def signature_of(function: Callable[..., Any], docs: Mapping[str, str]) -> Signa
 
 
 def outputs_of(function: Callable[..., Any]) -> Outputs:
-    """Read what a function returns. Raises DeclarationError for a type that no reply can
-    contain.
-    """
+    """Read what a function returns. Raises DeclarationError for an impossible type."""
     hint = _hints(function).get("return", Any)
     if hint is type(None):
         return Outputs(None, ())
@@ -231,16 +227,20 @@ def _union_in(hint: Any, where: str) -> Any | None:
         ) from exc
 
 
-def _parts(declared: types.Type) -> list[types.Type]:
-    """Return a type and its direct parts, without the fields of objects."""
-    found = [declared]
+def _inside(declared: types.Type) -> Iterator[types.Type]:
+    """Yield the direct parts of a type, without the fields of objects."""
     for attribute in ("type", "item_type", "key_type", "value_type"):
         if isinstance(part := getattr(declared, attribute, None), types.Type):
-            found += _parts(part)
+            yield part
     for attribute in ("types", "item_types"):
-        for part in getattr(declared, attribute, ()):
-            found += _parts(part)
-    return found
+        yield from getattr(declared, attribute, ())
+
+
+def _parts(declared: types.Type) -> Iterator[types.Type]:
+    """Yield a type and its parts, without the fields of objects."""
+    yield declared
+    for part in _inside(declared):
+        yield from _parts(part)
 
 
 def _texts_in(declared: types.Type, seen: set[int]) -> Iterator[types.StrType]:
@@ -250,14 +250,8 @@ def _texts_in(declared: types.Type, seen: set[int]) -> Iterator[types.StrType]:
     seen.add(id(declared))
     if isinstance(declared, types.StrType):
         yield declared
-    for attribute in ("type", "item_type", "key_type", "value_type"):
-        if isinstance(part := getattr(declared, attribute, None), types.Type):
-            yield from _texts_in(part, seen)
-    for attribute in ("types", "item_types"):
-        for part in getattr(declared, attribute, ()):
-            yield from _texts_in(part, seen)
-    for field in getattr(declared, "fields", ()):
-        yield from _texts_in(field.type, seen)
+    for part in (*_inside(declared), *(field.type for field in getattr(declared, "fields", ()))):
+        yield from _texts_in(part, seen)
 
 
 def _spoken(hint: Any) -> str:
@@ -275,11 +269,11 @@ def _check_default(default: Any, hint: Any, where: str) -> None:
 
 def _schema_of(hint: Any) -> Schema:
     """Return a JSON Schema whose top is the type itself and not a reference to it."""
-    schema = schema_of(hint)
+    schema = ordered_schema(hint)
     definitions: dict[str, Schema] = schema.pop("$defs", {})
     name = schema.get("$ref", "").removeprefix("#/$defs/")
     # A recursive type is still referred to by name, and stays in the definitions.
-    if name in definitions and msgspec.json.encode(schema) not in _encoded(definitions):
+    if name in definitions and msgspec.json.encode(schema) not in msgspec.json.encode(definitions):
         schema = definitions.pop(name)
     if definitions:
         schema["$defs"] = definitions
@@ -288,5 +282,153 @@ def _schema_of(hint: Any) -> Schema:
     return schema
 
 
-def _encoded(definitions: dict[str, Schema]) -> bytes:
-    return msgspec.json.encode(definitions)
+_Key: TypeAlias = frozenset[tuple[type, Any]]
+
+
+def ordered_schema(hint: Any) -> dict[str, Any]:
+    """Return the JSON Schema of a type; raises what `msgspec.json.schema` does."""
+    schema = msgspec.json.schema(hint)
+    orders: dict[_Key, list[Any]] = {}
+    for choices in _choices_in(hint, set()):
+        orders.setdefault(_key_of(choices), choices)
+    if orders:
+        _reorder(schema, orders)
+    return schema
+
+
+def _key_of(choices: list[Any]) -> _Key:
+    return frozenset((type(choice), choice) for choice in choices)
+
+
+def _choices_in(hint: Any, seen: set[int]) -> Iterator[list[Any]]:
+    """Yield the choices of each enumeration within a type."""
+    if id(hint) in seen:
+        return
+    seen.add(id(hint))
+    if typing.get_origin(hint) is typing.Literal:
+        yield [choice for choice in typing.get_args(hint) if choice is not None]
+    elif isinstance(hint, type) and issubclass(hint, enum.Enum):
+        yield [member.value for member in hint]
+    elif isinstance(hint, type) and hint.__module__ != "builtins":
+        with suppress(NameError, TypeError):  # msgspec knows such types in other ways
+            for inner in typing.get_type_hints(hint, include_extras=True).values():
+                yield from _choices_in(inner, seen)
+    for inner in typing.get_args(hint):
+        if typing.get_origin(hint) is not typing.Literal:
+            yield from _choices_in(inner, seen)
+
+
+def _reorder(schema: Any, orders: Mapping[_Key, list[Any]]) -> None:
+    if isinstance(schema, dict):
+        choices = schema.get("enum")
+        if isinstance(choices, list):
+            order = orders.get(_key_of([choice for choice in choices if choice is not None]))
+            if order is not None:
+                schema["enum"] = [*order, *(each for each in choices if each is None)]
+        for part in schema.values():
+            _reorder(part, orders)
+    elif isinstance(schema, list):
+        for part in schema:
+            _reorder(part, orders)
+
+
+_CONSTRAINTS = (
+    "gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length", "tz",
+)  # fmt: skip
+
+
+def constrained_union(hint: Any) -> Any | None:
+    """Return a union of several types besides None that contains a constraint, None if there is
+    none.
+
+    The parts of the hint are inspected as well: items, and the fields of classes.
+    """
+    return _search(hint, set())
+
+
+def _search(hint: Any, seen: set[Any]) -> Any | None:
+    hint = getattr(hint, "__supertype__", hint)  # a NewType stands for another type
+    if typing.get_origin(hint) in {typing.Union, UnionType, typing.Annotated}:
+        several = [member for member in _members(hint) if member is not type(None)]
+        if len(several) > 1 and _constrained(hint):
+            return hint
+    parts: list[Any] = [
+        part for part in typing.get_args(hint) if not isinstance(part, msgspec.Meta)
+    ]
+    # The class itself, or that of a generic alias.
+    described = typing.get_origin(hint) or hint
+    if _has_fields(described) and described not in seen:
+        seen.add(described)
+        parts += typing.get_type_hints(described, include_extras=True).values()
+    for part in parts:
+        found = _search(part, seen)
+        if found is not None:
+            return found
+    return None
+
+
+def _members(hint: Any) -> list[Any]:
+    hint = getattr(hint, "__supertype__", hint)
+    origin = typing.get_origin(hint)
+    if origin is typing.Annotated:
+        return _members(typing.get_args(hint)[0])
+    if origin in {typing.Union, UnionType}:
+        return [member for part in typing.get_args(hint) for member in _members(part)]
+    return [hint]
+
+
+def _constrained(hint: Any) -> bool:
+    """Return whether a union or one of its members has a constraint."""
+    hint = getattr(hint, "__supertype__", hint)
+    origin = typing.get_origin(hint)
+    if origin is typing.Annotated:
+        inner, *notes = typing.get_args(hint)
+        metas = [note for note in notes if isinstance(note, msgspec.Meta)]
+        return _constrained(inner) or any(
+            getattr(meta, name) is not None for meta in metas for name in _CONSTRAINTS
+        )
+    if origin in {typing.Union, UnionType}:
+        return any(_constrained(part) for part in typing.get_args(hint))
+    return False
+
+
+def _has_fields(described: Any) -> bool:
+    return isinstance(described, type) and (
+        issubclass(described, msgspec.Struct)
+        or dataclasses.is_dataclass(described)
+        or typing.is_typeddict(described)
+        or hasattr(described, "_fields")
+    )
+
+
+_SECTION = re.compile(
+    r"(Args|Arguments|Parameters|Returns|Return|Raises|Yields|Examples?|Notes?):\s*$"
+)
+_PARAM = re.compile(r"(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
+
+
+def read_docstring(docstring: str | None) -> tuple[str, dict[str, str]]:
+    """Return the description, and the text for each parameter named under `Args:`."""
+    description: list[str] = []
+    params: dict[str, list[str]] = {}
+    section: str | None = None
+    margin: int | None = None
+    current: list[str] | None = None
+    for line in inspect.cleandoc(docstring or "").splitlines():
+        indent = len(line) - len(line.lstrip())
+        if not indent and (found := _SECTION.match(line)):
+            section, margin, current = found[1], None, None
+        elif not indent and line and section is not None:
+            section = None
+            description.append(line)
+        elif section is None:
+            description.append(line)
+        elif section in {"Args", "Arguments", "Parameters"} and line:
+            margin = indent if margin is None else margin
+            if indent <= margin and (param := _PARAM.match(line.strip())):
+                current = params.setdefault(param[1], [])
+                current.append(param[2])
+            elif current is not None:
+                current.append(line.strip())
+    texts = {name: " ".join(filter(None, lines)) for name, lines in params.items()}
+    return "\n".join(description).strip(), {name: text for name, text in texts.items() if text}

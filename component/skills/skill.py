@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from component.policy.taint import TAINTS, Taint, worst
 from component.skills.inputs import Arguments, Inputs
-from component.skills.outputs import SkillResult, result_of
+from component.skills.outputs import SkillResult, as_result
 from component.skills.spec import TAINT_CHOICES, SkillSpec
 from xep.jid import JID
 
@@ -67,10 +67,10 @@ class Skill(SkillSpec):
     def result(self, value: Any, duration: float) -> SkillResult:
         """Convert the value that `invoke` returned to a result.
 
-        Raises as `result_of` does, and ValueError for a result that declares a less trusted author
+        Raises as `as_result` does, and ValueError for a result that declares a less trusted author
         than the skill does: others rely on the skill's declaration.
         """
-        made = result_of(value, duration)
+        made = as_result(value, duration)
         if made.taints is None:
             return made
         if not set(made.taints) <= set(TAINTS):
@@ -83,7 +83,5 @@ class Skill(SkillSpec):
         return made
 
     def taint_of(self, made: SkillResult) -> Taint | None:
-        """Return the possible author of a result: as the result declares, or else as the skill
-        does.
-        """
+        """Return the possible author of a result, as it or else the skill declares."""
         return self.taint if made.taints is None else worst(made.taints)

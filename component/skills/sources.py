@@ -29,11 +29,7 @@ for each skill that is not offered because another source has one of its name.""
 
 
 class SkillSource(Protocol):
-    """A source of skills.
-
-    Attributes:
-        name: identifies it among the sources, for admins.
-    """
+    """A source of skills."""
 
     name: str
 
@@ -50,8 +46,6 @@ class SkillSources:
     """Runs the sources of a service.
 
     Args:
-        registry: gets their skills.
-        sources: the sources.
         start_s: seconds for which the start waits for them; `START_S` if None.
         offered: called after each offer of a source, even if it changes nothing. Must not wait.
     """

@@ -6,15 +6,37 @@ import dataclasses
 import hashlib
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from functools import cache
+from operator import attrgetter
+from typing import Annotated, Any, Final, Literal, get_type_hints
 
 import msgspec
 
 from component.policy.taint import TAINTS, Taint
 from component.skills.errors import DeclarationError
 from component.skills.outputs import JSON, TEXT
-from component.skills.schedule import SkillSchedule
 from xep.characters import forbidden
+
+
+class SkillSchedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """When a skill is to run by itself; in a manifest the table `[skill.schedule]`. It does so only
+    where the settings enable it (`[[skills.schedule]]`), which can say otherwise for each member.
+
+    Attributes:
+        when: a cron expression of five fields, or times as in `[[schedule]]`: `every monday at 9`.
+        zone: the IANA time zone of local times; empty for that of the settings.
+        principal: the bare JID of the person whose rights it has and who is told the result; empty
+            if the settings must name one.
+        missed: what becomes of firings that were missed while the service was stopped: none of
+            them takes place, the latest one does, or all of them do.
+    """
+
+    when: Annotated[str, msgspec.Meta(min_length=1)]
+    zone: str = ""
+    params: dict[str, Any] = msgspec.field(default_factory=dict)
+    principal: str = ""
+    missed: Literal["skip", "once", "all"] = "once"
+
 
 DEFAULT_TIMEOUT: Final = 120.0
 OPTIONAL: Final = "optional"
@@ -30,6 +52,14 @@ _MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+*-]+(\s*;.*)?")
 TAINT_CHOICES: Final = f"write {', '.join(map(repr, TAINTS[:-1]))} or {TAINTS[-1]!r}"
 
 
+_visible: Final = attrgetter(
+    *("name", "version", "title", "description", "tags", "examples"),
+    *("input_media_types", "output_media_types", "annotations", "typical_duration", "cost_usd"),
+    *("input_schema", "output_schema"),
+)
+"""Everything that a caller can see of a skill."""
+
+
 class Annotations(msgspec.Struct, frozen=True):
     """The effects of a skill on the world, with the names and defaults of MCP's tool annotations.
 
@@ -41,6 +71,16 @@ class Annotations(msgspec.Struct, frozen=True):
     destructive: bool = True
     idempotent: bool = False
     open_world: bool = True
+
+    @classmethod
+    def of(
+        cls, *, read_only: bool, destructive: bool | None, idempotent: bool, open_world: bool
+    ) -> Annotations:
+        """Return the annotations for the marks of a skill. One that only reads is not destructive,
+        and one that does not say whether it is, is.
+        """
+        harms = not read_only if destructive is None else destructive
+        return cls(read_only, harms, idempotent, open_world)
 
     @property
     def repeatable(self) -> bool:
@@ -102,7 +142,8 @@ class SkillSpec:
         _check(self)
         words = (self.name, self.title, self.description, *self.tags)
         object.__setattr__(self, "searched", "\n".join(words).casefold())
-        object.__setattr__(self, "digest", hashlib.sha256(_described(self)).digest())
+        seen = msgspec.json.encode(_visible(self), order="deterministic")
+        object.__setattr__(self, "digest", hashlib.sha256(seen).digest())
 
 
 def _title_of(name: str) -> str:
@@ -170,23 +211,37 @@ def _check_texts(spec: SkillSpec, where: str) -> None:
             )
 
 
-def _described(spec: SkillSpec) -> bytes:
-    """Return everything that a caller can see, in one fixed form."""
+_FIELDS: Final = {
+    field.name: field
+    for field in dataclasses.fields(SkillSpec)
+    if field.init and field.name != "source"
+}
+
+
+def spec_json(spec: SkillSpec) -> str:
+    """Return the fields as a JSON object, except the source and what has its default."""
+    found = {name: getattr(spec, name) for name in _FIELDS}
     return msgspec.json.encode(
-        (
-            spec.name,
-            spec.version,
-            spec.title,
-            spec.description,
-            spec.tags,
-            spec.examples,
-            spec.input_media_types,
-            spec.output_media_types,
-            spec.annotations,
-            spec.typical_duration,
-            spec.cost_usd,
-            spec.input_schema,
-            spec.output_schema,
-        ),
-        order="deterministic",
-    )
+        {name: value for name, value in found.items() if value != _FIELDS[name].default}
+    ).decode()
+
+
+def spec_fields(description: str | bytes) -> dict[str, Any]:
+    """Return all fields of a description that `spec_json` has written, except the source.
+
+    Raises ValueError for any other text.
+    """
+    return msgspec.structs.asdict(_decoder().decode(description))
+
+
+@cache
+def _decoder() -> msgspec.json.Decoder[msgspec.Struct]:
+    types = get_type_hints(SkillSpec)
+    fields: list[Any] = [
+        (name, types[name])
+        if field.default is dataclasses.MISSING
+        else (name, types[name], field.default)
+        for name, field in _FIELDS.items()
+    ]
+    struct = msgspec.defstruct("Description", fields, kw_only=True, forbid_unknown_fields=True)
+    return msgspec.json.Decoder(struct)

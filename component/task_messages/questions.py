@@ -12,7 +12,7 @@ from component import system
 from component.link.messages.inbound import Reference, ReplyAddress
 from component.link.messages.outbound import OutboundMessage, Text, conversation_with
 from component.skills.errors import printable
-from component.skills.schema_properties import properties_of
+from component.skills.form_fields import properties_of
 from component.skills.skill import Skill
 from component.task_messages.quotations import ANSWER_LINE
 from component.task_messages.spoken_answers import (

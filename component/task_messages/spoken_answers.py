@@ -6,8 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from component.skills.form_fields import Choice, Property
-from component.skills.schema_properties import properties_of
+from component.skills.form_fields import Choice, Property, properties_of
 from component.task_messages.yes_no import yes_or_no
 from component.tasks.questions import is_sayable, only_value, schema_of
 from xep.fluux_agent import errors

@@ -12,11 +12,11 @@ from typing import Final, Literal, Protocol, TypeAlias
 import msgspec
 
 from component.link.messages.delivery import Delivery
+from component.skills.calling import Threads
 from component.skills.context import Context
-from component.skills.model_answers import ModelFailed, ModelQuestion
+from component.skills.operations import ModelFailed, ModelQuestion
 from component.skills.outputs import File, Link
 from component.skills.skill import Skill
-from component.skills.threads import Threads
 from component.store.notifications import Notification
 from component.tasks.confirmation import Approvers
 from component.tasks.gate import Gate

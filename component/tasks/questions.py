@@ -7,9 +7,8 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from component.skills.errors import DeclarationError
-from component.skills.form_fields import Property
-from component.skills.forms import InvalidForm, form_of, values_of
-from component.skills.schema_properties import properties_of
+from component.skills.form_fields import Property, properties_of
+from component.skills.forms import InvalidForm, form_of, form_values
 from component.skills.validation import SchemaValidator
 from component.tasks import question_rows, rows
 from component.tasks.changes import KEEP, Change, Transaction, change
@@ -139,7 +138,7 @@ def _read_form(schema: Schema, form: Form) -> Reply:
     if form.type != "submit":
         raise errors.malformed('The form of an answer has type "submit" or "cancel".')
     try:
-        values = msgspec.json.decode(values_of(form, schema, NAMESPACE))
+        values = msgspec.json.decode(form_values(form, schema, NAMESPACE))
     except InvalidForm as error:
         name, reason = next(iter(error.reasons.items()))
         if name == FORM_TYPE:

@@ -34,11 +34,14 @@ from component.skills.errors import (
     printable,
 )
 from component.skills.inputs import Arguments
-from component.skills.model_answers import CAPABILITY, ModelFailed, ModelOutcome, ModelQuestion
 from component.skills.operations import (
+    CAPABILITY,
     METHODS,
     AskModel,
     AskPrincipal,
+    ModelFailed,
+    ModelOutcome,
+    ModelQuestion,
     Operation,
     Parked,
     PublishPart,

@@ -16,8 +16,7 @@ from component.agent.protocol import Caller, Waiting
 from component.models.messages import ToolCall
 from component.policy.flows import Decision
 from component.skills import InvalidParam, Skill
-from component.skills.inputs import Arguments
-from component.skills.later_inputs import later_inputs
+from component.skills.inputs import Arguments, later_inputs
 from component.skills.spec import Annotations
 from component.tasks.admission import ANSWERS
 from component.tasks.confirmation import Approvers, action_of, parameters_of

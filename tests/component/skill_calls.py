@@ -2,11 +2,11 @@
 
 from typing import Any
 
-import anyio
 import msgspec
 
 from component.policy.taint import Taint
 from component.skills import Context, Output, Skill, SkillResult, call, prepare
+from component.skills.calling import Threads
 
 
 async def called(
@@ -27,7 +27,7 @@ async def called(
     )
     body = msgspec.Raw(msgspec.json.encode(params or {}))
     arguments = prepare(skill, (), body)
-    return await call(skill, arguments, context, anyio.CapacityLimiter(4))
+    return await call(skill, arguments, context, Threads(4, 4).share("ann"))
 
 
 def text_of(result: SkillResult) -> str:

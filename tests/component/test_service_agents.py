@@ -23,7 +23,7 @@ from component.memory_directory.layout import SessionKey
 from component.models.protocol import Completion, Usage
 from component.personas.packages import PersonaText
 from component.skills import Skill, skill
-from component.skills.model_answers import ModelFailed, question
+from component.skills.operations import ModelFailed, question
 from component.tasks.request import CallerContext
 from tests.kit import Kit, Script, anyio_backend, service
 from xep.jid import JID

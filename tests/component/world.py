@@ -48,8 +48,8 @@ from component.pubsub.notifier import NodeInterests, NodeNotifier
 from component.pubsub.service import PubSubService
 from component.skills import Registry, Skill, View
 from component.skills.builtin import builtin_skills
+from component.skills.calling import Threads
 from component.skills.conformance_fixtures import conformance_skills
-from component.skills.threads import Threads
 from component.store import Storage
 from component.store.clock import seconds_since_boot
 from component.store.contacts import SubscriptionStore

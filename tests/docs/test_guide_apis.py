@@ -8,8 +8,8 @@ import pytest
 
 from component.app.features import load, load_skills
 from component.config import Settings
-from component.features.apis.rest import RestSource
 from component.features.apis.settings import OPENAPI, REST
+from component.features.apis.sources import RestSource
 from component.skills import Skill
 from tests.component.smallest_settings import ENVIRON, SMALLEST
 from tests.servers.guides import DOCS

@@ -36,10 +36,9 @@ from component.kernel.errors import stored
 from component.kernel.paging import address_asked, page, sized
 from component.link.router.table import IQRoute, ReplyPayload, Request
 from component.skills.errors import printable
-from component.skills.form_fields import NEWLINE
-from component.skills.forms import InvalidForm, form_of, values_of
+from component.skills.form_fields import NEWLINE, properties_of
+from component.skills.forms import InvalidForm, form_of, form_values
 from component.skills.registry import View
-from component.skills.schema_properties import properties_of
 from component.skills.skill import Skill
 from component.store import StorageError
 from component.tasks.admission import Answer
@@ -161,7 +160,7 @@ class CommandsHandler:
             raise
         session.given = form
         try:
-            json = values_of(form, offer.schema, offer.form_type)
+            json = form_values(form, offer.schema, offer.form_type)
         except InvalidForm as error:
             return self._ask(session, offer, Misfit(_sentence(error), error.reasons))
         return self._run(session, offer, json)

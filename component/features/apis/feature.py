@@ -2,9 +2,8 @@
 
 from collections.abc import AsyncIterator, Iterator
 
-from component.features.apis.openapi_source import OpenApiSource
-from component.features.apis.rest import RestSource
 from component.features.apis.settings import OPENAPI, REST
+from component.features.apis.sources import OpenApiSource, RestSource
 from component.features.feature import Feature, Opened
 from component.kernel.check import Check, check_url
 from component.kernel.kernel import Kernel

@@ -15,6 +15,7 @@ import msgspec
 
 from component.skills.errors import SkillLoadError
 from component.skills.spec import Schema
+from component.skills.validation import pointed_to
 from xep.characters import without_forbidden
 
 JsonObject: TypeAlias = Mapping[str, Any]
@@ -43,11 +44,7 @@ class Unusable(Exception):  # noqa: N818 - says what the operation is
 
 
 class OpenApiDocument:
-    """An OpenAPI document.
-
-    Attributes:
-        root: the document.
-    """
+    """An OpenAPI document."""
 
     def __init__(self, root: JsonObject) -> None:
         self.root = root
@@ -79,18 +76,13 @@ class OpenApiDocument:
         shown = ascii(reference[:100])
         if not reference.startswith("#/"):
             raise Unusable(f"refers to {shown}, which is outside the document")
-        found: object = self.root
         if len(reference) > _LONGEST_REFERENCE:
             raise Unusable(f"refers to {shown}, which is too long")
-        for part in reference[2:].split("/"):
-            key = unquote(part).replace("~1", "/").replace("~0", "~")
-            if isinstance(found, Mapping) and key in found:
-                found = found[key]
-            elif isinstance(found, list) and key.isdecimal() and int(key) < len(found):
-                found = found[int(key)]
-            else:
-                raise Unusable(f"refers to {shown}, which does not exist")
-        return found
+        try:
+            parts = [unquote(part).replace("/", "~1") for part in reference[1:].split("/")]
+            return pointed_to(self.root, "/".join(parts))
+        except LookupError:
+            raise Unusable(f"refers to {shown}, which does not exist") from None
 
 
 def mapping(value: object) -> JsonObject:
@@ -104,9 +96,7 @@ def array(value: object) -> list[Any]:
 
 
 def bounded_text(value: object, longest: int) -> str:
-    """Return a text of at most so many characters, which XML allows; empty instead of anything
-    else.
-    """
+    """Return a text, shortened and without what XML forbids; empty for anything else."""
     if not isinstance(value, str):
         return ""
     value = value.strip()

@@ -37,20 +37,13 @@ METHODS: Final = ("get", "head", "post", "put", "patch", "delete")
 _PATH: Final = re.compile(r"/[^\s?#\\\x00-\x1f\x7f]{0,1000}")
 _PLACEHOLDER: Final = re.compile(r"\{([^{}/]+)\}")
 _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
+_FIELD_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""A name of a header field (RFC 9110 §5.6.2)."""
 _IGNORED_HEADERS: Final = frozenset({"accept", "content-type", "authorization"})
 """Header parameters that OpenAPI ignores: they are a matter of bodies and security."""
-_FORBIDDEN_HEADERS: Final = frozenset(
-    {
-        "connection",
-        "content-length",
-        "cookie",
-        "expect",
-        "forwarded",
-        "host",
-        "keep-alive",
-        "origin",
-    }
-    | {"proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade", "via"}
+_FORBIDDEN_HEADERS: Final = re.compile(
+    "connection|content-length|cookie|expect|forwarded|host|keep-alive|origin|proxy-authorization"
+    "|te|trailer|transfer-encoding|upgrade|via"
 )
 _STYLES: Final = {
     "path": ("simple",),
@@ -61,10 +54,6 @@ _MOST_PARAMETERS: Final = 100
 _BODY: Final = "body"
 _OUTSIDE: Final = ("path", "query", "header")
 _SEPARATORS: Final = {"form": ",", "spaceDelimited": " ", "pipeDelimited": "|"}
-_NAME_CHARACTERS: Final = frozenset(
-    "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-)
-"""The characters of a name of a header field (RFC 9110 §5.6.2)."""
 
 
 class Parameter(msgspec.Struct, frozen=True):
@@ -132,12 +121,9 @@ def entries_of(document: OpenApiDocument) -> Iterator[ListedOperation]:
         for method in METHODS:
             node = shared.get(method)
             if isinstance(node, dict):
-                tags = tuple(
-                    bounded_text(tag, 64)
-                    for tag in array(node.get("tags"))
-                    if bounded_text(tag, 64)
-                )
-                yield ListedOperation(_id(node, method, path), method, path, tags, node, shared)
+                tags = (bounded_text(tag, 64) for tag in array(node.get("tags")))
+                said = tuple(filter(None, tags))
+                yield ListedOperation(_id(node, method, path), method, path, said, node, shared)
 
 
 def read_operation(document: OpenApiDocument, entry: ListedOperation) -> Operation:
@@ -209,7 +195,7 @@ class _Reader:
 
     def _parameter(self, node: JsonObject, place: str, wire: str, *, required: bool) -> Parameter:
         if place == "header" and (
-            not _HEADER.fullmatch(wire) or wire.lower() in _FORBIDDEN_HEADERS
+            not _HEADER.fullmatch(wire) or _FORBIDDEN_HEADERS.fullmatch(wire.lower())
         ):
             raise Unusable(f"has a header parameter {wire[:64]!a}, which is not permitted")
         styles = _STYLES[place]
@@ -351,7 +337,7 @@ def _applied(document: OpenApiDocument, node: object, name: str, secret: str) ->
     if kind == "apiKey":
         field, place = scheme.get("name"), scheme.get("in")
         if isinstance(field, str) and field:
-            if place == "header" and set(field) <= _NAME_CHARACTERS:
+            if place == "header" and _FIELD_NAME.fullmatch(field):
                 return Granted(headers=((field, _value(name, secret)),))
             if place == "query":
                 return Granted(query=((field, secret),))
@@ -375,9 +361,6 @@ class RequestBuilder:
 
     Args:
         base: the URL of the server, without a slash at the end.
-        operation: the operation.
-        credentials: what each request gets.
-        headers: header fields that each request gets.
     """
 
     def __init__(
@@ -406,10 +389,15 @@ class RequestBuilder:
         ]
         body = _body(operation, [pair for pair in given if pair[0].place not in _OUTSIDE])
         content: Headers = (("Content-Type", operation.media_type),) if body is not None else ()
+        own = [
+            (each.wire, header_value(each.name, _text(each, value)))
+            for each, value in given
+            if each.place == "header"
+        ]
         return HttpRequest(
             url=self._base + self._path(given) + query_string([*pairs, *self._credentials.query]),
             method=operation.method,
-            headers=(*ACCEPT, *content, *_header_fields(given)),
+            headers=(*ACCEPT, *content, *own),
             body=body or b"",
             secret_headers=(*self._headers, *self._credentials.headers),
         )
@@ -447,14 +435,6 @@ class RequestBuilder:
                 each.wire,
                 ",".join(part for key in value for part in (key, value_text(value[key]))),
             )
-
-
-def _header_fields(given: list[tuple[Parameter, Any]]) -> Headers:
-    return tuple(
-        (each.wire, header_value(each.name, _text(each, value)))
-        for each, value in given
-        if each.place == "header"
-    )
 
 
 def _body(operation: Operation, given: list[tuple[Parameter, Any]]) -> bytes | None:

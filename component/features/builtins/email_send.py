@@ -10,21 +10,18 @@ import ssl
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import formatdate, make_msgid
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from msgspec import Meta
 
 from component import system
-from component.features.builtins.settings import MAILBOX
+from component.features.builtins.settings import MAILBOX, EmailSend
 from component.kernel.guarded_messages import HourlyLimit
 from component.policy.globs import pattern
 from component.skills.context import Context
 from component.skills.declare import skill
 from component.skills.errors import InvalidParam, SkillError, SkillUnavailable
 from component.skills.skill import Skill
-
-if TYPE_CHECKING:
-    from component.features.builtins.settings import EmailSend
 
 _STEPS = 6
 _REFUSALS = (smtplib.SMTPRecipientsRefused, smtplib.SMTPSenderRefused, smtplib.SMTPDataError)
@@ -100,11 +97,7 @@ def _send(settings: EmailSend, mail: EmailMessage, tls: ssl.SSLContext | None) -
             server.send_message(mail)
     except smtplib.SMTPAuthenticationError:
         raise SkillError("The mail server refuses the user name or the password.") from None
-    except (
-        smtplib.SMTPRecipientsRefused,
-        smtplib.SMTPSenderRefused,
-        smtplib.SMTPDataError,
-    ) as error:
+    except _REFUSALS as error:
         raise SkillError(f"The mail server refuses the mail: {_reason(error)}") from error
     except (smtplib.SMTPException, OSError) as error:
         reason = f"The mail server {settings.host} cannot be used: {type(error).__name__}."
@@ -126,12 +119,11 @@ def _connected(settings: EmailSend, context: ssl.SSLContext) -> smtplib.SMTP:
 
 
 def _reason(error: smtplib.SMTPException) -> str:
-    refused: tuple[int, bytes | str]
+    text: bytes | str
     if isinstance(error, smtplib.SMTPRecipientsRefused):
-        refused = next(iter(error.recipients.values()))
+        code, text = next(iter(error.recipients.values()))
     else:
         assert isinstance(error, smtplib.SMTPResponseException)
-        refused = (error.smtp_code, error.smtp_error)
-    code, text = refused
+        code, text = error.smtp_code, error.smtp_error
     told = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
     return f"{code} {' '.join(told.split())[:200]}"

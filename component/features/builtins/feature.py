@@ -1,9 +1,9 @@
 """The built-in skills that the settings turn on."""
 
 from collections.abc import AsyncIterator, Iterator
+from importlib.util import find_spec
 
 from component.config import Settings
-from component.features.builtins.checks import check_servers
 from component.features.builtins.settings import (
     EMAIL_SEND,
     FILES,
@@ -13,17 +13,20 @@ from component.features.builtins.settings import (
     WEB_SEARCH,
 )
 from component.features.feature import Feature, Opened
-from component.kernel.check import Check
+from component.kernel.check import Check, check_server, check_url
 from component.kernel.guarded_messages import GuardedMessages
 from component.kernel.kernel import Kernel
 from component.skills import Skill
 
 
 class BuiltinFeature(Feature):
-    """Offers the skills."""
+    """Offers the skills, each imported only where it is used."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
+        url_fetch, files = settings[URL_FETCH], settings[FILES]
+        self._url_fetch = url_fetch if url_fetch is not None and url_fetch.enabled else None
+        self._files = files if files is not None and files.enabled else None
         self._messages: GuardedMessages | None = None
 
     def _opened(self) -> GuardedMessages:
@@ -31,13 +34,12 @@ class BuiltinFeature(Feature):
         return self._messages
 
     def skills(self) -> Iterator[Skill]:
-        """Yield the skills. Each is imported only where it is used."""
+        """Yield the skills."""
         settings = self.settings
-        url_fetch, files = settings[URL_FETCH], settings[FILES]
-        if url_fetch is not None and url_fetch.enabled:
+        if self._url_fetch is not None:
             from component.features.builtins.url_fetch import url_fetch_skill  # noqa: PLC0415
 
-            yield url_fetch_skill(url_fetch)
+            yield url_fetch_skill(self._url_fetch)
         if (web_search := settings[WEB_SEARCH]) is not None:
             from component.features.builtins.web_search import web_search_skill  # noqa: PLC0415
 
@@ -46,10 +48,10 @@ class BuiltinFeature(Feature):
             from component.features.builtins.http_webhook import http_webhook_skill  # noqa: PLC0415
 
             yield http_webhook_skill(webhooks)
-        if files is not None and files.enabled:
+        if self._files is not None:
             from component.features.builtins.files import file_skills  # noqa: PLC0415
 
-            yield from file_skills(files, settings.storage.path / "files")
+            yield from file_skills(self._files, settings.storage.path / "files")
         if settings.xmpp_send is not None:
             from component.features.builtins.xmpp_send import xmpp_send_skill  # noqa: PLC0415
 
@@ -69,9 +71,34 @@ class BuiltinFeature(Feature):
             self._messages = kernel.messages()
         return Opened()
 
-    def availability(self) -> AsyncIterator[Check]:
+    async def availability(self) -> AsyncIterator[Check]:
         """Yield whether what the skills need is installed, and their servers can be reached."""
-        return check_servers(self.settings)
+        if self._url_fetch is not None:
+            yield _documents()
+        for name, url in self._urls():
+            yield await check_url(name, url)
+        if (email_send := self.settings[EMAIL_SEND]) is not None:
+            host, port = email_send.address
+            yield await check_server("email_send", host, port, f"{host} port {port}")
+
+    def _urls(self) -> Iterator[tuple[str, str]]:
+        if (web_search := self.settings[WEB_SEARCH]) is not None:
+            yield "web_search", web_search.url
+        if (github := self.settings[GITHUB]) is not None:
+            yield "github", github.base_url
+        for name, webhook in self.settings[HTTP_WEBHOOK].items():
+            yield f"http_webhook {name}", webhook.url.get_secret_value()
+
+
+def _documents() -> Check:
+    missing = [name for name in ("selectolax", "pypdf") if find_spec(name) is None]
+    if missing:
+        text = (
+            f"{' and '.join(missing)} must be installed to read pages and PDF documents:"
+            " pip install 'xmpp-agent-component[documents]'"
+        )
+        return Check("url_fetch", "failed", text)
+    return Check("url_fetch", "ok", "what reads pages and PDF documents is installed")
 
 
 FEATURE = BuiltinFeature

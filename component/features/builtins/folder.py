@@ -20,17 +20,19 @@ from typing import Final
 
 import msgspec
 
+from component.skills.errors import SkillError
+
 _NAME: Final = re.compile(r"(?![\s.])[^/\\:\x00-\x1f\x7f\ud800-\udfff]{1,100}(?<![\s.])")
 _DEEPEST: Final = 6
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
-class FolderError(Exception):
+class FolderError(SkillError):
     """Something cannot be done. The text is a sentence for the caller."""
 
 
-class Entry(msgspec.Struct, frozen=True):
+class FileEntry(msgspec.Struct, frozen=True):
     """A file: its path in the folder, its size in bytes, and when it was changed (UTC)."""
 
     path: str
@@ -51,7 +53,6 @@ class Folder:
 
     Args:
         root: the directory, which is created with the first file.
-        limits: limits.
         lock: held while something is written.
     """
 
@@ -60,7 +61,7 @@ class Folder:
         self._limits = limits
         self._lock = lock
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[FileEntry]:
         """Return all files, in the order of their paths."""
         if not self._root.exists():
             return []
@@ -140,13 +141,15 @@ class Folder:
         finally:
             os.close(descriptor)
 
-    def _entries(self, directory: int, prefix: str, depth: int) -> Iterator[Entry]:
+    def _entries(self, directory: int, prefix: str, depth: int) -> Iterator[FileEntry]:
         with os.scandir(directory) as found:
             for each in list(found):
                 status = each.stat(follow_symlinks=False)
                 if stat.S_ISREG(status.st_mode):
                     changed = datetime.fromtimestamp(status.st_mtime, UTC)
-                    yield Entry(prefix + each.name, status.st_size, f"{changed:%Y-%m-%d %H:%M:%S}")
+                    yield FileEntry(
+                        prefix + each.name, status.st_size, f"{changed:%Y-%m-%d %H:%M:%S}"
+                    )
                 elif stat.S_ISDIR(status.st_mode) and depth < _DEEPEST:
                     below = os.open(each.name, _DIRECTORY, dir_fd=directory)
                     try:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlencode
 
 import msgspec
 from msgspec import Meta
 
+from component.features.builtins.settings import GitHub
 from component.http.gate import Headers, HttpGate, HttpLimits, HttpRequest, access_to
 from component.http.targets import network_capability
 from component.policy.globs import pattern
-from component.rest.requests import in_one_line, json_of, request
+from component.rest.requests import in_one_line, request, response_json
 from component.skills.declare import skill
 from component.skills.errors import SkillError
-from component.skills.outputs import JSON, TEXT, Output, SkillResult
+from component.skills.outputs import JSON, TEXT, SkillResult, text_and_data
 from component.skills.skill import Skill
-
-if TYPE_CHECKING:
-    from component.features.builtins.settings import GitHub
 
 Repository = Annotated[
     str,
@@ -37,7 +35,7 @@ _RESPONSE_BYTES: Final = 8_388_608
 _LONGEST_TEXT: Final = 500
 
 
-class Row(msgspec.Struct, frozen=True, omit_defaults=True):
+class _Row(msgspec.Struct, frozen=True, omit_defaults=True):
     """An issue or pull request, as programs get it."""
 
     number: int
@@ -79,7 +77,7 @@ class _Client:
             headers=(*_HEADERS, *content),
             secret_headers=(("Authorization", f"Bearer {self._token}"),),
         )
-        return json_of(await request(self._gate, wanted, repeatable=repeatable, retries=2))
+        return response_json(await request(self._gate, wanted, repeatable=repeatable, retries=2))
 
     def _base(self, repository: str) -> str:
         if not self._allowed.fullmatch(repository.lower()):
@@ -158,10 +156,10 @@ def _objects(rows: Any) -> list[dict[str, Any]]:
     return [row for row in rows if isinstance(row, dict)]
 
 
-def _row(row: dict[str, Any]) -> Row:
+def _row(row: dict[str, Any]) -> _Row:
     user, labels = row.get("user"), row.get("labels")
     number = row.get("number")
-    return Row(
+    return _Row(
         number=number if isinstance(number, int) else 0,
         title=_text(row, "title", 256),
         state=_text(row, "state", 20),
@@ -186,10 +184,8 @@ def _listed(rows: list[dict[str, Any]]) -> SkillResult:
     lines = [
         f"#{each.number} {each.title} ({_about(each)})\n{each.text}".rstrip() for each in found
     ]
-    data = msgspec.json.encode(found).decode()
-    text = "\n\n".join(lines) or "There are none."
-    return SkillResult((Output(text, TEXT, "text"), Output(data, JSON, "rows")))
+    return text_and_data("\n\n".join(lines) or "There are none.", found, "rows")
 
 
-def _about(row: Row) -> str:
+def _about(row: _Row) -> str:
     return ", ".join((row.state, f"by {row.author}", *row.labels))

@@ -9,23 +9,21 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from component import system
 from component.config.kinds import standard_key
+from component.features.builtins.settings import HttpWebhook
 from component.http.gate import Headers, HttpGate, HttpLimits, HttpRequest, access_to
 from component.http.targets import network_capability
 from component.rest.requests import in_one_line, request
 from component.skills.context import Context
+from component.skills.inputs import schema_inputs
 from component.skills.outputs import TEXT, Output, SkillResult
-from component.skills.schema_inputs import schema_inputs
 from component.skills.skill import Skill
 from component.skills.spec import Annotations, Schema
-
-if TYPE_CHECKING:
-    from component.features.builtins.settings import HttpWebhook
 
 _RESPONSE_BYTES: Final = 65_536
 _CONTENT: Final = ("Content-Type", "application/json")

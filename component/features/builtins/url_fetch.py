@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 from urllib.parse import urljoin
 
 import msgspec
 from msgspec import Meta
 
+from component.features.builtins.settings import UrlFetch
 from component.http.gate import (
     Access,
     HttpError,
@@ -26,11 +27,8 @@ from component.memory.document_reader import DocumentError, DocumentPiece
 from component.policy.globs import pattern
 from component.skills.declare import skill
 from component.skills.errors import InvalidParam, SkillError
-from component.skills.outputs import JSON, TEXT, Output, SkillResult
+from component.skills.outputs import JSON, TEXT, SkillResult, text_and_data
 from component.skills.skill import Skill
-
-if TYPE_CHECKING:
-    from component.features.builtins.settings import UrlFetch
 
 _ACCEPT: Final = "text/html, application/xhtml+xml, application/pdf, text/*;q=0.9, */*;q=0.5"
 _CHARSET: Final = re.compile(r"charset\s*=\s*[\"']?([\w-]{1,40})", re.IGNORECASE)
@@ -47,9 +45,7 @@ _READING_S: Final = 60.0
 
 
 class _Hosts(Access, frozen=True, tag=True):
-    """Access to public servers whose names match one of the patterns in `host`, separated by
-    spaces.
-    """
+    """Access to public servers whose names match one of the patterns in `host`."""
 
     def permits(self, target: HttpTarget) -> bool:
         named = pattern(self.host.split()).fullmatch(target.host) is not None
@@ -127,12 +123,7 @@ def _result(response: HttpResponse, title: str, text: str, start: int, most: int
     if end < len(text):
         more = f"\n\n[Characters {start} to {end} of {len(text)}. Go on with start={end}.]"
     page = Page(response.url, title, _media_type(response), len(text), start)
-    return SkillResult(
-        (
-            Output(head + text[start:end] + more, TEXT, "text"),
-            Output(msgspec.json.encode(page).decode(), JSON, "page"),
-        )
-    )
+    return text_and_data(head + text[start:end] + more, page, "page")
 
 
 async def _text_of(response: HttpResponse, *, links: bool) -> tuple[str, str]:

@@ -7,21 +7,18 @@ for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from typing import Annotated
 
 from msgspec import Meta
 
+from component.config.skills import XmppSend
 from component.kernel.guarded_messages import GuardedMessages, read_address
 from component.policy.globs import pattern
 from component.skills.context import Context
 from component.skills.declare import skill
 from component.skills.errors import SkillError
 from component.skills.skill import Skill
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from component.config.skills import XmppSend
 
 
 def xmpp_send_skill(settings: XmppSend, messages: Callable[[], GuardedMessages]) -> Skill:

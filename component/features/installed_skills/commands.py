@@ -148,9 +148,6 @@ class Installed(ABC):
     """Skills that admins approve: `SkillDirectories` or `Descriptions`.
 
     Methods raise StorageError, and those about one skill InstalledError.
-
-    Args:
-        recorder: records approvals.
     """
 
     def __init__(self, recorder: Recorder) -> None:

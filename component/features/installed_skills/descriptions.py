@@ -1,25 +1,30 @@
-"""Which descriptions of skills may be offered, and what admins do with the others.
+"""Descriptions of skills by others: which may be offered, and what admins do with the rest.
 
 The first offer of a source to a data directory is approved with its section in the settings. Later,
 a new skill waits for an admin, and so does one whose description has changed. Until the admin
 approves it, a skill whose texts alone have changed is offered with the texts that were approved,
-and any other is not offered.
+and any other is not offered. What is approved is the description in canonical JSON, by its digest.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
+import hashlib
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import anyio
+import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
 from component import system
 from component.audit.protocol import Recorder
 from component.config import Settings
+from component.features.installed_skills import rows as described
 from component.features.installed_skills.commands import (
     Installed,
     InstalledError,
@@ -29,21 +34,100 @@ from component.features.installed_skills.commands import (
     at_by,
     not_there,
 )
-from component.features.installed_skills.description_content import (
-    as_approved,
-    content_of,
-    description_digest,
-    difference,
-)
-from component.features.installed_skills.rows import DescriptionRow, DescriptionRows, all_rows
+from component.features.installed_skills.rows import DescriptionRow
 from component.kernel.check import Check
 from component.policy.flows import TRUSTED
 from component.private import FILE_MODE
-from component.skills.errors import DuplicateSkillError, SkillLoadError
+from component.skills.errors import DeclarationError, DuplicateSkillError, SkillLoadError
+from component.skills.inputs import schema_inputs
 from component.skills.skill import Skill
 from component.skills.sources import Offer, SkillSource
 from component.store.errors import StorageError, explained
 from component.store.storage import Storage, peek
+
+_TEXTS: Final = ("title", "description", "tags", "examples")
+_SCHEMAS: Final = ("input_schema", "output_schema")
+_TEXTS_OF_SCHEMAS: Final = ("title", "description", "$comment")
+
+
+def content_of(skill: Skill) -> str:
+    """Return everything that a source says about a skill, in canonical JSON (RFC 8785).
+
+    Raises ValueError for a description that has no canonical form, such as one with a number that
+    JavaScript could not read.
+    """
+    import rfc8785  # noqa: PLC0415 - only where others describe skills
+
+    fields = {name: getattr(skill, name) for name in (*_TEXTS, *_SCHEMAS, "claims")}
+    try:
+        return rfc8785.dumps(fields).decode()
+    except (rfc8785.CanonicalizationError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+
+
+def description_digest(content: str) -> str:
+    """Return the SHA-256 of a content, in hexadecimal digits."""
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def as_approved(skill: Skill, content: str, approved: str) -> Skill | None:
+    """Return a skill with the texts that were approved, if nothing but texts has changed since."""
+    before, now = msgspec.json.decode(approved), msgspec.json.decode(content)
+    if _without_texts(before) != _without_texts(now):
+        return None
+    texts: dict[str, Any] = {name: before[name] for name in (*_TEXTS, *_SCHEMAS)}
+    texts |= {name: tuple(texts[name]) for name in ("tags", "examples")}
+    try:
+        inputs = schema_inputs(before["input_schema"], adds_defaults=False)
+        return dataclasses.replace(skill, **texts, inputs=inputs)
+    except DeclarationError:  # an earlier release has approved it
+        return None
+
+
+def _without_texts(content: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _schema_without_texts(value) for name, value in content.items() if name not in _TEXTS
+    }
+
+
+def _schema_without_texts(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {
+            key: _schema_without_texts(value)
+            for key, value in node.items()
+            if not (key in _TEXTS_OF_SCHEMAS and isinstance(value, str))
+        }
+    return list(map(_schema_without_texts, node)) if isinstance(node, list) else node
+
+
+def difference(before: str, now: str) -> str:
+    """Return what has changed between two contents, line by line, or all of one if the other is
+    empty. Characters that cannot be seen are escaped.
+    """
+    old, new = _lines(before), _lines(now)
+    if not (old and new):
+        return "\n".join(new or old)
+    return "\n".join(list(difflib.unified_diff(old, new, n=2, lineterm=""))[2:])
+
+
+def _lines(content: str) -> list[str]:
+    lines: list[str] = []
+    for name, value in msgspec.json.decode(content or "{}").items():
+        if value in ("", [], {}, None):
+            continue
+        encoded = msgspec.json.format(msgspec.json.encode(value), indent=2)
+        text = value if isinstance(value, str) else encoded.decode()
+        lines += [f"{name}:", *(f"  {_visible(line)}" for line in text.split("\n"))]
+    return lines
+
+
+def _visible(line: str) -> str:
+    if line.isprintable():
+        return line
+    return "".join(
+        char if char.isprintable() else f"\\u{ord(char):04x}" for char in line.replace("\t", "    ")
+    )
+
 
 _log = structlog.get_logger("component.features.installed_skills")
 
@@ -58,9 +142,6 @@ class SeenSources:
     The database has their descriptions. It may be replaced by a new one or an older copy. Then the
     file shows that a source has made an offer before, so that its skills wait for an approval
     instead of being approved as a first offer.
-
-    Args:
-        directory: the data directory.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -75,13 +156,10 @@ class SeenSources:
         if self.has(source):
             return
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        with explained(self._path):
-            descriptor = os.open(self._path, flags, FILE_MODE)
-            try:
-                os.write(descriptor, f"{source}\n".encode())
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        with explained(self._path), os.fdopen(os.open(self._path, flags, FILE_MODE), "ab") as file:
+            file.write(f"{source}\n".encode())
+            file.flush()
+            os.fsync(file.fileno())
 
     def _names(self) -> list[str]:
         with explained(self._path):
@@ -114,10 +192,6 @@ class Descriptions(Installed):
     """What admins do with the descriptions of skills that the operator has not written.
 
     Args:
-        storage: has the descriptions.
-        sources: the names of the sources.
-        recorder: records approvals.
-        tell: sends the admins a message.
         hold_first: whether the first offer of a source waits for an approval, too.
     """
 
@@ -132,7 +206,7 @@ class Descriptions(Installed):
     ) -> None:
         super().__init__(recorder)
         self.sources = frozenset(sources)
-        self._rows = DescriptionRows(storage)
+        self._storage = storage
         self._seen = SeenSources(storage.directory)
         self._tell = tell
         self._hold_first = hold_first
@@ -162,7 +236,7 @@ class Descriptions(Installed):
         # In a thread: a server may list hundreds of tools with large schemas.
         contents = await system.in_thread(_contents, source, skills)
         hold_first = self._hold_first or await system.in_thread(self._seen.has, source)
-        rows = await self._rows.offered(source, contents, hold_first=hold_first)
+        rows = await described.offered(self._storage, source, contents, hold_first=hold_first)
         if contents:
             await system.in_thread(self._seen.add, source)
         self._there[source] = frozenset(contents)
@@ -195,12 +269,12 @@ class Descriptions(Installed):
 
     async def list(self) -> Sequence[InstalledSkill]:
         """See `Installed`."""
-        return [_listed(row, self._state(row)) for row in await self._all()]
+        return [InstalledSkill(**self._short(row)) for row in await self._all()]
 
     async def show(self, name: str) -> SkillSheet:
         """Return the description of a skill, and how it differs from the approved one."""
         row = await self._row(name)
-        return await system.in_thread(_sheet, row, self._state(row))
+        return await system.in_thread(_sheet, row, self._short(row))
 
     async def approve(
         self, name: str, by: str, *, digest: str = "", trusted: bool = False
@@ -214,7 +288,8 @@ class Descriptions(Installed):
             )
         content = row.held or row.approved
         if not description_digest(content).startswith(digest) or (
-            row.held and not await self._rows.approve(row, by)
+            row.held
+            and not await self._storage.write(lambda database: described.approve(database, row, by))
         ):
             raise InstalledError(
                 f"{name} has changed: its digest is {description_digest(content)}. Look at it again"
@@ -229,7 +304,7 @@ class Descriptions(Installed):
         row = await self._row(name)
         if not row.approved:
             raise not_there(name, "approved")
-        await self._rows.revoke(row)
+        await self._storage.write(lambda database: described.revoke(database, row))
         self._record(by, name, "revoked", row.source)
         await self.reload((row.source,))
         return await self.show(name)
@@ -242,13 +317,19 @@ class Descriptions(Installed):
         )
 
     async def _all(self) -> Sequence[DescriptionRow]:
-        return [row for row in await self._rows.all() if row.source in self.sources]
+        rows = await self._storage.read(described.all_rows)
+        return [row for row in rows if row.source in self.sources]
 
     async def _row(self, name: str) -> DescriptionRow:
         found = [row for row in await self._all() if row.skill == name]
         if not found:
             raise not_there(name)
         return next((row for row in found if row.held), found[0])
+
+    def _short(self, row: DescriptionRow) -> dict[str, Any]:
+        """Return the fields of a list."""
+        state, reason = self._state(row)
+        return {"name": row.skill, "state": state, "kind": row.source, "reason": reason}
 
     def _state(self, row: DescriptionRow) -> tuple[SkillState, str]:
         there = self._there.get(row.source)
@@ -295,16 +376,9 @@ def _admitted(
     return [one for one in admitted if one is not None]
 
 
-def _listed(row: DescriptionRow, state: tuple[SkillState, str]) -> InstalledSkill:
-    return InstalledSkill(name=row.skill, state=state[0], kind=row.source, reason=state[1])
-
-
-def _sheet(row: DescriptionRow, state: tuple[SkillState, str]) -> SkillSheet:
+def _sheet(row: DescriptionRow, short: Mapping[str, Any]) -> SkillSheet:
     return SkillSheet(
-        name=row.skill,
-        state=state[0],
-        kind=row.source,
-        reason=state[1],
+        **short,
         digest=description_digest(row.held or row.approved),
         approved=at_by(row.approved_by, row.approved_at) if row.approved else "",
         source=difference(row.approved, row.held),
@@ -312,12 +386,7 @@ def _sheet(row: DescriptionRow, state: tuple[SkillState, str]) -> SkillSheet:
 
 
 class PinnedSource(TaskStatus[None]):
-    """A source whose skills are offered with the descriptions that were approved.
-
-    Args:
-        source: offers the skills as they are now.
-        descriptions: has the approvals.
-    """
+    """A source whose skills are offered with the descriptions that were approved."""
 
     def __init__(self, source: SkillSource, descriptions: Descriptions) -> None:
         self.name = source.name
@@ -380,7 +449,7 @@ def check_descriptions(settings: Settings) -> Check | None:
         return None
     postgres = settings.storage.postgres.get_secret_value()
     try:
-        rows = peek(settings.storage.path, postgres, all_rows) or ()
+        rows = peek(settings.storage.path, postgres, described.all_rows) or ()
     except StorageError:
         return None  # the check of the storage says why
     warnings = waiting_in([row for row in rows if row.source in settings.described_sources])

@@ -42,8 +42,7 @@ from component.skill_directories.content import (
     read_roots,
     source_of,
 )
-from component.skill_directories.runners import Runners
-from component.skill_directories.version import Version, new_approval
+from component.skill_directories.version import Runners, Version, new_approval
 from component.skills.errors import SkillLoadError
 from component.skills.manifest import ManifestError
 from component.skills.sources import Offer
@@ -65,14 +64,9 @@ class SkillDirectories(Installed):
     """Implements `component.skills.sources.SkillSource`, and what admins do with installed skills.
 
     Args:
-        roots: the configured directories.
-        storage: has what admins have approved; the content is in its directory.
-        runners: run it.
-        recorder: records approvals.
         auto_approve: whether every version is approved by the settings.
 
     Attributes:
-        name: identifies it among the sources.
         rest_s: seconds after the start before the directories are read: approved skills need none
             of that, and the rest of the start is faster.
     """

@@ -89,7 +89,7 @@ def skill_directories(
     if not settings.skill_roots:
         return None
     from component.features.installed_skills.directories import SkillDirectories  # noqa: PLC0415
-    from component.skill_directories.runners import Runners  # noqa: PLC0415
+    from component.skill_directories.version import Runners  # noqa: PLC0415
 
     services = skill_services(settings, storage, messages)
     if settings.proposals_path is not None:

@@ -37,18 +37,18 @@ TABLES: Final = (
     ),
 )
 
-_ALL: Final = """
-    SELECT source, skill, approved, approved_by, approved_at, held FROM skill_descriptions
-    WHERE skill <> '' ORDER BY source, skill
-"""
-_OF_SOURCE: Final = """
-    SELECT source, skill, approved, approved_by, approved_at, held FROM skill_descriptions
-    WHERE source = ? ORDER BY skill
-"""
+_SELECT = "SELECT source, skill, approved, approved_by, approved_at, held FROM skill_descriptions"
+_ALL: Final = f"{_SELECT} WHERE skill <> '' ORDER BY source, skill"
+_OF_SOURCE: Final = f"{_SELECT} WHERE source = ? ORDER BY skill"
 _INSERT: Final = """
     INSERT INTO skill_descriptions (source, skill, approved, approved_by, approved_at, held)
     VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT (source, skill) DO NOTHING
+"""
+_HOLD: Final = "UPDATE skill_descriptions SET held = ? WHERE source = ? AND skill = ?"
+_DELETE: Final = """
+    DELETE FROM skill_descriptions
+    WHERE source = ? AND skill <> '' AND approved = '' AND held = ''
 """
 _APPROVE: Final = """
     UPDATE skill_descriptions
@@ -71,7 +71,6 @@ class DescriptionRow(msgspec.Struct, frozen=True):
     """A skill of a source.
 
     Attributes:
-        source, skill: their names.
         approved: the content that was approved; empty if none was.
         approved_by, approved_at: by whom, and milliseconds since 1970.
         held: the content that the source offers, if it waits for an approval.
@@ -85,79 +84,52 @@ class DescriptionRow(msgspec.Struct, frozen=True):
     held: str = ""
 
 
-class DescriptionRows:
-    """The rows. Methods raise StorageError.
-
-    Args:
-        storage: has the table.
-    """
-
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
-
-    async def all(self) -> Sequence[DescriptionRow]:
-        """Return the rows of all sources."""
-        return await self._storage.read(all_rows)
-
-    async def offered(
-        self, source: str, contents: Mapping[str, str], *, hold_first: bool
-    ) -> Mapping[str, DescriptionRow]:
-        """Store what a source offers now: contents by the names of skills. Return its rows.
-
-        The first offer is approved unless `hold_first`. Later, what differs from what was approved
-        is held.
-        """
-
-        def op(database: Database) -> list[DescriptionRow]:
-            rows = _of_source(database, source)
-            first = not rows and not hold_first
-            for row in _changed(source, rows, contents, first=first):
-                if row.skill in rows:
-                    database.execute(
-                        "UPDATE skill_descriptions SET held = ? WHERE source = ? AND skill = ?",
-                        (row.held, source, row.skill),
-                    )
-                else:
-                    at = database.now if row.approved else 0
-                    database.execute(
-                        _INSERT, (source, row.skill, row.approved, row.approved_by, at, row.held)
-                    )
-            database.execute(
-                "DELETE FROM skill_descriptions"
-                " WHERE source = ? AND skill <> '' AND approved = '' AND held = ''",
-                (source,),
-            )
-            return list(_of_source(database, source).values())
-
-        rows = await self._storage.read(lambda database: _of_source(database, source))
-        if _changed(source, rows, contents, first=False):
-            rows = {row.skill: row for row in await self._storage.write(op)}
-        return {name: row for name, row in rows.items() if name != _SEEN}
-
-    async def approve(self, row: DescriptionRow, by: str) -> bool:
-        """Approve what is held in a row; False if it has changed meanwhile."""
-
-        def op(database: Database) -> bool:
-            values = (by, database.now, row.source, row.skill, row.held)
-            return database.execute(_APPROVE, values).rowcount > 0
-
-        return await self._storage.write(op)
-
-    async def revoke(self, row: DescriptionRow) -> None:
-        """Revoke the approval of a skill: it is held until it is approved again."""
-
-        def op(database: Database) -> None:
-            database.execute(_REVOKE, (row.source, row.skill))
-
-        await self._storage.write(op)
-
-
 def all_rows(database: Database) -> Sequence[DescriptionRow]:
     """Return the rows of all sources."""
     return [DescriptionRow(*found) for found in database.execute(_ALL).fetchall()]
 
 
-def _of_source(database: Database, source: str) -> dict[str, DescriptionRow]:
+async def offered(
+    storage: Storage, source: str, contents: Mapping[str, str], *, hold_first: bool
+) -> Mapping[str, DescriptionRow]:
+    """Store what a source offers now: contents by the names of skills. Return its rows.
+
+    The first offer is approved unless `hold_first`. Later, what differs from what was approved is
+    held. Raises StorageError.
+    """
+
+    def op(database: Database) -> Mapping[str, DescriptionRow]:
+        rows = _of_source(database, source)
+        first = not rows and not hold_first
+        for row in _changed(source, rows, contents, first=first):
+            if row.skill in rows:
+                database.execute(_HOLD, (row.held, source, row.skill))
+            else:
+                at = database.now if row.approved else 0
+                database.execute(
+                    _INSERT, (source, row.skill, row.approved, row.approved_by, at, row.held)
+                )
+        database.execute(_DELETE, (source,))
+        return _of_source(database, source)
+
+    rows = await storage.read(lambda database: _of_source(database, source))
+    if _changed(source, rows, contents, first=False):
+        rows = await storage.write(op)
+    return {name: row for name, row in rows.items() if name != _SEEN}
+
+
+def approve(database: Database, row: DescriptionRow, by: str) -> bool:
+    """Approve what is held in a row; False if it has changed meanwhile."""
+    values = (by, database.now, row.source, row.skill, row.held)
+    return database.execute(_APPROVE, values).rowcount > 0
+
+
+def revoke(database: Database, row: DescriptionRow) -> None:
+    """Revoke the approval of a skill: it is held until it is approved again."""
+    database.execute(_REVOKE, (row.source, row.skill))
+
+
+def _of_source(database: Database, source: str) -> Mapping[str, DescriptionRow]:
     found = database.execute(_OF_SOURCE, (source,)).fetchall()
     return {row.skill: row for row in (DescriptionRow(*values) for values in found)}
 

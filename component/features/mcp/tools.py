@@ -16,8 +16,8 @@ import structlog
 from component.features.mcp.errors import clean, clean_schema, line, reason_of
 from component.policy.globs import pattern
 from component.skills.errors import DeclarationError
-from component.skills.model_answers import CAPABILITY as LLM
-from component.skills.schema_inputs import schema_inputs
+from component.skills.inputs import schema_inputs
+from component.skills.operations import CAPABILITY as LLM
 from component.skills.skill import Skill
 from component.skills.spec import Annotations
 from component.skills.validation import SchemaValidator

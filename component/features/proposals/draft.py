@@ -23,7 +23,7 @@ from msgspec import Meta
 
 from component import system
 from component.private import make_directory, open_private
-from component.skill_directories import tables as directory_tables
+from component.skill_directories import approvals
 from component.skill_directories.cases import Case, ScriptedNetwork, parse_cases, run_case
 from component.skill_directories.content import read_content
 from component.skill_directories.host_functions import Services
@@ -47,7 +47,7 @@ ALL_S: Final = 60.0
 """Seconds for everything: loading the code, and all tests."""
 _LONGEST_PROBLEM: Final = 600
 _MOST_PROBLEMS: Final = 5
-_SCHEMA: Final = Schema((*storage_tables.TABLES, *directory_tables.TABLES))
+_SCHEMA: Final = Schema((*storage_tables.TABLES, *approvals.TABLES))
 """The tables that the functions of skills use."""
 _KINDS: Final = ("python", "rest")
 _TESTABLE: Final = frozenset(("network", "credential", "llm", "memory_read", "memory_write"))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import anyio
 import anyio.to_thread
@@ -18,6 +17,7 @@ from msgspec import Meta
 
 from component import system
 from component.audit.protocol import AuditEvent, Recorder
+from component.config.skills import Proposals
 from component.features.proposals.draft import (
     FORMAT,
     Checked,
@@ -29,6 +29,8 @@ from component.features.proposals.draft import (
     write_files,
     writing_prompt,
 )
+from component.kernel.kernel import Kernel
+from component.memory_directory.files import sync_folder
 from component.private import make_directory
 from component.skill_directories.approvals import Approvals
 from component.skill_directories.content import (
@@ -48,10 +50,6 @@ from component.skills.sources import Offer
 from component.store.errors import StorageError
 from xep.jid import JID
 
-if TYPE_CHECKING:
-    from component.config.skills import Proposals
-    from component.kernel.kernel import Kernel
-
 _TIMEOUT_S: Final = 600.0
 _LONGEST_DESCRIPTION: Final = 4_000
 _LONGEST: Final = 65_536
@@ -65,12 +63,7 @@ _OLD: Final = ".old-"
 
 
 class ProposalFolder:
-    """The directory of the proposals, each in a directory with the name of its skill. Methods block
-    and raise OSError.
-
-    Args:
-        directory: where they are; made when it is needed.
-    """
+    """A directory of proposals, by the names of skills. Methods block and raise OSError."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory.expanduser().absolute()
@@ -112,31 +105,15 @@ class ProposalFolder:
             if target.exists():
                 target.rename(old)
             made.rename(target)
-            _sync(self._directory)
+            sync_folder(self._directory)
             shutil.rmtree(old, ignore_errors=True)
         except BaseException:
             shutil.rmtree(made, ignore_errors=True)
             raise
 
 
-def _sync(directory: Path) -> None:
-    """Have the names in a directory survive a failure of the machine."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 class ServiceView:
-    """What proposals need of the rest of the service.
-
-    Args:
-        kernel: has the skills that are offered, and the admins.
-
-    Attributes:
-        announce: tells the admins a sentence.
-    """
+    """What proposals need of the rest of the service."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._catalog = kernel.environment.catalog
@@ -165,17 +142,7 @@ class ServiceView:
 
 
 class ProposalSource:
-    """The source of the skill `create_skill`: tests proposals, and keeps those whose tests pass.
-
-    Args:
-        settings: the limits.
-        folder: the directory of the proposals.
-        service: the rest of the service.
-        recorder: records proposals.
-
-    Attributes:
-        skill: the skill.
-    """
+    """The source of the skill `create_skill`: tests proposals, and keeps those whose tests pass."""
 
     name = "proposals"
 
@@ -343,15 +310,9 @@ def create_skill_skill(source: ProposalSource) -> Skill:
                 max_length=_LONGEST_DESCRIPTION,
             ),
         ],
-        manifest: Annotated[
-            str, Meta(description="skill.toml, in TOML.", max_length=_LONGEST)
-        ] = "",
-        code: Annotated[
-            str, Meta(description="main.py; empty for an HTTP request.", max_length=_LONGEST)
-        ] = "",
-        tests: Annotated[
-            str, Meta(description="tests/cases.toml, in TOML.", max_length=_LONGEST)
-        ] = "",
+        manifest: Annotated[str, _text("skill.toml, in TOML.")] = "",
+        code: Annotated[str, _text("main.py; empty for an HTTP request.")] = "",
+        tests: Annotated[str, _text("tests/cases.toml, in TOML.")] = "",
     ) -> SkillResult:
         """Propose a new skill, in Python or as an HTTP request. Its tests run at once.
 

@@ -36,7 +36,7 @@ from component.skills.errors import (
     SkillUnavailable,
 )
 from component.skills.inputs import Arguments
-from component.skills.model_answers import ModelFailed, ModelOutcome
+from component.skills.operations import ModelFailed, ModelOutcome
 from component.skills.outputs import SkillResult
 
 if TYPE_CHECKING:

@@ -105,7 +105,7 @@ class Offered(msgspec.Struct, frozen=True):
     Attributes:
         name: its name.
         lane: the name of the queue of procrastinate for calls of exactly this version.
-        description: its description (`component.skills.description`).
+        description: its description (`component.skills.spec`).
         workers: the names of the workers that have it and are alive.
     """
 
@@ -117,6 +117,6 @@ class Offered(msgspec.Struct, frozen=True):
 
 def fields_of(offered: Offered) -> dict[str, Any]:
     """Return the fields of the description. Raises ValueError: another release wrote it."""
-    from component.skills.description import read  # noqa: PLC0415 - it makes types when loaded
+    from component.skills.spec import spec_fields  # noqa: PLC0415 - it makes types when loaded
 
-    return read(offered.description)
+    return spec_fields(offered.description)

@@ -19,7 +19,7 @@ from component.features.workers.client import Client
 from component.features.workers.messages import Offered, fields_of
 from component.policy.globs import pattern
 from component.skills.errors import DeclarationError
-from component.skills.schema_inputs import schema_inputs
+from component.skills.inputs import schema_inputs
 from component.skills.skill import Skill
 
 if TYPE_CHECKING:

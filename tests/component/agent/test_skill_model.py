@@ -16,7 +16,7 @@ from component.models.protocol import (
     ModelRequest,
     ModelUnavailableError,
 )
-from component.skills.model_answers import ModelFailed, question
+from component.skills.operations import ModelFailed, question
 from tests.component.agent.world import ROMEO, Brain, Death, Purse, says
 from tests.component.audit.book import Book
 from xep.jid import JID

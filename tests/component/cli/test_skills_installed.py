@@ -8,8 +8,8 @@ import anyio
 
 from component.app.schema import SCHEMA
 from component.cli.frame import ExitCode
-from component.features.installed_skills.description_content import content_of
-from component.features.installed_skills.rows import DescriptionRows
+from component.features.installed_skills.descriptions import content_of
+from component.features.installed_skills.rows import offered
 from component.features.proposals.source import ProposalFolder
 from component.skill_directories.content import Proposal
 from component.store import Storage
@@ -128,7 +128,7 @@ def test_a_changed_description_is_listed_shown_and_approved_with_its_digest(
         async with Storage.open(SCHEMA, Path("data")) as storage:
             for text in descriptions:
                 contents = {"greet": content_of(described("greet", text))}
-                await DescriptionRows(storage).offered(SOURCE, contents, hold_first=False)
+                await offered(storage, SOURCE, contents, hold_first=False)
 
     def ask(*words: str) -> Any:
         return command("skills", *words, **here)

@@ -11,9 +11,9 @@ import msgspec
 from component.sandbox.wasm import Probe, WasmRuntime, WasmSkill
 from component.sandbox.wasm_call import IMPORTS, Import, WasmLimits
 from component.sandbox.wasm_probe import probe
+from component.skills.calling import Threads
 from component.skills.context import Context
 from component.skills.host import HostFunctions, LogLevel
-from component.skills.threads import Threads
 
 ALL: frozenset[Import] = frozenset(IMPORTS)
 

@@ -24,9 +24,9 @@ from component.skills import (
     SkillUnavailable,
     call,
 )
+from component.skills.calling import Threads
 from component.skills.host import HostError, HostFunctions, HttpRequest, HttpResponse
 from component.skills.operations import PlainHost
-from component.skills.threads import Threads
 from tests.component.sandbox import module_of_skills
 from tests.component.sandbox.plain_functions import plain_functions
 

@@ -9,10 +9,9 @@ import pytest
 from component.sandbox.wasm import WasmRuntime
 from component.sandbox.wasm_call import WasmLimits
 from component.skills import Skill
-from component.skills.calling import call
+from component.skills.calling import Threads, call
 from component.skills.errors import SkillFailed, SkillTimeout
-from component.skills.schema_inputs import schema_inputs
-from component.skills.threads import Threads
+from component.skills.inputs import schema_inputs
 from component.tasks.outputs import error_of
 from tests.component.sandbox import wat
 from tests.component.sandbox.running import context, skill

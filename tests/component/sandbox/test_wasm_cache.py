@@ -13,7 +13,7 @@ import pytest
 
 from component.sandbox import wasm
 from component.sandbox.wasm import WasmCache, WasmRuntime
-from component.skills.threads import Threads
+from component.skills.calling import Threads
 from tests.component.sandbox import wat
 from tests.component.sandbox.running import context, skill
 

@@ -13,7 +13,7 @@ from hypothesis import given, strategies
 
 from component.sandbox.wasm import WasmRuntime
 from component.skills.errors import CapabilityMissing, InvalidParam
-from component.skills.schema_inputs import schema_inputs
+from component.skills.inputs import schema_inputs
 from tests.component.sandbox import guests
 from tests.component.sandbox.running import Told, context, runtime, skill, trusted
 

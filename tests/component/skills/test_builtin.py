@@ -9,7 +9,6 @@ import zoneinfo
 from collections.abc import Iterator
 from typing import Any
 
-import anyio
 import pytest
 
 from component.skills import (
@@ -22,6 +21,7 @@ from component.skills import (
     prepare,
 )
 from component.skills.builtin import builtin_skills
+from component.skills.calling import Threads
 from component.skills.conformance_fixtures import conformance_skills
 from component.skills.operations import PlainHost
 
@@ -40,7 +40,7 @@ async def run(
     assert made is not None
     context = Context(principal="a@b", sender="a@b/c", skill=name)
     arguments = prepare(made, texts.items(), None if sent is None else json.dumps(sent))
-    return await call(made, arguments, context, anyio.CapacityLimiter(1))
+    return await call(made, arguments, context, Threads(1, 1).share("ann"))
 
 
 @pytest.mark.parametrize("name", ["echo", "conformance.echo"])
@@ -124,7 +124,7 @@ async def test_progress_reports_every_step(registry: Registry) -> None:
     made = registry.get("conformance.progress")
     assert made is not None
     context = Context(principal="a@b", sender="a@b/c", skill=made.name, host=PlainHost(report))
-    await call(made, prepare(made, [("steps", "4")]), context, anyio.CapacityLimiter(1))
+    await call(made, prepare(made, [("steps", "4")]), context, Threads(1, 1).share("ann"))
     assert reports == [0.25, 0.5, 0.75, 1]
 
 

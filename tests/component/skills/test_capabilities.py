@@ -18,7 +18,7 @@ from component.skills.capabilities import (
     CredentialName,
     Endpoint,
     ModelName,
-    Recipient,
+    RecipientAddress,
 )
 from component.skills.spec import SkillSpec
 
@@ -155,11 +155,11 @@ def test_accepted_paths_are_normal(text: str) -> None:
 )
 def test_recipients_have_one_spelling(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
-        Recipient.parse(text)
+        RecipientAddress.parse(text)
 
 
 def test_recipients_credentials_and_models_have_valid_names() -> None:
-    assert Recipient.parse("juliet@example.com") == "juliet@example.com"
+    assert RecipientAddress.parse("juliet@example.com") == "juliet@example.com"
     assert CredentialName.parse("github-token") == "github-token"
     assert ModelName.parse("llama3.2:3b") == "llama3.2:3b"
     for bad in ("GITHUB", "a b", "a--b", "-a", "a:b", "", "x" * 65):
@@ -177,7 +177,7 @@ def test_the_texts_are_those_of_policies() -> None:
         ),
         filesystem_read=(AbsolutePath.parse("/srv/menus"),),
         credential=(CredentialName.parse("github-token"),),
-        xmpp=(Recipient.parse("juliet@example.com"),),
+        xmpp=(RecipientAddress.parse("juliet@example.com"),),
         memory_write=("skill",),
         clock=True,
     )

@@ -2,8 +2,7 @@
 
 import pytest
 
-from component.skills.capabilities import Capabilities
-from component.skills.capability_texts import capabilities_of
+from component.skills.capabilities import Capabilities, capabilities_of
 from component.skills.manifest import read_manifest
 
 WHOLE = """

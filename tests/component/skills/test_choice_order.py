@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from component.skills import skill
-from component.skills.choice_order import schema_of
+from component.skills.schema import ordered_schema
 
 
 class Size(enum.Enum):
@@ -24,7 +24,7 @@ class Order(msgspec.Struct):
 
 
 def test_choices_of_a_type_have_the_order_of_their_declaration() -> None:
-    schema = schema_of(Order)["$defs"]
+    schema = ordered_schema(Order)["$defs"]
     properties = schema["Order"]["properties"]
     assert properties["speed"]["enum"] == ["slow", "fast", "auto"]
     assert properties["level"]["enum"] == [3, 1, 2]

@@ -2,6 +2,7 @@
 
 import contextlib
 import enum
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -9,7 +10,7 @@ import pytest
 
 from component.skills import DeclarationError, prepare, skill
 from component.skills.conformance_fixtures import conformance_skills
-from component.skills.forms import InvalidForm, form_of, values_of
+from component.skills.forms import InvalidForm, form_of, form_values
 from xep.data_forms import Field, Form
 from xep.data_forms import field as filled
 from xep.form_validation import Range, Validate
@@ -66,6 +67,15 @@ def every(
 SCHEMA = every.input_schema
 
 
+def showing(schema: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema whose defaults are these values, which a form shows."""
+    shown = {
+        name: {**each, "default": values[name]} if name in values else each
+        for name, each in schema["properties"].items()
+    }
+    return {**schema, "properties": shown}
+
+
 def fields(form: Form) -> dict[str, Field]:
     return {field.var or "": field for field in form.fields}
 
@@ -85,7 +95,7 @@ def one(declared: dict[str, Any], *, required: bool = False) -> dict[str, Any]:
 
 def read(schema: dict[str, Any], *texts: str) -> Any:
     form = Form(type="submit", fields=(Field(var="a", values=texts),))
-    return msgspec.json.decode(values_of(form, schema)).get("a", "absent")
+    return msgspec.json.decode(form_values(form, schema)).get("a", "absent")
 
 
 def reason(schema: dict[str, Any], *texts: str) -> str:
@@ -214,9 +224,9 @@ def test_defaults_stand_as_values() -> None:
     assert field("count").values == ()
 
 
-def test_values_stand_before_defaults() -> None:
+def test_a_form_shows_defaults_of_every_type() -> None:
     given = {"limit": 7, "words": ["a", "b"], "colours": ["red"], "flag": True}
-    form = fields(form_of(SCHEMA, TYPE, values=given))
+    form = fields(form_of(showing(SCHEMA, given), TYPE))
     assert form["limit"].values == ("7",)
     assert form["words"].values == ("a", "b")
     assert form["colours"].values == ("red",)
@@ -234,7 +244,7 @@ def test_what_was_given_comes_back_as_it_was_with_the_reason() -> None:
 
 
 def test_a_text_of_several_lines_gets_the_room_for_it() -> None:
-    assert field("topic", values={"topic": "a\nb"}).type == "text-multi"
+    assert fields(form_of(showing(SCHEMA, {"topic": "a\nb"}), TYPE))["topic"].type == "text-multi"
 
 
 def test_what_no_form_can_show_is_left_to_the_default() -> None:
@@ -249,7 +259,7 @@ def test_a_property_called_form_type_is_refused() -> None:
     with pytest.raises(ValueError, match="FORM_TYPE"):
         form_of(schema, None)
     with pytest.raises(ValueError, match="FORM_TYPE"):
-        values_of(Form(type="submit"), schema)
+        form_values(Form(type="submit"), schema)
 
 
 def test_a_parameter_cannot_be_called_form_type() -> None:
@@ -286,9 +296,9 @@ def test_the_form_of_each_fixture_leads_to_a_call(each: Any) -> None:
         "bytes": 3,
     }
     schema = each.input_schema
-    form = form_of(schema, TYPE, values=given)
+    form = form_of(showing(schema, given), TYPE)
     submitted = Form(type="submit", fields=form.fields)
-    arguments = msgspec.to_builtins(prepare(each, json=bytes(values_of(submitted, schema, TYPE))))
+    arguments = msgspec.to_builtins(prepare(each, json=bytes(form_values(submitted, schema, TYPE))))
     for name in schema["properties"]:
         if name in given:
             assert arguments[name] == given[name]
@@ -316,7 +326,7 @@ def test_texts_become_values() -> None:
             filled("stranger", "ignored"),
         ),
     )
-    assert msgspec.json.decode(values_of(form, SCHEMA, TYPE)) == {
+    assert msgspec.json.decode(form_values(form, SCHEMA, TYPE)) == {
         "flag": True,
         "colour": "red",
         "level": 2,
@@ -384,7 +394,7 @@ def test_a_large_form_is_validated_whole() -> None:
 def test_every_field_that_does_not_fit_is_named() -> None:
     form = Form(type="submit", fields=(filled("count", "many"), filled("topic", "too long")))
     with pytest.raises(InvalidForm) as caught:
-        values_of(form, SCHEMA, TYPE)
+        form_values(form, SCHEMA, TYPE)
     assert set(caught.value.reasons) == set(SCHEMA["required"])
     assert caught.value.reasons["count"] == "expected an integer"
     assert caught.value.reasons["topic"] == '"too long" is longer than 5 characters'
@@ -402,12 +412,12 @@ def test_a_field_that_comes_twice() -> None:
             filled("a", "1"),
         ),
     )
-    assert bytes(values_of(form, one({"type": "integer"}), TYPE)) == b'{"a":1}'
+    assert bytes(form_values(form, one({"type": "integer"}), TYPE)) == b'{"a":1}'
     form = Form(
         type="submit", fields=(filled("a", "1"), filled("a", "2"), filled("b"), filled("b"))
     )
     with pytest.raises(InvalidForm) as caught:
-        values_of(form, one({"type": "integer"}))
+        form_values(form, one({"type": "integer"}))
     assert caught.value.reasons == {"a": "was given more than once, with different values"}
 
 
@@ -415,14 +425,14 @@ def test_a_field_that_comes_again_without_a_value_says_nothing() -> None:
     for first, second in (("", TYPE), (TYPE, ""), (None, f" {TYPE}\n")):
         fields = (filled("FORM_TYPE", first), filled("FORM_TYPE", second))
         form = Form(type="submit", fields=(*fields, filled("a"), filled("a", "1"), filled("a", "")))
-        assert bytes(values_of(form, one({"type": "integer"}), TYPE)) == b'{"a":1}'
+        assert bytes(form_values(form, one({"type": "integer"}), TYPE)) == b'{"a":1}'
 
 
 def test_a_form_about_something_else() -> None:
     form = Form(type="submit", fields=(filled("FORM_TYPE", "urn:other"),))
     with pytest.raises(InvalidForm, match="FORM_TYPE: expected urn:fluux"):
-        values_of(form, one({}), TYPE)
-    assert bytes(values_of(Form(type="submit"), one({}), TYPE)) == b"{}"
+        form_values(form, one({}), TYPE)
+    assert bytes(form_values(Form(type="submit"), one({}), TYPE)) == b"{}"
 
 
 @pytest.mark.parametrize(
@@ -458,7 +468,7 @@ def test_a_default_that_was_taken_away(schema: dict[str, Any], value: Any) -> No
     assert read(one(schema)) == value
     assert read(one(schema), "") == value
     # A field that is not even there was not emptied by anybody.
-    assert bytes(values_of(Form(type="submit"), one(schema))) == b"{}"
+    assert bytes(form_values(Form(type="submit"), one(schema))) == b"{}"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.skills.forms import InvalidForm, form_of, values_of
+from component.skills.forms import InvalidForm, form_of, form_values
+from tests.component.skills.test_forms import showing
 from tests.profiles import examples
 from xep.binding import decode, encode
 from xep.data_forms import Field, Form
@@ -110,11 +111,11 @@ def test_an_instance_comes_back_through_its_form(
     given_: tuple[dict[str, Any], dict[str, Any]],
 ) -> None:
     schema, instance = given_
-    form = form_of(schema, TYPE, values=instance)
+    form = form_of(showing(schema, instance), TYPE)
     element = ET.fromstring(encode(form))
     assert decode(Form, element, strict=True) == form
     submitted = Form(type="submit", fields=form.fields)
-    values = msgspec.json.decode(values_of(submitted, schema, TYPE))
+    values = msgspec.json.decode(form_values(submitted, schema, TYPE))
     jsonschema.Draft202012Validator(schema).validate(values)
     for name, value in instance.items():
         found = values[name] if name in values else _meant(schema, name)
@@ -126,7 +127,7 @@ def test_an_instance_comes_back_through_its_form(
 def refusal(form: Form, schema: dict[str, Any]) -> Mapping[str, str]:
     """The reasons for which a form is refused; nothing else is ever raised."""
     try:
-        values_of(form, schema, TYPE)
+        form_values(form, schema, TYPE)
     except InvalidForm as error:
         return error.reasons
     return {}
@@ -169,7 +170,7 @@ def test_any_form_is_read_or_refused_with_a_reason_for_each_field(
 ) -> None:
     reasons = refusal(form, schema)
     if not reasons:
-        values = msgspec.json.decode(values_of(form, schema, TYPE))
+        values = msgspec.json.decode(form_values(form, schema, TYPE))
         jsonschema.Draft202012Validator({**schema, "type": "object"}).validate(values)
         return
     assert set(reasons) <= {*schema["properties"], "FORM_TYPE"}

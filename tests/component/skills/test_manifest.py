@@ -13,9 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import protocol_schemas
-from component.skills.manifest import Manifest, ManifestError, _read_text, read_manifest
-from component.skills.manifest_schema import text as schema_text
-from component.skills.schedule import SkillSchedule
+from component.skills.manifest import (
+    Manifest,
+    ManifestError,
+    _read_text,
+    read_manifest,
+    schema_text,
+)
+from component.skills.spec import SkillSchedule
 
 WHOLE = """
 [skill]
@@ -231,7 +236,7 @@ def test_any_value_of_a_capability_is_read_or_refused(value: str) -> None:
 
 def test_the_published_schema_is_the_declaration() -> None:
     path = Path(protocol_schemas.__file__).with_name("skill.schema.json")
-    assert path.read_text() == schema_text()  # python -m component.skills.manifest_schema
+    assert path.read_text() == schema_text()  # python -m component.skills.manifest
     validator = jsonschema_rs.validator_for(json.loads(schema_text()))
     assert validator.is_valid(tomllib.loads(WHOLE))
 

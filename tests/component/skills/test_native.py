@@ -25,7 +25,7 @@ from component.skills import (
     prepare,
     skill,
 )
-from component.skills.calling import _Job
+from component.skills.calling import Threads, ThreadShare, _Job
 from component.skills.operations import PlainHost
 
 pytestmark = pytest.mark.anyio
@@ -44,7 +44,7 @@ def context_of(name: str, reports: list[tuple[float, str]] | None = None) -> Con
 async def run(
     made: Skill,
     *texts: tuple[str, str],
-    limiter: anyio.CapacityLimiter | None = None,
+    share: ThreadShare | None = None,
     timeout: float | None = None,  # noqa: ASYNC109
     context: Context | None = None,
 ) -> SkillResult:
@@ -52,7 +52,7 @@ async def run(
         made,
         prepare(made, texts),
         context or context_of(made.name),
-        limiter or anyio.CapacityLimiter(4),
+        share or Threads(4, 4).share("ann"),
         timeout=timeout,
     )
 
@@ -293,17 +293,17 @@ async def test_a_thread_given_up_keeps_its_place_until_it_ends() -> None:
     def quick() -> str:
         return "ran"
 
-    limiter = anyio.CapacityLimiter(1)
+    share = Threads(1, 1).share("ann")
     try:
         with pytest.raises(SkillTimeout):
-            await run(stay, limiter=limiter, timeout=0.5)
-        assert limiter.borrowed_tokens == 1
+            await run(stay, share=share, timeout=0.5)
         with pytest.raises(SkillTimeout):
-            await run(quick, limiter=limiter, timeout=0.01)
+            await run(quick, share=share, timeout=0.01)
     finally:
         gate.set()
-    assert (await run(quick, limiter=limiter)).outputs[0].text == "ran"
-    assert limiter.borrowed_tokens == 0
+    assert (await run(quick, share=share)).outputs[0].text == "ran"
+    with anyio.fail_after(1):
+        await share.acquire()
 
 
 async def test_cancelled_before_it_began_nothing_runs_and_no_place_is_lost() -> None:
@@ -313,24 +313,26 @@ async def test_cancelled_before_it_began_nothing_runs_and_no_place_is_lost() -> 
     def note() -> None:
         ran.append(1)
 
-    limiter = anyio.CapacityLimiter(1)
+    share = Threads(1, 1).share("ann")
     with anyio.CancelScope() as scope:
         scope.cancel()
-        await run(note, limiter=limiter)
+        await run(note, share=share)
     assert scope.cancelled_caught
-    assert limiter.borrowed_tokens == 0
+    with anyio.fail_after(1):
+        await share.acquire()
     assert not ran
 
 
 async def test_work_given_up_while_it_waits_for_its_thread_is_not_begun() -> None:
     ran: list[int] = []
-    limiter = anyio.CapacityLimiter(1)
-    job = _Job(lambda: ran.append(1), limiter)
-    await limiter.acquire_on_behalf_of(job)
+    share = Threads(1, 1).share("ann")
+    job = _Job(lambda: ran.append(1), share)
+    await share.acquire()
     job.leave()
     assert job.run() is None
     assert not ran
-    assert limiter.borrowed_tokens == 0
+    with anyio.fail_after(1):
+        await share.acquire()
 
 
 def test_a_shorter_time_is_never_made_longer() -> None:

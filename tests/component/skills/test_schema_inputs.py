@@ -7,8 +7,8 @@ import pytest
 
 from component.skills import InvalidParam, Skill, prepare
 from component.skills.errors import DeclarationError
+from component.skills.inputs import schema_inputs
 from component.skills.params import prepare_texts
-from component.skills.schema_inputs import schema_inputs
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

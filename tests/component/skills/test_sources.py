@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from component.skills import Registry, Skill, skill, sources
 from component.skills.errors import SkillLoadError
-from component.skills.schema_inputs import schema_inputs
+from component.skills.inputs import schema_inputs
 from component.skills.sources import Offer, SkillSources
 from component.skills.spec import Annotations
 

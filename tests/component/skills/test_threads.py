@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.skills.threads import Threads
+from component.skills.calling import Threads
 
 pytestmark = pytest.mark.anyio
 
@@ -22,13 +22,13 @@ class Holders:
 
     async def hold(self, principal: str) -> None:
         share = self.threads.share(principal)
-        await share.acquire_on_behalf_of(self)
+        await share.acquire()
         self.holding.append(principal)
         try:
             await self._end[principal].wait()
         finally:
             self.holding.remove(principal)
-            share.release_on_behalf_of(self)
+            share.release()
 
     def end(self, principal: str) -> None:
         self._end[principal].set()

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.skills.errors import DeclarationError
-from component.skills.schema_bounds import check_bounds
-from component.skills.validation import SchemaValidator
+from component.skills.validation import SchemaValidator, check_bounds
 
 _ANY_JSON = {
     "$defs": {

@@ -8,7 +8,7 @@ import pytest
 
 from component.skills import Context, ModelFailed, Skill, skill
 from component.skills.errors import CapabilityMissing, UsageError
-from component.skills.model_answers import ModelQuestion, question
+from component.skills.operations import ModelQuestion, question
 from component.tasks.request import Request
 from tests.component.tasks.test_durable import Choice, answer, text_of
 from tests.component.tasks.world import Open, World, living

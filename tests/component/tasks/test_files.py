@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.skills import File, Link, Output, SkillResult, skill
-from component.skills.outputs import result_of as skill_result
+from component.skills.outputs import as_result as skill_result
 from component.tasks.outputs import part_of, result_of, shared, text_of
 from xep.binding import encode, read
 from xep.file_sharing import File as FileData

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from component.app.schema import SCHEMA
-from component.skills.builtin.echo import echo
+from component.skills.builtin import echo
 from component.store.database import Database, Rows, Value
 from component.store.postgres import PostgreSQL
 from component.tasks import admin, question_rows

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from component.skills.threads import Threads
+from component.skills.calling import Threads
 from component.tasks.leases import Slot
 from component.tasks.protocol import SkillAccess, TaskLimits
 from component.tasks.worker import Worker

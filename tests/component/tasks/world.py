@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from component.link.messages.delivery import Delivery, nothing_to_send
 from component.policy.flows import Flows
 from component.skills import Skill, View
-from component.skills.threads import Threads
+from component.skills.calling import Threads
 from component.store import Storage
 from component.tasks.confirmation import Approvers
 from component.tasks.gate import Gate

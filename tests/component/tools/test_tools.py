@@ -32,7 +32,7 @@ from component.skills import (
     SkillUnavailable,
     skill,
 )
-from component.skills.model_answers import ModelQuestion
+from component.skills.operations import ModelQuestion
 from component.tasks.request import CallerContext, Request
 from component.tools.joint_confirmation import JointConfirmations
 from component.tools.tools import ToolExecutor, tool_name

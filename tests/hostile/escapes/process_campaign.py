@@ -27,7 +27,7 @@ from component.sandbox.launch import confined_command
 from component.sandbox.process_skills import ChildPool, ProcessSkills
 from component.sandbox.profile import Limits, Profile
 from component.skills import Context, SkillLoadError, call
-from component.skills.threads import Threads
+from component.skills.calling import Threads
 from tests.component.sandbox.plain_functions import plain_functions
 
 MODULE = Path(__file__).with_name("process_module.py")

@@ -14,11 +14,10 @@ from component.config.skills import XmppSend
 from component.kernel.guarded_messages import GuardedMessages, Sending
 from component.skill_directories.host_functions import Credential, Services
 from component.skills import Context
-from component.skills.calling import call
+from component.skills.calling import Threads, call
 from component.skills.fake_context import FakeContext
 from component.skills.operations import Parked
 from component.skills.params import prepare
-from component.skills.threads import Threads
 from component.store import Storage
 from tests.component.features.installed_skills.world import World, install, opened
 from tests.component.http.http_server import plain, redirect, serving

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from component.features.workers.messages import Asked, CallMessage, Declined, Outcome, encode
 from component.features.workers.program.host import Report, WorkerHost
 from component.sandbox.messages import Failure, FailureKind, Result
-from component.skills.calling import call
+from component.skills.calling import Threads, call
 from component.skills.context import Context
 from component.skills.errors import (
     CALL_ERRORS,
@@ -26,7 +26,6 @@ from component.skills.operations import Parked
 from component.skills.outputs import SkillResult
 from component.skills.params import prepare
 from component.skills.skill import Skill
-from component.skills.threads import Threads
 
 _TRACE: Final = 4000
 

@@ -11,11 +11,12 @@ import msgspec
 
 from component.features.workers.messages import Asked, CallMessage, Records
 from component.skills.errors import Denied, InvalidParam, SkillError, StepFailed, UsageError
-from component.skills.model_answers import CAPABILITY, ModelOutcome
 from component.skills.operations import (
+    CAPABILITY,
     METHODS,
     AskModel,
     AskPrincipal,
+    ModelOutcome,
     Operation,
     Parked,
     PartialHost,

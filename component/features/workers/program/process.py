@@ -30,11 +30,11 @@ from component.features.workers.queue import TASK, conninfo, lane_of
 from component.features.workers.statements import Statements
 from component.policy.globs import pattern
 from component.sandbox.messages import Failure
+from component.skills.calling import Threads
 from component.skills.context import Context
-from component.skills.description import written
 from component.skills.registry import Registry
 from component.skills.skill import Skill
-from component.skills.threads import Threads
+from component.skills.spec import spec_json
 
 if TYPE_CHECKING:
     from component.features.workers.settings import Worker as WorkerSettings
@@ -176,7 +176,7 @@ class WorkerProcess:
         wanted, lanes = pattern(self._settings.skills), {}
         for skill in self._registry:
             if wanted.fullmatch(skill.name):
-                description = written(skill)
+                description = spec_json(skill)
                 lanes[lane_of(self._settings.queue, description)] = (skill, description)
         changed = lanes.keys() != self._lanes.keys()
         self._lanes = lanes

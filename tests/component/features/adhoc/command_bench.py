@@ -31,7 +31,7 @@ from component.skills import (
     call_inline,
     prepare,
 )
-from component.skills.threads import Threads
+from component.skills.calling import Threads
 from component.tasks.outputs import error_of, result_of
 from tests.component.link.router.wire import AGENT, DOMAIN, Bench, iq
 from tests.component.world import ALICE, Contacts, result, xml

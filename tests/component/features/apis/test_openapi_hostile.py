@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from component.features.apis import openapi_operations as operations
 from component.features.apis.openapi_document import OpenApiDocument, Unusable
 from component.features.apis.openapi_operations import Granted, RequestBuilder
-from component.features.apis.openapi_source import OpenApiSource
 from component.features.apis.settings import OpenApi
+from component.features.apis.sources import OpenApiSource
 from component.http.targets import target_of
 from component.skills import InvalidParam, Skill
 from component.skills.errors import SkillLoadError

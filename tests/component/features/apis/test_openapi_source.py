@@ -11,8 +11,8 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from component.features.apis.openapi_source import OpenApiSource
 from component.features.apis.settings import OpenApi
+from component.features.apis.sources import OpenApiSource
 from component.skills import InvalidParam, Skill
 from component.skills.errors import SkillLoadError
 from component.store import Storage

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from component.config.rest import RestSkill
-from component.features.apis.rest import RestSource, rest_skill
+from component.features.apis.sources import RestSource, rest_skill
 from component.http.gate import HttpResponse
 from component.rest.answers import ResponseConverter
 from component.skills import InvalidParam, Skill, SkillError

@@ -11,7 +11,7 @@ from anyio.abc import TaskStatus
 
 from component.features.installed_skills.descriptions import Descriptions, PinnedSource
 from component.skills import Registry, Skill
-from component.skills.schema_inputs import schema_inputs
+from component.skills.inputs import schema_inputs
 from component.skills.sources import Offer, SkillSource, SkillSources
 from component.store import Storage
 from tests.component.audit.book import Book

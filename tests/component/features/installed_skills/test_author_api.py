@@ -12,12 +12,10 @@ import pytest
 from component.features.installed_skills.commands import InstalledError
 from component.skill_directories.host_functions import Credential, Services
 from component.skills import CapabilityMissing, Context, SkillError, SkillFailed
-from component.skills.calling import call
+from component.skills.calling import Threads, call
 from component.skills.fake_context import FakeContext, called
-from component.skills.model_answers import ModelFailed
-from component.skills.operations import AskModel, PartialHost
+from component.skills.operations import AskModel, ModelFailed, PartialHost
 from component.skills.params import prepare
-from component.skills.threads import Threads
 from component.store import Storage
 from tests.component.features.installed_skills.world import World, install, opened
 from tests.component.http.http_server import Server, plain, serving

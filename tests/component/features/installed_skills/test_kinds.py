@@ -12,7 +12,7 @@ from anyio.abc import SocketStream
 
 from component.features.installed_skills.commands import InstalledError
 from component.skill_directories.host_functions import Credential, Services, functions_of
-from component.skill_directories.runners import Artefact
+from component.skill_directories.version import Artefact
 from component.skills import CapabilityMissing, Context, InvalidParam, SkillUnavailable
 from component.skills.host import HostError, HttpRequest
 from component.skills.manifest import read_manifest

@@ -14,12 +14,12 @@ from anyio.abc import TaskStatus
 from component.audit.protocol import AuditEvent
 from component.features.installed_skills.directories import AutoApprove, SkillDirectories
 from component.skill_directories.host_functions import Services
-from component.skill_directories.runners import Artefact, Runners, SkillRunner
+from component.skill_directories.version import Artefact, Runners, SkillRunner
 from component.skills import Context, Registry, Skill, call
+from component.skills.calling import Threads
 from component.skills.outputs import SkillResult
 from component.skills.params import prepare
 from component.skills.sources import SkillSources
-from component.skills.threads import Threads
 from component.store import Storage
 
 MANIFEST = """

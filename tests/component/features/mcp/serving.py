@@ -26,6 +26,7 @@ from component.skills import (
     prepare,
     sources,
 )
+from component.skills.calling import Threads
 from component.skills.operations import (
     AskModel,
     AskPrincipal,
@@ -102,7 +103,7 @@ class Served:
         given = prepare(skill, tuple((params or {}).items()))
         with anyio.fail_after(120):
             return await call(
-                skill, given, context or context_of(name, who), anyio.CapacityLimiter(4)
+                skill, given, context or context_of(name, who), Threads(4, 4).share("ann")
             )
 
     async def text(self, name: str, text: str = "", *, who: str = ANN) -> str:

@@ -16,7 +16,7 @@ from component.features.mcp.errors import clean, clean_schema
 from component.features.mcp.questions import schema_of
 from component.features.mcp.settings import McpServer, ToolAnnotations
 from component.features.mcp.tools import annotations_of, distinct_names, skill_name, skills_of
-from component.skills.forms import InvalidForm, form_of, values_of
+from component.skills.forms import InvalidForm, form_of, form_values
 from component.skills.skill import Invoke
 from component.skills.spec import Annotations
 from xep.data_forms import Field, Form
@@ -163,7 +163,7 @@ def test_the_choices_of_a_question_are_those_of_its_form(described: Any, labels:
     assert shown == [(value, title if labels else None) for value, title in TITLES]
     if labels:
         said = Field(var="a", values=("HIGH priority",))
-        values = msgspec.json.decode(values_of(Form(type="submit", fields=(said,)), schema))
+        values = msgspec.json.decode(form_values(Form(type="submit", fields=(said,)), schema))
         assert values == {"a": ["high"] if several else "high"}
 
 
@@ -185,9 +185,9 @@ def test_what_a_question_asks_of_a_value_is_checked(described: Any, right: str, 
     properties = {"a": described}
     schema = schema_of({"requestedSchema": {"properties": properties, "required": ["a"]}})
     submitted = Form(type="submit", fields=(Field(var="a", values=(right,)),))
-    assert values_of(submitted, schema)
+    assert form_values(submitted, schema)
     with pytest.raises(InvalidForm):
-        values_of(Form(type="submit", fields=(Field(var="a", values=(wrong,)),)), schema)
+        form_values(Form(type="submit", fields=(Field(var="a", values=(wrong,)),)), schema)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from component.memory_directory.texts import Texts
 from component.personas.own_personas import LAPSE_S, Drafts, OwnPersonas
 from component.personas.packages import LONGEST_TEXT, PersonaText
 from component.personas.personas import Personas
-from component.skills.schema_properties import properties_of
+from component.skills.form_fields import properties_of
 from tests.component.audit.book import Book
 from xep.jid import JID
 

@@ -7,7 +7,7 @@ import pytest
 from component.features.installed_skills.commands import InstalledError
 from component.skill_directories.content import read_proposal
 from component.skills.errors import InvalidParam
-from component.skills.model_answers import ModelFailed
+from component.skills.operations import ModelFailed
 from tests.component.features.proposals.world import (
     ADMIN,
     CODE,

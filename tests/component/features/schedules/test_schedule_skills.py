@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import anyio
 import pytest
 
 from component.agent.protocol import ToolResult, Waiting
@@ -15,6 +14,7 @@ from component.kernel.contacts import PersonZones
 from component.models.messages import ToolCall
 from component.policy.flows import AgentLimits
 from component.skills import Context, InvalidParam, SkillError, SkillFailed, call, prepare
+from component.skills.calling import Threads
 from component.store import Storage
 from component.tasks.confirmation import parameters_of
 from tests.component.link.router.wire import until
@@ -50,7 +50,7 @@ async def test_a_schedule_of_a_model_has_its_limits_and_its_taints() -> None:
     )
     arguments = prepare(add, (), b'{"when": "in 1 hour", "skill": "fetch"}')
     with pytest.raises((SkillFailed, SkillError, InvalidParam)):
-        await call(add, arguments, context, anyio.CapacityLimiter(1))
+        await call(add, arguments, context, Threads(1, 1).share("ann"))
     (wish,) = schedules.wishes
     assert (wish.work.taints, wish.work.limits) == (("web",), limits)
 

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import anyio
 import pytest
 
 from component.features.watches import rows as watch_rows
@@ -10,6 +9,7 @@ from component.features.watches.service import WatchService
 from component.features.watches.skills import watch_skills
 from component.policy.flows import AgentLimits
 from component.skills import Context, call, prepare
+from component.skills.calling import Threads
 from tests.direct_database import DirectDatabase
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +28,7 @@ async def test_a_watch_of_a_model_has_its_limits_and_the_labels_of_what_it_has_r
         limits=AgentLimits(("watch_*",)),
     )
     arguments = prepare(create, (), b'{"name": "mood", "goal": "Fetch it.", "node": "urn:mood"}')
-    await call(create, arguments, context, anyio.CapacityLimiter(1))
+    await call(create, arguments, context, Threads(1, 1).share("ann"))
     (watch,) = [row.watch for row in watch_rows.rows(database)]
     assert (watch.goal, watch.taints) == ("Fetch it.", ("web",))
     assert (watch.agent, watch.limits) == ("assistant", AgentLimits(("watch_*",)))

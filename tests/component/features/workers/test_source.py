@@ -13,7 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from component.app.schema import SCHEMA
-from component.skills.model_answers import ModelQuestion
+from component.skills.operations import ModelQuestion
 from component.skills.spec import Annotations
 from component.store import Storage
 from component.tasks.rows import TERMINAL

@@ -1,4 +1,4 @@
-"""A skill that returns the time in any time zone."""
+"""The skills of every installation."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import msgspec
 from component import system
 from component.skills.declare import skill
 from component.skills.errors import InvalidParam, SkillError
+from component.skills.skill import Skill
 from component.zones import zone_named
 
 
@@ -48,3 +49,23 @@ def _zone(name: str) -> tzinfo:
             "the same name where the service runs."
         )
     raise InvalidParam("zone", "expected an IANA time zone, such as Europe/Paris, or UTC+09:00")
+
+
+@skill(
+    read_only=True,
+    idempotent=True,
+    open_world=False,
+    tags=("test",),
+    examples=("hello",),
+    typical_duration=0.0,
+    cost_usd=0.0,
+    inline=True,
+)
+def echo(text: Annotated[str, msgspec.Meta(description="What to say back.")]) -> str:
+    """Return the text that was given, unchanged."""
+    return text
+
+
+def builtin_skills() -> tuple[Skill, ...]:
+    """Return the built-in skills, for the service to offer."""
+    return (echo, current_time)

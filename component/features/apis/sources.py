@@ -1,11 +1,11 @@
-"""The source of skills that are operations of an API."""
+"""The sources of skills that are HTTP requests: those of the settings, and operations of an API."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urljoin
 
 import anyio
@@ -14,6 +14,7 @@ import structlog
 from anyio.abc import TaskStatus
 
 from component import system
+from component.config.rest import RestSkill
 from component.features.apis import openapi_operations as operations
 from component.features.apis.openapi_document import (
     OpenApiDocument,
@@ -27,31 +28,120 @@ from component.features.apis.openapi_operations import (
     RequestBuilder,
     granted,
 )
-from component.features.apis.rest import invoker, whole_timeout
+from component.features.apis.settings import OpenApi
 from component.http.gate import HttpError, HttpGate, HttpLimits, HttpRequest, access_to
 from component.http.targets import network_capability, target_of
 from component.policy.globs import pattern
 from component.rest.answers import ResponseConverter
-from component.rest.template import effects_of
+from component.rest.requests import request
+from component.rest.template import RequestTemplate, effects_of
+from component.skills.context import Context
 from component.skills.errors import DeclarationError, SkillLoadError
-from component.skills.schema_inputs import schema_inputs
+from component.skills.inputs import schema_inputs
+from component.skills.outputs import SkillResult
 from component.skills.skill import Skill
 from component.skills.sources import Offer
-
-if TYPE_CHECKING:
-    from component.features.apis.settings import OpenApi
+from component.skills.spec import Schema
 
 _log = structlog.get_logger("component.features.apis")
+
+_GRACE_S = 30.0
+"""Seconds for the waits between the repetitions of a request."""
+
+
+def api_skill(
+    settings: RestSkill | OpenApi,
+    base: str,
+    build: Callable[[Mapping[str, Any]], HttpRequest],
+    answers: ResponseConverter,
+    **fields: Any,
+) -> Skill:
+    """Return a skill whose requests go to the server of `base`, and only there; `fields` are the
+    others of `Skill`. Raises DeclarationError.
+    """
+    repeatable = fields["annotations"].repeatable
+    gate = HttpGate(
+        (access_to(base),),
+        HttpLimits(timeout_s=settings.timeout_s, response_bytes=settings.max_response_bytes),
+    )
+
+    async def invoke(arguments: Any, _context: Context | None) -> SkillResult:
+        wanted = build(arguments)
+        response = await request(gate, wanted, repeatable=repeatable, retries=settings.retries)
+        return await answers.result(response)
+
+    return Skill(
+        kind="async",
+        wants_context=True,
+        invoke=invoke,
+        timeout=settings.timeout_s * (1 + settings.retries) + _GRACE_S,
+        capabilities=(network_capability(base),),
+        taint=settings.taint,
+        versioned_by_content=True,
+        **fields,
+    )
+
+
+class RestSource:
+    """The skills of the sections `[rest.NAME]`."""
+
+    name = "rest"
+
+    def __init__(self, entries: Mapping[str, RestSkill]) -> None:
+        self._entries = entries
+
+    async def run(self, offer: Offer, *, task_status: TaskStatus[None]) -> None:
+        """Offer the skills. One that cannot be declared is logged."""
+        skills = []
+        for name, entry in self._entries.items():
+            try:
+                skills.append(rest_skill(name, entry))
+            except DeclarationError as error:
+                _log.error("a skill cannot be offered", section=f"rest.{name}", reason=str(error))
+        offer(skills)
+        task_status.started()
+        await anyio.sleep_forever()
+
+
+def rest_skill(name: str, entry: RestSkill) -> Skill:
+    """Return the skill of a section. Raises DeclarationError."""
+    template = RequestTemplate(entry)
+    schema = _schema(entry)
+    return api_skill(
+        entry,
+        template.origin,
+        template.request,
+        ResponseConverter(entry.select, entry.output),
+        name=name,
+        title=entry.title,
+        description=entry.description,
+        tags=entry.tags,
+        annotations=effects_of(entry.method, entry.annotations),
+        input_schema=schema,
+        inputs=schema_inputs(schema),
+        source=f"rest.{name}",
+    )
+
+
+def _schema(entry: RestSkill) -> Schema:
+    required = [
+        name
+        for name, schema in entry.parameters.items()
+        if "default" not in schema and name not in entry.optional
+    ]
+    return {
+        "type": "object",
+        "properties": entry.parameters,
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
 _ACCEPT = (("Accept", "application/json, application/yaml;q=0.9, */*;q=0.5"),)
 
 
 class OpenApiSource:
-    """The skills of a section `[openapi.NAME]`.
-
-    Args:
-        name: the name of the section.
-        settings: the section.
-    """
+    """The skills of a section `[openapi.NAME]`."""
 
     def __init__(self, name: str, settings: OpenApi) -> None:
         self.name = f"openapi.{name}"
@@ -83,8 +173,7 @@ class OpenApiSource:
                     f"The description has the SHA-256 {digest.hex()}, which is not the one that"
                     " sha256 approves: read it, and change sha256."
                 )
-            found = await system.in_thread(self.skills, data)
-            offer(found)
+            offer(await system.in_thread(self.skills, data))
         return digest
 
     async def _read(self) -> bytes:
@@ -151,41 +240,25 @@ class OpenApiSource:
         builder = RequestBuilder(
             base, operation, granted(document, operation.security, secrets), headers
         )
-        said = next(
-            (
-                each
-                for glob, each in settings.annotations.items()
-                if pattern([glob]).fullmatch(entry.id)
-            ),
-            None,
-        )
-        annotations = effects_of(operation.method, said)
+        effects = settings.annotations.items()
+        said = next((one for glob, one in effects if pattern([glob]).fullmatch(entry.id)), None)
         prefix = self._section if settings.prefix is None else settings.prefix
         schema = operation.schema
-        return Skill(
+        return api_skill(
+            settings,
+            base,
+            builder.request,
+            ResponseConverter(),
             name=f"{prefix}.{operation.id}" if prefix else operation.id,
             title=operation.title,
             description=operation.description,
             tags=operation.tags,
-            annotations=annotations,
+            annotations=effects_of(operation.method, said),
             input_schema=schema,
             inputs=schema_inputs(schema, adds_defaults=False),
-            kind="async",
-            wants_context=True,
-            invoke=invoker(
-                base,
-                builder.request,
-                ResponseConverter(),
-                settings,
-                repeatable=annotations.repeatable,
-            ),
-            timeout=whole_timeout(settings),
-            capabilities=(network_capability(base),),
-            taint=settings.taint,
             described_by=settings.taint,
             claims=_claims(operation, "" if settings.server else base),
             source=self.name,
-            versioned_by_content=True,
         )
 
     def _base(self, document: OpenApiDocument) -> str:
@@ -228,9 +301,7 @@ def _claims(operation: Operation, server: str) -> dict[str, Any]:
 
 
 def _url(server: object, base: str) -> str | None:
-    """Return the URL of a server object with the defaults of its variables; None if it has none
-    that can be used.
-    """
+    """Return the URL of a server, with the defaults of its variables, if it can be used."""
     node = mapping(server)
     url = node.get("url", "/")
     if not isinstance(url, str):
