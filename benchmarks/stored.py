@@ -256,7 +256,7 @@ def _ended(db: Database, first: int, end: int, now: int) -> None:
         "result": "?",
         "failure": "NULL",
         "visible": "1",
-        "untold": "NULL",
+        "unsent_revision": "NULL",
         "due": "NULL",
         "deadline": "NULL",
         "created": f"{now} - i * 200",
@@ -296,7 +296,7 @@ def _open(db: Database, now: int) -> None:
         request = _request(principal)
         tx = changes.Transaction(db, TaskLimits())
         row = changes.new_row(tx, f"open-{number}", request, echo, _stored(request))
-        row.visible = row.revision = row.token = 1
+        row.promoted = row.revision = row.fence = 1
         if number < 30:
             row.state, row.owner = "running", "other"
         put(db, row)

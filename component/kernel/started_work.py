@@ -24,13 +24,12 @@ TABLES: Final = (
             details TEXT NOT NULL,
             failure TEXT,
             told INTEGER NOT NULL DEFAULT 0,
-            claimed BIGINT NOT NULL DEFAULT 0,
             created BIGINT NOT NULL,
             retain_until BIGINT NOT NULL,
             PRIMARY KEY (source, name, key)
         """,
         indexes={
-            "started_untold": "(created) WHERE told = 0",
+            "started_waiting": "(created) WHERE told = 0",
             "started_retained": "(retain_until) WHERE told = 1",
         },
     ),

@@ -189,7 +189,7 @@ def list_rows(
 
     Each combination of filters has an index in this order.
     """
-    meant = rows.Filter(["visible = 1"])
+    meant = rows.Filter(["promoted = 1"])
     for column, value in (("state", state), ("principal", principal)):
         if value is not None:
             meant.add(f"{column} = ?", value)
@@ -199,7 +199,7 @@ def list_rows(
 
 def _seen(database: Database, task: str) -> Row | None:
     row = rows.load(database, task)
-    return row if row is not None and row.visible else None
+    return row if row is not None and row.promoted else None
 
 
 def _held(row: Row, task: Task) -> Held:
@@ -235,12 +235,12 @@ def _retry(tx: Transaction, row: Row, *, force: bool, parent: str | None = None)
         state="accepted",
         revision=0,
         owner=None,
-        token=0,
+        fence=0,
         progress=None,
         result=None,
         failure=None,
-        untold=None,
-        due=None,
+        unsent_revision=None,
+        wake_at=None,
         deadline=None,
         created=tx.now,
         updated=tx.now,
@@ -256,7 +256,7 @@ def _retry(tx: Transaction, row: Row, *, force: bool, parent: str | None = None)
         tries=0,
     )
     rows.put(tx, made)
-    journal.copy_results(tx, recorded, (made.id, made.token), children)
+    journal.copy_results(tx, recorded, (made.id, made.fence), children)
     return made
 
 

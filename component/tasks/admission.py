@@ -322,7 +322,7 @@ class Admission:
             return replay.return_or_raise(replay.decode_answer(answered))
         run = self._worker.of(task)
         if run is not None and run.row is not None:
-            run.row.visible = 1
+            run.row.promoted = 1
         return answered
 
     # New work.
@@ -488,13 +488,13 @@ class Admission:
         def op(tx: Transaction) -> tuple[Row, Accepted]:
             rows.check_quota(tx, principal, self._limits, stored)
             row = changes.new_row(tx, task, request, skill, stored)
-            row.visible = 1
+            row.promoted = 1
             if slot is not None and not request.undecided:
                 begun = changes.begin(tx, row, tx.instance, atomic=admitted.atomic, new=True)
                 tx.publish(begun)
             else:
                 if slot is not None:
-                    row.owner, row.token = tx.instance, 1
+                    row.owner, row.fence = tx.instance, 1
                 rows.put(tx, row)
             if asks:
                 tx.publish(ask_before(tx, row, admitted))

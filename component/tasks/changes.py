@@ -208,14 +208,14 @@ def change(
     detail: Detail | None = None,
     *,
     owner: str | None = KEEP,
-    due: int | None = KEEP,
+    wake_at: int | None = KEEP,
     new: bool = False,
 ) -> Change:
     """Move a task to its next revision, with exactly one event, in this transaction.
 
     `detail` is the payload of the change; a result, a failure or progress is also stored in the
     row. An `owner` of None releases the task, a name assigns it to that instance; either changes
-    the token. A question and a final event are marked, because their messages must not be lost. A
+    the fence. A question and a final event are marked, because their messages must not be lost. A
     final state also releases the task, clears the timer, closes open questions, and retains the
     task and its replay record for the retention from now.
 
@@ -235,25 +235,25 @@ def change(
     # never backwards, even if the clock is set back (TSK-005)
     row.updated = max(row.updated, tx.now)
     _keep_detail(row, detail)
-    if due is not KEEP:
-        row.due = due
+    if wake_at is not KEEP:
+        row.wake_at = wake_at
     if to == "input-required":
         row.attempts = 0  # it now waits for a person, so the executions so far made progress
     if to in TERMINAL:
         row.set_aside = row.not_before = None
         row.waits = 0
         owner = None
-        row.due = None
+        row.wake_at = None
         row.promised = max(row.shown_until, tx.now + tx.limits.retention_ms)
         row.retain_until = max(row.retain_until, tx.steady + tx.limits.retention_ms)
         if not new:
             _close(tx, row, waited=waited)
     if owner is not KEEP and (owner != row.owner or owner is None):
         row.owner = owner
-        row.token += 1
+        row.fence += 1
     asks = isinstance(detail, Confirm | Input)
-    if row.visible and (asks or to in TERMINAL):
-        row.untold = row.revision
+    if row.promoted and (asks or to in TERMINAL):
+        row.unsent_revision = row.revision
     if new:
         rows.put(tx, row)
     else:
@@ -304,7 +304,7 @@ def end(
         Failure.of(outcome, repeatable=repeatable) if isinstance(outcome, StanzaError) else outcome
     )
     made = change(tx, row, to, detail)
-    if not row.visible:
+    if not row.promoted:
         answer = outcome if made.row.state == to else errors.deadline_expired()
         replay.answer_task(tx, row.id, row.principal, answer or errors.outcome_unknown())
     return made
@@ -362,13 +362,13 @@ def new_row(tx: Transaction, task: str, request: Request, skill: Skill, stored: 
         revision=0,
         priority=PRIORITIES[request.priority],
         owner=None,
-        token=0,
+        fence=0,
         progress=None,
         result=None,
         failure=None,
-        visible=0,
-        untold=None,
-        due=None if deadline is None else rows.steady(tx, deadline),
+        promoted=0,
+        unsent_revision=None,
+        wake_at=None if deadline is None else rows.steady(tx, deadline),
         deadline=deadline,
         created=tx.now,
         updated=tx.now,
@@ -396,7 +396,7 @@ def begin(tx: Transaction, row: Row, owner: str, *, atomic: bool, new: bool = Fa
     row.attempts += 1
     made = change(tx, row, "running", owner=owner, new=new)
     if atomic and made.row.state == "running":
-        journal.begin_step(tx, row.id, row.token, journal.StepId(journal.ATOMIC))
+        journal.begin_step(tx, row.id, row.fence, journal.StepId(journal.ATOMIC))
     return made
 
 
@@ -412,7 +412,7 @@ def reveal(tx: Transaction, row: Row) -> Sequence[Change]:
 
     The caller writes the record of its request.
     """
-    row.visible = 1
+    row.promoted = 1
     rows.update(tx, row)
     return [
         Change(event.of(row), rows.decoded(event.detail)) for event in rows.events_of(tx, row.id)
@@ -428,7 +428,7 @@ def release(tx: Transaction, row: Row, *, drained: bool = False) -> list[Change]
     if row.state == "cancelling":
         return [end_cancelled(tx, row)]
     row.owner = None
-    row.token += 1
+    row.fence += 1
     if drained:
         row.attempts = max(0, row.attempts - 1)
     rows.update(tx, row)

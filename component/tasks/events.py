@@ -51,7 +51,7 @@ _GATHER_S: Final = 0.1
 _LAST_WORDS_S: Final = 2.0
 """Seconds that the server has to receive the last messages when this instance stops."""
 
-UNSENT: Final = "untold"
+UNSENT: Final = "unsent_revision"
 """The channel on which an instance without a stream announces that there are unsent events."""
 
 _Revision: TypeAlias = tuple[str, int]
@@ -108,12 +108,12 @@ class EventSender:
     def _send_now(self) -> None:
         outgoing, self._outgoing = self._outgoing, []
         for made in sorted(outgoing, key=lambda one: one.row.revision):
-            if not self._send(made) and made.row.untold == made.row.revision:
+            if not self._send(made) and made.row.unsent_revision == made.row.revision:
                 self._for_others.set()
 
     def _send(self, made: Change) -> bool:
         row = made.row
-        if not row.visible:
+        if not row.promoted:
             return True
         delivery: Delivery | None
         try:
@@ -125,7 +125,7 @@ class EventSender:
             delivery = self._listener.changed(notice)
         if delivery is None:
             return False
-        if row.untold == row.revision:
+        if row.unsent_revision == row.revision:
             question = made.question
             asks = question is not None and not question.lapsed
             self._sent[row.id, row.revision] = _Sent(delivery, question if asks else None)
@@ -238,11 +238,13 @@ class EventSender:
 def _unsent(database: Database, after: tuple[int, str]) -> list[Change]:
     page: list[Change] = []
     for row in rows.unsent(database, after, _PAGE):
-        assert row.untold is not None
-        event = next(rows.events_of(database, row.id, row.untold, row.untold), None)
+        assert row.unsent_revision is not None
+        event = next(
+            rows.events_of(database, row.id, row.unsent_revision, row.unsent_revision), None
+        )
         if event is None:
             continue
-        question = question_with(database, row) if row.revision == row.untold else None
+        question = question_with(database, row) if row.revision == row.unsent_revision else None
         then = msgspec.structs.replace(event.of(row), updated=row.updated)
         page.append(Change(then, rows.decoded(event.detail), question=question))
     return page

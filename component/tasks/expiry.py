@@ -62,7 +62,7 @@ def expire_due(tx: Transaction, skew: int | None = None) -> Expired:
     seen: int | None = tx.now - tx.steady
     made: list[Change] = []
     ready: list[str] = []
-    found = rows.due(tx, _AT_ONCE)
+    found = rows.due_tasks(tx, _AT_ONCE)
     _settle_all(tx, found, made, ready)
     if seen != skew:
         late = rows.past_deadline(tx, _AT_ONCE)
@@ -103,7 +103,7 @@ def _settle_all(
 
 def _settle(tx: Transaction, row: Row) -> Change | None:
     if row.state in TERMINAL:
-        row.due = None
+        row.wake_at = None
         rows.update(tx, row)
         return None
     lapsed = lapse(tx, row)
@@ -118,7 +118,7 @@ def _settle(tx: Transaction, row: Row) -> Change | None:
     due = rows.next_due(tx, row, None if question is None else question.expires)
     if due is not None and due <= tx.steady:
         due = tx.steady + _AGAIN_MS  # a deadline, which follows the wall clock
-    row.due = due
+    row.wake_at = due
     rows.update(tx, row)
     return None
 

@@ -33,7 +33,7 @@ TABLES: Final = (
         columns="""
             task TEXT NOT NULL REFERENCES tasks ON DELETE CASCADE,
             step TEXT {C} NOT NULL,
-            token INTEGER NOT NULL,
+            fence INTEGER NOT NULL,
             done INTEGER NOT NULL,
             result TEXT,
             input TEXT,
@@ -252,22 +252,22 @@ def read_journal(database: Database, task: str) -> Journal:
     return journal
 
 
-def begin_step(database: Database, task: str, token: int, step: StepId) -> None:
+def begin_step(database: Database, task: str, fence: int, step: StepId) -> None:
     """Record that a step with effects begins; a step that had begun before begins again."""
     database.execute(
-        "INSERT INTO journal (task, step, token, done, input) VALUES (?, ?, ?, 0, ?)"
-        " ON CONFLICT (task, step) DO UPDATE SET token = excluded.token",
-        (task, step.name, token, step.input),
+        "INSERT INTO journal (task, step, fence, done, input) VALUES (?, ?, ?, 0, ?)"
+        " ON CONFLICT (task, step) DO UPDATE SET fence = excluded.fence",
+        (task, step.name, fence, step.input),
     )
 
 
-def end_step(database: Database, task: str, token: int, step: str, recorded: Recorded) -> None:
+def end_step(database: Database, task: str, fence: int, step: str, recorded: Recorded) -> None:
     """Record how a step ended; the record is final (RPL-018)."""
     database.execute(
-        "INSERT INTO journal (task, step, token, done, result, input) VALUES (?, ?, ?, 1, ?, ?)"
-        " ON CONFLICT (task, step) DO UPDATE SET done = 1, token = excluded.token,"
+        "INSERT INTO journal (task, step, fence, done, result, input) VALUES (?, ?, ?, 1, ?, ?)"
+        " ON CONFLICT (task, step) DO UPDATE SET done = 1, fence = excluded.fence,"
         " result = excluded.result, input = excluded.input",
-        (task, step, token, recorded.result, recorded.input),
+        (task, step, fence, recorded.result, recorded.input),
     )
 
 
@@ -326,7 +326,7 @@ def copy_results(
     target: tuple[str, int],
     retried: Mapping[str, str | None],
 ) -> None:
-    """Give the task `target`, an id and a token, the steps of a journal that returned a value, for
+    """Give the task `target`, an id and a fence, the steps of a journal that returned a value, for
     a retry.
 
     Steps that failed run again, questions that were declined are asked again, and children that

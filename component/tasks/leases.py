@@ -1,10 +1,11 @@
 """Which instance owns which task, and which task an instance claims next.
 
-A task is leased to an instance, fenced by the token of the row. On SQLite one process uses a data
-directory, so every earlier owner is dead. On PostgreSQL instances send heartbeats, and an instance
-is dead if its counter has not changed for a time that the observer measures with its own monotonic
-clock. No wall clock is involved, so a clock that jumps on any host never costs a lease. A process
-that restarts on the same data directory need not wait for that (`component.store.Storage.place`).
+A task is leased to an instance; the number `fence` in its row fences it. On SQLite one process uses
+a data directory, so every earlier owner is dead. On PostgreSQL instances send heartbeats, and an
+instance is dead if its counter has not changed for a time that the observer measures with its own
+monotonic clock. No wall clock is involved, so a clock that jumps on any host never costs a lease. A
+process that restarts on the same data directory need not wait for that
+(`component.store.Storage.place`).
 
 Of the queued tasks that run next, those of the principal with the fewest running tasks come first,
 and of these the one with the highest priority.
@@ -27,7 +28,7 @@ TABLES: Final = (
     Table(
         name="instances",
         columns="""
-            id TEXT PRIMARY KEY, beat BIGINT NOT NULL,
+            id TEXT PRIMARY KEY, heartbeat BIGINT NOT NULL,
             place TEXT,
             channel TEXT,
             idle INTEGER NOT NULL DEFAULT 0
@@ -72,7 +73,7 @@ def join(database: Database, instance: str, place: str | None, channel: str) -> 
     if place is not None:
         database.execute("DELETE FROM instances WHERE place = ?", (place,))
     database.execute(
-        "INSERT INTO instances (id, beat, place, channel, idle) VALUES (?, 0, ?, ?, 0)",
+        "INSERT INTO instances (id, heartbeat, place, channel, idle) VALUES (?, 0, ?, ?, 0)",
         (instance, place, channel),
     )
 
@@ -114,7 +115,9 @@ def delete_dead(database: Database, instance: str, count: int) -> bool:
     """Delete an instance that has sent no heartbeat since the one with this number; return whether
     it was deleted.
     """
-    gone = database.execute("DELETE FROM instances WHERE id = ? AND beat = ?", (instance, count))
+    gone = database.execute(
+        "DELETE FROM instances WHERE id = ? AND heartbeat = ?", (instance, count)
+    )
     return bool(gone.rowcount)
 
 
@@ -130,12 +133,14 @@ class Heartbeat(msgspec.Struct, frozen=True):
     overdue: bool = False
 
 
-def beat(database: Database, instance: str) -> Heartbeat | None:
+def send_heartbeat(database: Database, instance: str) -> Heartbeat | None:
     """Send one heartbeat; return None if this instance was declared dead."""
-    beaten = database.execute("UPDATE instances SET beat = beat + 1 WHERE id = ?", (instance,))
+    beaten = database.execute(
+        "UPDATE instances SET heartbeat = heartbeat + 1 WHERE id = ?", (instance,)
+    )
     if beaten.rowcount == 0:
         return None
-    found = database.execute("SELECT id, beat FROM instances WHERE id <> ?", (instance,))
+    found = database.execute("SELECT id, heartbeat FROM instances WHERE id <> ?", (instance,))
     others = dict(found.fetchall())
     return Heartbeat(others, rows.any_queued(database), rows.any_overdue(database))
 
@@ -148,7 +153,7 @@ class Watch:
         self._read = clock()
         self._seen: dict[str, tuple[int, float]] = {}
 
-    def dead(self, beats: Mapping[str, int]) -> Mapping[str, int]:
+    def dead(self, heartbeats: Mapping[str, int]) -> Mapping[str, int]:
         """Return the dead instances, each with its last heartbeat."""
         now = self._clock()
         if now - self._read > GAP_S:
@@ -156,7 +161,7 @@ class Watch:
             self._seen.clear()
         self._read = now
         seen = {}
-        for instance, count in beats.items():
+        for instance, count in heartbeats.items():
             known = self._seen.get(instance)
             seen[instance] = known if known and known[0] == count else (count, now)
         self._seen = seen

@@ -68,15 +68,15 @@ class Membership:
         while True:
             await anyio.sleep(leases.HEARTBEAT_S)
             try:
-                await self.beat()
+                await self.send_heartbeat()
             except StorageError as error:
                 # After a longer time the others evict this instance, and it joins again.
                 _log.warning("cannot write the heartbeat of this instance", reason=str(error))
 
-    async def beat(self) -> None:
+    async def send_heartbeat(self) -> None:
         """Send one heartbeat, and evict dead instances. Raises StorageError."""
         me = self._store.instance
-        heartbeat = await self._store.commit(lambda tx: leases.beat(tx, me))
+        heartbeat = await self._store.commit(lambda tx: leases.send_heartbeat(tx, me))
         if heartbeat is None:
             await self._rejoin()
             return
@@ -111,7 +111,7 @@ class Membership:
 
         def op(tx: Transaction) -> None:
             # Tasks that others have taken over have another owner or none; their runs notice it by
-            # the token.
+            # the fence.
             leases.join(tx, new, place, self.channel)
             rows.rename_owner(tx, before, new)
             replay.rename_owner(tx, before, new)

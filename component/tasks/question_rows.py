@@ -500,7 +500,7 @@ def expire_sooner(database: Database, downtime: int, back_at: int) -> None:
     milliseconds of the steady clock.
     """
     database.execute(
-        "UPDATE tasks SET due = ? WHERE id IN (SELECT task FROM inputs WHERE state = 'open'"
+        "UPDATE tasks SET wake_at = ? WHERE id IN (SELECT task FROM inputs WHERE state = 'open'"
         " AND asked_at <= ?) AND state = 'input-required'",
         (database.steady, back_at),
     )

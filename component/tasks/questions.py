@@ -187,7 +187,7 @@ def _ask(
     """Set the task to `input-required`; its run ends here and only rows remain."""
     assert content.expires is not None, "a question needs a time at which it expires"
     due = rows.next_due(tx, row, rows.steady(tx, rows.milliseconds(content.expires)))
-    made = change(tx, row, "input-required", content, owner=None, due=due)
+    made = change(tx, row, "input-required", content, owner=None, wake_at=due)
     if made.row.state != "input-required":
         return made
     question = question_rows.insert(tx, made.row, content, step, asked)
@@ -324,7 +324,7 @@ def answer(tx: Transaction, by: Answerer, given: InputAnswer, owner: str | None)
     made = _go_on(tx, row, owner)
     if made.row.state not in TERMINAL:
         question_rows.store_answer(tx, put, reply.encoded(), by.who)
-        end_step(tx, row.id, row.token, put.step, Recorded(reply.encoded()))
+        end_step(tx, row.id, row.fence, put.step, Recorded(reply.encoded()))
     return Judgement(change=made, task=whole_task(tx, made.row))
 
 
@@ -363,4 +363,4 @@ def _go_on(tx: Transaction, row: Row, owner: str | None) -> Change:
         owner = None
     to: State = "accepted" if owner is None else "running"
     owner = KEEP if owner is None else owner
-    return change(tx, row, to, owner=owner, due=rows.next_due(tx, row))
+    return change(tx, row, to, owner=owner, wake_at=rows.next_due(tx, row))

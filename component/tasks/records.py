@@ -113,7 +113,7 @@ class TaskRecords:
                 self._of_task(
                     row, "confirmation", "asked", f"question {detail.id}", trace=detail.id or ""
                 )
-            if row.state not in TERMINAL or not row.visible:
+            if row.state not in TERMINAL or not row.promoted:
                 continue  # an invisible task is covered by the audit event of the request
             why = ""
             if isinstance(detail, Failure):

@@ -101,7 +101,7 @@ def resume(tx: Transaction, row: Row, verdict: Verdict, *, late: bool = False) -
 
     Raises LostError.
     """
-    mine = rows.load_owned(tx, row.id, row.token)
+    mine = rows.load_owned(tx, row.id, row.fence)
     # cancelled after it was claimed, when no run could be stopped
     if mine.state == "cancelling":
         tx.publish(changes.end_cancelled(tx, mine))
@@ -148,7 +148,7 @@ def resume(tx: Transaction, row: Row, verdict: Verdict, *, late: bool = False) -
         mine.attempts += 1
         rows.update(tx, mine)
         if admitted.atomic:
-            journal.begin_step(tx, mine.id, mine.token, journal.StepId(journal.ATOMIC))
+            journal.begin_step(tx, mine.id, mine.fence, journal.StepId(journal.ATOMIC))
     return Resumed(mine, journal=recorded, parts=rows.parts_of(tx, mine.id))
 
 
@@ -190,7 +190,7 @@ def _refusal(row: Row, verdict: Verdict, recorded: Journal) -> StanzaError | Non
         return verdict.refusal
     if verdict.admitted is None:
         return errors.internal()
-    if not row.visible and verdict.admitted.request.mode == "inline":
+    if not row.promoted and verdict.admitted.request.mode == "inline":
         return errors.timed_out(repeatable=verdict.repeatable)
     return None
 
@@ -209,7 +209,7 @@ def _set_aside(tx: Transaction, row: Row, admitted: Admitted) -> Notification | 
     if row.state == "running":
         tx.publish(change(tx, row, "running", Progress(text=why), owner=None))
     else:  # it has no event for that
-        row.owner, row.token, row.progress = None, row.token + 1, encode(Progress(text=why))
+        row.owner, row.fence, row.progress = None, row.fence + 1, encode(Progress(text=why))
         rows.update(tx, row)
     _log.error(
         "set a task aside: the process crashed during each of its executions; look for its skill "
@@ -223,7 +223,7 @@ def _set_aside(tx: Transaction, row: Row, admitted: Admitted) -> Notification | 
         return None  # a service, which nobody reads
     name = printable(admitted.skill.title, _LONGEST_TITLE)
     notice = Notification(
-        id=sha256(f"{row.id} {row.token}".encode()).hexdigest()[:32],
+        id=sha256(f"{row.id} {row.fence}".encode()).hexdigest()[:32],
         agent=request.target.bare,
         person=request.principal.bare,
         title=name,

@@ -98,13 +98,13 @@ TABLES: Final = (
             revision INTEGER NOT NULL,
             priority INTEGER NOT NULL,
             owner TEXT,
-            token INTEGER NOT NULL,
+            fence INTEGER NOT NULL,
             progress TEXT,
             result TEXT,
             failure TEXT,
-            visible INTEGER NOT NULL,
-            untold INTEGER,
-            due BIGINT,
+            promoted INTEGER NOT NULL,
+            unsent_revision INTEGER,
+            wake_at BIGINT,
             deadline BIGINT,
             created BIGINT NOT NULL,
             updated BIGINT NOT NULL,
@@ -127,22 +127,22 @@ TABLES: Final = (
             "tasks_open": "(principal)"
             " WHERE state IN ('accepted', 'running', 'input-required', 'cancelling')",
             "tasks_owned": "(owner) WHERE owner IS NOT NULL",
-            "tasks_due": "(due) WHERE due IS NOT NULL",
-            "tasks_untold": "(updated) WHERE untold IS NOT NULL",
+            "tasks_wake_at": "(wake_at) WHERE wake_at IS NOT NULL",
+            "tasks_untold": "(updated) WHERE unsent_revision IS NOT NULL",
             "tasks_retain": "(retain_until)",
-            "tasks_created": "(created DESC, id) WHERE visible = 1",
-            "tasks_kept": "(principal, updated, id, bytes, state, untold)"
+            "tasks_created": "(created DESC, id) WHERE promoted = 1",
+            "tasks_kept": "(principal, updated, id, bytes, state, unsent_revision)"
             " WHERE state IN ('completed', 'failed', 'rejected', 'cancelled')",
             "tasks_open_bytes": "(principal, bytes, state)"
             " WHERE state IN ('accepted', 'running', 'input-required', 'cancelling')",
             "tasks_set_aside": "(created) WHERE set_aside IS NOT NULL",
             "tasks_parent": "(parent) WHERE parent IS NOT NULL",
             "tasks_in_queue": "(queue, owner) WHERE queue IS NOT NULL",
-            "tasks_listed": "(principal, created DESC, id) WHERE visible = 1",
-            "tasks_state": "(principal, state, created DESC, id) WHERE visible = 1",
+            "tasks_listed": "(principal, created DESC, id) WHERE promoted = 1",
+            "tasks_state": "(principal, state, created DESC, id) WHERE promoted = 1",
             "tasks_context": "(principal, context, created DESC, id) WHERE context IS NOT NULL",
-            "tasks_updated": "(principal, updated) WHERE visible = 1",
-            "tasks_by_state": "(state, created DESC, id) WHERE visible = 1",
+            "tasks_updated": "(principal, updated) WHERE promoted = 1",
+            "tasks_by_state": "(state, created DESC, id) WHERE promoted = 1",
         },
         has_rowid=True,
         kept="stored for `tasks.retention_s`, as promised to their callers",
@@ -210,15 +210,16 @@ Detail = Progress | Output | Input | Confirm | Result | Failure
 class Row(msgspec.Struct):
     """The row of a task as one transaction sees it. Times are milliseconds since 1970, UTC.
 
-    The times `due`, `not_before` and `retain_until` are by the steady clock
+    The times `wake_at`, `not_before` and `retain_until` are by the steady clock
     (`component.store.database.Database`).
 
     `request` is the JSON of a `Request`; `progress`, `result` and `failure` are XML. `owner` is the
-    instance that runs the task; `token` changes whenever the owner does. A row that is not
-    `visible` belongs to a call that may still be answered inline: no event is sent for it. `untold`
-    is the revision of an event that must be sent and was not yet. The timer checks the task at
-    `due`. `origin` is the task that this one retries, whose idempotency keys it uses. `attempts`
-    counts the executions that have started since the last recorded progress; `set_aside` says why
+    instance that runs the task; `fence` changes whenever the owner does. A row that is not
+    `promoted` belongs to a call that may still be answered inline: no event is sent for it.
+    `unsent_revision` is the revision of an event that must be sent and was not yet. The timer
+    checks the task at `wake_at`. `origin` is the task that this one retries, whose idempotency keys
+    it uses. `attempts` counts the executions that have started since the last recorded progress;
+    `set_aside` says why
     none starts until an operator decides. `parent` is the task whose execution started this one,
     `queue` its named queue. It is not claimed before `not_before`, nor while it waits for `waits`
     other tasks. `children` counts the tasks that it started, `tries` its failed executions that the
@@ -238,13 +239,13 @@ class Row(msgspec.Struct):
     revision: int
     priority: int
     owner: str | None
-    token: int
+    fence: int
     progress: str | None
     result: str | None
     failure: str | None
-    visible: int
-    untold: int | None
-    due: int | None
+    promoted: int
+    unsent_revision: int | None
+    wake_at: int | None
     deadline: int | None
     created: int
     updated: int
@@ -371,13 +372,13 @@ def load(database: Database, task: str, *, lock: bool = True) -> Row | None:
     return found[0] if found else None
 
 
-def load_owned(database: Database, task: str, token: int) -> Row:
-    """Return the row of a task that a run owns with its token.
+def load_owned(database: Database, task: str, fence: int) -> Row:
+    """Return the row of a task that a run owns with its fence.
 
-    Raises LostError if the token has changed: the run has lost the task and must end.
+    Raises LostError if the fence has changed: the run has lost the task and must end.
     """
     row = load(database, task)
-    if row is None or row.token != token:
+    if row is None or row.fence != fence:
         raise LostError(task)
     return row
 
@@ -395,8 +396,8 @@ _INSERT: Final = (
     f" VALUES ({', '.join('?' * (len(Row.__struct_fields__) + 1))})"
 )
 _CHANGED: Final = (
-    *("state", "revision", "owner", "token", "progress", "result", "failure", "visible"),
-    *("untold", "due", "updated", "retain_until", "promised", "attempts", "set_aside"),
+    *("state", "revision", "owner", "fence", "progress", "result", "failure", "promoted"),
+    *("unsent_revision", "wake_at", "updated", "retain_until", "promised", "attempts", "set_aside"),
     *("not_before", "waits", "children", "tries", "parent", "version"),
 )
 _UPDATE: Final = f"UPDATE tasks SET {', '.join(f'{name} = ?' for name in _CHANGED)} WHERE id = ?"  # noqa: S608
@@ -430,7 +431,7 @@ def delete(database: Database, task: str) -> tuple[str, str] | None:
         (task,),
     )
     found = database.execute(
-        "DELETE FROM tasks WHERE id = ? RETURNING principal, target, visible", (task,)
+        "DELETE FROM tasks WHERE id = ? RETURNING principal, target, promoted", (task,)
     ).fetchone()
     return (found[0], found[1]) if found is not None and found[2] else None
 
@@ -587,9 +588,9 @@ def among(database: Database, names: Sequence[str]) -> tuple[str, Values]:
 
 def lease(database: Database, row: Row, owner: str) -> None:
     """Give a task to an owner."""
-    row.owner, row.token = owner, row.token + 1
+    row.owner, row.fence = owner, row.fence + 1
     database.execute(
-        "UPDATE tasks SET owner = ?, token = ? WHERE id = ?", (row.owner, row.token, row.id)
+        "UPDATE tasks SET owner = ?, fence = ? WHERE id = ?", (row.owner, row.fence, row.id)
     )
 
 
@@ -643,27 +644,27 @@ def queue_counts(database: Database) -> dict[str, tuple[int, int]]:
 # Times that have come.
 
 
-def due(database: Database, limit: int) -> list[Row]:
+def due_tasks(database: Database, limit: int) -> list[Row]:
     """Return the tasks whose timer has come, the first ones first."""
-    rest = f"WHERE due <= ? ORDER BY due LIMIT {limit:d}"
+    rest = f"WHERE wake_at <= ? ORDER BY wake_at LIMIT {limit:d}"
     return _select(database, rest, (database.steady,), _SKIP)
 
 
 def past_deadline(database: Database, limit: int) -> list[Row]:
     """Return the tasks whose deadline has passed by the wall clock, the first ones first."""
-    rest = f"WHERE due IS NOT NULL AND deadline <= ? ORDER BY deadline LIMIT {limit:d}"
+    rest = f"WHERE wake_at IS NOT NULL AND deadline <= ? ORDER BY deadline LIMIT {limit:d}"
     return _select(database, rest, (database.now,), _SKIP)
 
 
 def any_overdue(database: Database) -> bool:
     """Return whether a timer has passed."""
-    found = database.execute("SELECT 1 FROM tasks WHERE due <= ? LIMIT 1", (database.steady,))
+    found = database.execute("SELECT 1 FROM tasks WHERE wake_at <= ? LIMIT 1", (database.steady,))
     return found.fetchone() is not None
 
 
 def first_due(database: Database) -> int | None:
     """Return the time of the first timer."""
-    found = database.execute("SELECT min(due) FROM tasks WHERE due IS NOT NULL").fetchone()
+    found = database.execute("SELECT min(wake_at) FROM tasks WHERE wake_at IS NOT NULL").fetchone()
     return None if found is None else found[0]
 
 
@@ -673,7 +674,7 @@ _LISTED: Final = ", ".join(
     "NULL" if name in ("result", "failure") else name for name in Row.__struct_fields__
 )
 _THEIRS: Final = (
-    f"principal = ? AND target = ? AND visible = 1 AND (({_NOT_ENDED}) OR retain_until >= ?)"
+    f"principal = ? AND target = ? AND promoted = 1 AND (({_NOT_ENDED}) OR retain_until >= ?)"
 )
 
 
@@ -800,7 +801,7 @@ def oldest_ended(database: Database, principal: str, limit: int) -> list[tuple[s
     return database.execute(
         "SELECT id, coalesce(bytes, 0), updated - coalesce(promised - retain_until, 0)"  # noqa: S608 - constant texts
         f" FROM tasks WHERE principal = ? AND {ENDED}"
-        f" AND untold IS NULL ORDER BY updated, id LIMIT {limit:d}{skip}",
+        f" AND unsent_revision IS NULL ORDER BY updated, id LIMIT {limit:d}{skip}",
         (principal,),
     ).fetchall()
 
@@ -824,8 +825,8 @@ def add_event(database: Database, row: Row, detail: Detail | None) -> None:
     )
     if row.revision % _TRIM_EVERY == 0:
         last = row.revision - EVENTS_KEPT
-        if row.untold is not None:
-            last = min(last, row.untold - 1)
+        if row.unsent_revision is not None:
+            last = min(last, row.unsent_revision - 1)
         database.execute("DELETE FROM events WHERE task = ? AND revision <= ?", (row.id, last))
 
 
@@ -876,7 +877,7 @@ def unsent(database: Database, after: tuple[int, str], limit: int) -> list[Row]:
     """
     return _select(
         database,
-        "WHERE untold IS NOT NULL AND (updated > ? OR (updated = ? AND id > ?))"
+        "WHERE unsent_revision IS NOT NULL AND (updated > ? OR (updated = ? AND id > ?))"
         f" ORDER BY updated, id LIMIT {limit:d}",
         (after[0], after[0], after[1]),
     )
@@ -884,7 +885,10 @@ def unsent(database: Database, after: tuple[int, str], limit: int) -> list[Row]:
 
 def mark_sent(database: Database, task: str, revision: int) -> None:
     """Record that the event of a revision was sent."""
-    database.execute("UPDATE tasks SET untold = NULL WHERE id = ? AND untold = ?", (task, revision))
+    database.execute(
+        "UPDATE tasks SET unsent_revision = NULL WHERE id = ? AND unsent_revision = ?",
+        (task, revision),
+    )
 
 
 def encoded(detail: Detail | None) -> str | None:

@@ -3,7 +3,7 @@
 A run gets the row of a task only when it needs one: for a step with effects, for a question, or
 because it takes longer than its IQ may. The skill does not notice. What the skill does through its
 Context is identified and recorded in the journal, so that a later run of the task continues from
-there. The run has its slot, its journal and its row, and each commit is fenced by the token of the
+there. The run has its slot, its journal and its row, and each commit is fenced by a number in its
 row.
 """
 
@@ -299,7 +299,7 @@ class Run:
 
     def _leave_between_steps(self) -> None:
         row, between = self.row, self.skill.durable and not self._inside
-        if self._draining and between and row is not None and row.visible:
+        if self._draining and between and row is not None and row.promoted:
             self.stop("drain")
 
     async def announce(self) -> bool:
@@ -314,7 +314,7 @@ class Run:
             if self._over or self._parked or self._stopped is not None:
                 return False
             row = self.row
-            if row is not None and row.visible:
+            if row is not None and row.promoted:
                 return True
             try:
                 await self._promote(announced=True, keep_trying=not self.admitted.repeatable)
@@ -428,7 +428,7 @@ class Run:
                     # failed.
                     ended = errors.outcome_unknown()
                 else:
-                    if self.row is None or not self.row.visible:
+                    if self.row is None or not self.row.promoted:
                         await self._promote(announced=True)
                     await self._commit_end(partial(self._retry, ended), ended)
                     return
@@ -495,7 +495,7 @@ class Run:
             f" {error.text or error.condition}"
         )
         due = rows.next_due(tx, row)
-        tx.publish(change(tx, row, "running", Progress(text=text), owner=None, due=due))
+        tx.publish(change(tx, row, "running", Progress(text=text), owner=None, wake_at=due))
 
     # What `Context` does.
 
@@ -569,7 +569,7 @@ class Run:
             if rows.is_late(tx, row):
                 tx.publish(changes.end(tx, row, "failed", errors.deadline_expired()))
             elif row.state != "cancelling":
-                journal.begin_step(tx, row.id, row.token, step)
+                journal.begin_step(tx, row.id, row.fence, step)
 
         async with self._lock:
             self._check()
@@ -604,7 +604,7 @@ class Run:
         recorded = Recorded(result, step.input)
 
         def op(tx: Transaction, row: Row) -> None:
-            journal.end_step(tx, row.id, row.token, step.name, recorded)
+            journal.end_step(tx, row.id, row.fence, step.name, recorded)
             if row.attempts > 1:  # this run got further than those that were interrupted
                 row.attempts = 1
                 rows.update(tx, row)
@@ -664,7 +664,7 @@ class Run:
             _leave(row)
             row.not_before = tx.steady + round(seconds * 1000)
             recorded = Recorded(journal.succeeded(row.not_before), step.input)
-            journal.end_step(tx, row.id, row.token, step.name, recorded)
+            journal.end_step(tx, row.id, row.fence, step.name, recorded)
             _waits(tx, row)
 
         await self._park(op)
@@ -731,14 +731,14 @@ class Run:
         def op(tx: Transaction, row: Row) -> None:
             rows.check_quota(tx, row.principal, self._limits, request)
             child = changes.new_row(tx, task, admitted.request, admitted.skill, request)
-            child.parent, child.deadline, child.visible = row.id, row.deadline, 1
+            child.parent, child.deadline, child.promoted = row.id, row.deadline, 1
             if delay_s > 0:
                 child.not_before = tx.steady + round(delay_s * 1000)
-            child.due = rows.next_due(tx, child)
+            child.wake_at = rows.next_due(tx, child)
             rows.put(tx, child)
             row.children += 1
             rows.update(tx, row)
-            journal.end_step(tx, row.id, row.token, step.name, recorded)
+            journal.end_step(tx, row.id, row.fence, step.name, recorded)
             tx.queued(child)
 
         try:
@@ -874,7 +874,7 @@ class Run:
             await self._quiet.wait()
             async with self._lock:
                 self._check()
-                if self.row is None or not self.row.visible:
+                if self.row is None or not self.row.promoted:
                     await self._need_row(announced=True)
                 try:
                     await self._guard(op)
@@ -904,7 +904,7 @@ class Run:
             progress, row = self._progress, self.row
             if self._over or self._parked or self._stopped == "lost":
                 return
-            if progress is None or row is None or not row.visible:
+            if progress is None or row is None or not row.promoted:
                 return
             self._progress = None
             self._progress_due = anyio.current_time() + _PROGRESS_S
@@ -963,19 +963,19 @@ class Run:
         if admitted.repeatable:
             rows.check_quota(tx, str(self.request.principal), limits, request)
         row = changes.new_row(tx, self.task, self.request, self.skill, request)
-        row.visible = int(announced)
+        row.promoted = int(announced)
         accepted = changes.accepted_as(row, "accepted", limits)
         owner = self._store.instance
         tx.publish(changes.begin(tx, row, owner, atomic=admitted.atomic, new=True))
         for name, recorded in self._steps.done.items():
-            journal.end_step(tx, row.id, row.token, name, recorded)
+            journal.end_step(tx, row.id, row.fence, name, recorded)
         for part in self._parts.all:
             if row.state == "running":
                 tx.publish(changes.add_part(tx, row, part))
         if self._progress is not None and row.state == "running":
             tx.publish(change(tx, row, "running", self._progress))
         if step is not None and row.state == "running":
-            journal.begin_step(tx, row.id, row.token, step)
+            journal.begin_step(tx, row.id, row.fence, step)
         answer = accepted if announced else None
         if not admitted.repeatable:
             replay.answer_record(tx, admitted.key, self._recorded_until, answer, task=row.id)
@@ -997,7 +997,7 @@ class Run:
         return row, accepted
 
     def _announce(self, row: Row, tx: Transaction) -> tuple[Row, Accepted]:
-        mine = rows.load_owned(tx, row.id, row.token)
+        mine = rows.load_owned(tx, row.id, row.fence)
         accepted = changes.accepted_as(mine, "accepted", self._limits)
         tx.publish(*changes.reveal(tx, mine))
         replay.accept_record(tx, mine.id, accepted)
@@ -1023,14 +1023,14 @@ class Run:
         assert mine is not None
 
         def fenced(tx: Transaction) -> tuple[Row, Change | None]:
-            row = rows.load_owned(tx, mine.id, mine.token)
+            row = rows.load_owned(tx, mine.id, mine.fence)
             op(tx, row)
             return row, tx.changes[-1] if tx.changes else None
 
         row, last = await self._store.commit(fenced, tasks=(mine.id,), keep_trying=True, by=self)
         self.row = row
         if last is not None and row.state in TERMINAL:
-            if not row.visible:
+            if not row.promoted:
                 self._land(changes.ended_with(last, wanted))
             raise SettledError
 
@@ -1043,10 +1043,10 @@ def _leave(row: Row) -> None:
     """Release a task that begins to wait. Raises CancellingError."""
     if row.state == "cancelling":
         raise CancellingError
-    row.owner, row.token, row.attempts = None, row.token + 1, 0
+    row.owner, row.fence, row.attempts = None, row.fence + 1, 0
 
 
 def _waits(tx: Transaction, row: Row) -> None:
-    row.due = rows.next_due(tx, row)
+    row.wake_at = rows.next_due(tx, row)
     rows.update(tx, row)
     tx.queued(row)

@@ -234,7 +234,7 @@ class TaskService:
         for principal, size in committed.answers:
             self._ended.add(principal, size)
         changed = (*(made.row for made in committed.changes), *committed.rows)
-        if any(row.due is not None for row in changed):
+        if any(row.wake_at is not None for row in changed):
             self._timer.wake()
 
     async def _settle_due(self) -> int | None:

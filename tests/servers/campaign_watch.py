@@ -41,11 +41,11 @@ class Watcher:
 
     def _look(self, database: "psycopg.Connection[Any]") -> None:
         rows = database.execute(
-            "SELECT id, skill, queue, owner, state, waits, set_aside IS NOT NULL, (token, revision,"
+            "SELECT id, skill, queue, owner, state, waits, set_aside IS NOT NULL, (fence, revision,"
             " (SELECT (count(*), sum(done)) FROM journal WHERE task = id))::text, attempts"
             f" FROM tasks WHERE state IN {OPEN}"
         ).fetchall()
-        beats = dict(database.execute("SELECT id, beat FROM instances").fetchall())
+        beats = dict(database.execute("SELECT id, heartbeat FROM instances").fetchall())
         now = time.monotonic()
         self.samples += 1
         owned = Counter(owner for _, _, _, owner, *_ in rows)

@@ -39,7 +39,7 @@ def test_what_was_not_told_is_told_by_the_next_start(server: Dealer, tmp_path: P
         assert agent.stop() == 0
         with closing(sqlite3.connect(agent.directory / "data" / "agent.db")) as other, other:
             # As if it had been killed between the commit and the message.
-            other.execute("UPDATE tasks SET untold = revision WHERE id = ?", (task,))
+            other.execute("UPDATE tasks SET unsent_revision = revision WHERE id = ?", (task,))
         server.finals.clear()
         agent.start()
         server.link(1)

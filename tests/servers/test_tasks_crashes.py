@@ -59,7 +59,8 @@ def told(desk: Desk, task: str) -> bool:
     """Whether the end of a task has been told, as the service has written it down."""
     with closing(sqlite3.connect(desk.agent.directory / "data" / "agent.db")) as database:
         (found,) = database.execute(
-            "SELECT untold IS NULL AND state = 'completed' FROM tasks WHERE id = ?", (task,)
+            "SELECT unsent_revision IS NULL AND state = 'completed' FROM tasks WHERE id = ?",
+            (task,),
         ).fetchone()
         return bool(found)
 

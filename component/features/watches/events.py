@@ -181,10 +181,10 @@ def _accept_for(
     cut = len(events) - len(within)
     # The update locks the row, so that instances take numbers and shares of the rate in turn.
     found = database.execute(
-        "UPDATE watches SET received = received + ?, cut = cut + ?, last_at = ? WHERE id = ?"
+        "UPDATE watches SET received = received + ?, cut = cut + ? WHERE id = ?"
         " RETURNING state, created, last_number, waiting, window_at, window_starts, hour_at,"
         " hour_starts",
-        (len(events), cut, database.now, watch.id),
+        (len(events), cut, watch.id),
     ).fetchone()
     if found is None or found[0] != "active":
         return
@@ -203,15 +203,14 @@ def _accept_for(
         if verdict == "start":
             observed = each.observed
             database.execute(
-                "INSERT INTO watch_events (watch, number, key, due, events, data, hops, chain)"
-                " VALUES (?, ?, ?, ?, 1, ?, ?, ?)",
+                "INSERT INTO watch_events (watch, number, key, due, events, data, chain)"
+                " VALUES (?, ?, ?, ?, 1, ?, ?)",
                 (
                     watch.id,
                     counters.last_number,
                     f"{created}.{counters.last_number} {item_key(observed.item)}",
                     due,
                     f"[{each.data.decode()}]",
-                    len(observed.chain),
                     " ".join(observed.chain),
                 ),
             )
@@ -262,12 +261,11 @@ def _join(database: Database, watch: Watch, number: int, events: Sequence[Offere
         before = msgspec.json.decode(data, type=list[msgspec.Raw])
         raws = (before + [msgspec.Raw(each.data) for each in events])[-MOST_IN_DIGEST:]
     database.execute(
-        "UPDATE watch_events SET data = ?, events = events + ?, hops = ?, chain = ?"
+        "UPDATE watch_events SET data = ?, events = events + ?, chain = ?"
         " WHERE watch = ? AND number = ?",
         (
             msgspec.json.encode(raws).decode(),
             len(events),
-            len(longest),
             " ".join(longest),
             watch.id,
             number,

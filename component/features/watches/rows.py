@@ -38,8 +38,7 @@ TABLES: Final = (
             started BIGINT NOT NULL DEFAULT 0,
             thinned BIGINT NOT NULL DEFAULT 0,
             refused BIGINT NOT NULL DEFAULT 0,
-            cut BIGINT NOT NULL DEFAULT 0,
-            last_at BIGINT
+            cut BIGINT NOT NULL DEFAULT 0
         """,
         indexes={"watches_of_owner": "(owner)"},
     ),
@@ -71,7 +70,6 @@ TABLES: Final = (
             due BIGINT NOT NULL,
             events INTEGER NOT NULL,
             data TEXT NOT NULL,
-            hops INTEGER NOT NULL,
             chain TEXT NOT NULL,
             PRIMARY KEY (watch, number)
         """,

@@ -8,7 +8,7 @@ decided by its row in `calls`, under PostgreSQL's locks and clock:
 
 - A call begins once: only the job that changes its row from `waiting` to `running` runs the skill.
   Jobs that are delivered twice, or too late, find it changed and do nothing.
-- `token` is a fencing token. A worker that was counted as lost cannot write the outcome any more.
+- `fence` is a fencing token. A worker that was counted as lost cannot write the outcome any more.
 - A running call whose worker is lost waits again if its skill is repeatable (read-only or
   idempotent); otherwise it ends, and its outcome is unknown.
 """
@@ -39,7 +39,7 @@ PROGRESS: Final = "p"
 _LOCK: Final = 0x786D_7070_7175  # for the transaction that creates the tables
 
 _TABLES: Final = """
-CREATE SEQUENCE IF NOT EXISTS tokens;
+CREATE SEQUENCE IF NOT EXISTS fences;
 CREATE TABLE IF NOT EXISTS workers (
     id text PRIMARY KEY,
     queue text NOT NULL,
@@ -65,7 +65,7 @@ CREATE TABLE IF NOT EXISTS calls (
     priority integer NOT NULL,
     state text NOT NULL DEFAULT 'waiting',
     attempts integer NOT NULL DEFAULT 0,
-    token bigint,
+    fence bigint,
     job bigint,
     worker text,
     channel text NOT NULL,

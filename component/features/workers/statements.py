@@ -218,7 +218,7 @@ class Statements:
             ).fetchall()
             again = [each[:3] for each in orphans if each[3]]
             connection.execute(
-                "UPDATE calls SET state = 'waiting', worker = NULL, token = NULL"
+                "UPDATE calls SET state = 'waiting', worker = NULL, fence = NULL"
                 " WHERE id = ANY(%s)",
                 ([each[0] for each in again],),
             )
@@ -229,7 +229,7 @@ class Statements:
                 for each in unknown
             ]
             connection.execute(
-                "UPDATE calls SET state = 'ended', token = NULL, failed = true, ended = now(),"
+                "UPDATE calls SET state = 'ended', fence = NULL, failed = true, ended = now(),"
                 " outcome = new.outcome"
                 " FROM unnest(%s::text[], %s::bytea[]) AS new (id, outcome)"
                 " WHERE calls.id = new.id RETURNING pg_notify(channel, %s || calls.id)",

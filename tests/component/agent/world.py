@@ -436,7 +436,7 @@ def begun(database: Database, task: str) -> None:
     """Insert the row of a running task, unless it exists."""
     database.execute(
         "INSERT INTO tasks (id, principal, requester, target, skill, version, request, state,"
-        " revision, priority, token, visible, created, updated, retain_until)"
+        " revision, priority, fence, promoted, created, updated, retain_until)"
         " VALUES (?, ?, 'r', 'a', 's', '1', '{}', 'running', 1, 0, 0, 1, 0, 0, 0)"
         " ON CONFLICT (id) DO NOTHING",
         (task, str(ROMEO)),

@@ -75,7 +75,7 @@ def fill(database: Database, person: JID) -> None:
     )
     event = OfferedEvent(Observed(item=f"{person.local}", version="1"), (watch.id,), b'{"a":1}')
     assert accept(database, f"source of {person}", [event], {watch.id: watch}, 5).starts == 1
-    for told in ("told", "untold"):
+    for told in ("told", "unsent_revision"):
         trigger = Trigger(source="schedule", name="s", key=f"{told} {person.local}")
         started_work.record(database, Started(trigger=trigger, work=work(person), task="t"))
         if told == "told":
@@ -123,7 +123,9 @@ async def test_what_is_held_for_a_person_is_deleted_and_that_of_others_is_not(
         kept += [row for row in rows if "secret of juliet" in str(row)]
     # What the settings declare, another agent's, and what is still to be told.
     assert len(kept) == 3
-    assert all(any(what in str(row) for what in ("declared", "other", "untold")) for row in kept)
+    assert all(
+        any(what in str(row) for what in ("declared", "other", "unsent_revision")) for row in kept
+    )
     again = Trigger(source="schedule", name="s", key="told juliet")
     assert await storage.read(lambda db: started_work.is_recorded(db, again))
     assert await storage.write(started_work.ended)  # the others can still be read

@@ -28,7 +28,7 @@ def fill(database: Database) -> None:
     for number in range(ROWS):
         database.execute(
             "INSERT INTO tasks (id, principal, requester, target, skill, version, request, state,"
-            " revision, priority, token, visible, created, updated, retain_until)"
+            " revision, priority, fence, promoted, created, updated, retain_until)"
             " VALUES (?, 'p', 'p', 't', 's', '1', '{}', 'running', 0, 0, 0, 1, 0, 0, 0)",
             (f"t{number:02}",),
         )

@@ -342,7 +342,7 @@ class Cluster:
     async def beat(self, one: Instance) -> None:
         """Let an instance beat, as it does every two seconds."""
         if one.alive:
-            await one.client(lambda: _refusable(one.service._membership.beat))
+            await one.client(lambda: _refusable(one.service._membership.send_heartbeat))
             if one.alive and self.rows(
                 "SELECT 1 FROM instances WHERE id = ?", one.service.instance
             ):

@@ -44,7 +44,7 @@ def ended(
     result = Result(skill="report", outputs=(Output(name="o", text=text),))
     change(database, row, to, result if to == "completed" else None)
     if told:
-        database.execute("UPDATE tasks SET untold = NULL WHERE id = ?", (task,))
+        database.execute("UPDATE tasks SET unsent_revision = NULL WHERE id = ?", (task,))
 
 
 def ids(database: Ledger) -> list[str]:
@@ -299,7 +299,9 @@ async def test_what_is_too_much_already_goes_at_the_start(open_storage: Open) ->
             await world.ear.ended(task)
 
         async def told() -> bool:
-            return not await world.scalar("SELECT count(*) FROM tasks WHERE untold IS NOT NULL")
+            return not await world.scalar(
+                "SELECT count(*) FROM tasks WHERE unsent_revision IS NOT NULL"
+            )
 
         await eventually(told)
     async with living(open_storage, say, kept=Bounds(tasks=0)) as world:

@@ -112,7 +112,7 @@ async def test_the_record_of_a_task_that_is_one_too_many_outlives_a_jump(
         machine.jumps(jump)
         first = await world.task("pay", request="once")
         await world.ear.ended(first)
-        await world.storage.write(lambda db: db.execute("UPDATE tasks SET untold = NULL"))
+        await world.storage.write(lambda db: db.execute("UPDATE tasks SET unsent_revision = NULL"))
         none_kept = Bounds(tasks=0)
         replay_ms = round(LIMITS["replay_s"] * 1000)
         removed = await world.storage.write(

@@ -77,7 +77,7 @@ async def test_steps_with_effects_are_recorded_before_and_after(open_storage: Op
         assert len({entry.split()[1] for entry in log}) == 3
         # It had rows, but was never seen as a task.
         assert await world.scalar("SELECT count(*) FROM journal WHERE done = 1") == 3
-        assert await world.scalar("SELECT visible FROM tasks") == 0
+        assert await world.scalar("SELECT promoted FROM tasks") == 0
         assert world.ear.notices == []
         with pytest.raises(StanzaError):
             await world.get(await world.scalar("SELECT id FROM tasks"))
@@ -606,7 +606,7 @@ async def test_a_kill_while_cancelling_ends_it(open_storage: Open, inside: bool)
         assert (await cancel(world, task)).state == "cancelling"
         # As if killed here: what it still writes is refused, for the next life has taken over.
         await world.storage.write(
-            lambda db: db.execute("UPDATE tasks SET token = token + 1, owner = 'gone'")
+            lambda db: db.execute("UPDATE tasks SET fence = fence + 1, owner = 'gone'")
         )
         never.set()
     async with living(open_storage, three_steps(log)) as world:

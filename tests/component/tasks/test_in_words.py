@@ -41,7 +41,7 @@ async def say_yes(world: World, question: Task, naming: Naming | None) -> None:
 
 async def told(world: World) -> bool:
     """Whether the disk says that all messages were sent."""
-    return not await world.scalar("SELECT count(*) FROM tasks WHERE untold IS NOT NULL")
+    return not await world.scalar("SELECT count(*) FROM tasks WHERE unsent_revision IS NOT NULL")
 
 
 async def state(world: World, task: Task) -> str:

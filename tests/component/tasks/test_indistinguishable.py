@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
 ANN: Final = JID.parse("ann@a.example/desk")
 BOB: Final = JID.parse("bob@b.example/desk")
-BEAT: Final = "UPDATE instances SET beat = beat + 1 WHERE id = ?"
+BEAT: Final = "UPDATE instances SET heartbeat = heartbeat + 1 WHERE id = ?"
 NEVER: Final = "0" * 32
 """As long as every identifier of ours."""
 
@@ -288,8 +288,8 @@ async def test_what_is_not_there_takes_the_same_work(
             monkeypatch.setattr(made.world.storage, name, transaction)
 
         async def all_is_told() -> bool:
-            untold = "SELECT count(*) FROM tasks WHERE untold IS NOT NULL"
-            return bool(await made.world.scalar(untold) == 0)
+            unsent_revision = "SELECT count(*) FROM tasks WHERE unsent_revision IS NOT NULL"
+            return bool(await made.world.scalar(unsent_revision) == 0)
 
         await eventually(all_is_told)
         noting("read")

@@ -153,8 +153,13 @@ EXPIRED = "not-acceptable/expired"
 def test_asking_is_one_change_with_its_question() -> None:
     world = World()
     row = world.ledger.row()
-    assert (row.state, row.revision, row.owner, row.untold) == ("input-required", 1, None, 1)
-    assert row.due == NOON + MINUTE
+    assert (row.state, row.revision, row.owner, row.unsent_revision) == (
+        "input-required",
+        1,
+        None,
+        1,
+    )
+    assert row.wake_at == NOON + MINUTE
     assert schemas.check(encode(world.change.event)) == 1
     assert world.change.event.confirm == world.confirm
     (question,) = question_rows.open_questions(world.ledger, CAROL, AGENT)
@@ -334,7 +339,7 @@ def test_6_an_approval_lets_it_go_on(with_hash: bool) -> None:
     assert found.change is not None
     row = world.ledger.row()
     assert found.change.row == row
-    assert (row.state, row.owner, row.revision, row.due) == ("accepted", None, 2, NOON + DAY)
+    assert (row.state, row.owner, row.revision, row.wake_at) == ("accepted", None, 2, NOON + DAY)
     (kept,) = world.ledger.execute(
         "SELECT state, answer, answered_by, answered_at FROM inputs"
     ).fetchall()
@@ -384,7 +389,7 @@ def test_what_was_approved_is_known_to_whoever_runs_it() -> None:
 
 def test_a_denial_in_the_middle_of_the_work_is_not_to_be_repeated() -> None:
     world = World()
-    world.ledger.execute("INSERT INTO journal (task, step, token, done) VALUES ('t-1', 's', 0, 1)")
+    world.ledger.execute("INSERT INTO journal (task, step, fence, done) VALUES ('t-1', 's', 0, 1)")
     found = world.decide("deny")
     assert found.change is not None
     assert found.change.event.failure is not None

@@ -200,7 +200,9 @@ async def test_what_a_dead_one_has_not_told_is_told_by_who_takes_over(
         await eventually(functools.partial(_none_untold, one))
         assert other.ear.notices == []
         await other.storage.write(
-            lambda db: db.execute("UPDATE tasks SET untold = revision WHERE id = ?", (task,))
+            lambda db: db.execute(
+                "UPDATE tasks SET unsent_revision = revision WHERE id = ?", (task,)
+            )
         )
         service = other.service
         service._taken_over()
@@ -224,7 +226,9 @@ async def test_who_was_buried_keeps_what_it_has_begun_since(
     async with two(tmp_path, migrated_url, gated) as (one, other):
         lost = await one.task("gated", params={"number": "0"})
         before = one.service.instance
-        beat = await other.storage.write(lambda db: leases.beat(db, other.service.instance))
+        beat = await other.storage.write(
+            lambda db: leases.send_heartbeat(db, other.service.instance)
+        )
         assert beat is not None
         count = beat.others[before]
         await other.service._store.commit(partial(Membership._evict, before, count))
@@ -232,14 +236,14 @@ async def test_who_was_buried_keeps_what_it_has_begun_since(
         kept = await one.task("gated", params={"number": "1"})
         owner = "SELECT owner FROM tasks WHERE id = ?"
         assert await one.scalar(owner, kept) == before
-        token = "SELECT token FROM tasks WHERE id = ?"
-        held = await one.scalar(token, kept)
-        await one.service._membership.beat()
+        fence = "SELECT fence FROM tasks WHERE id = ?"
+        held = await one.scalar(fence, kept)
+        await one.service._membership.send_heartbeat()
         now = one.service.instance
         # Were it to die now, the others would see to all of it.
         assert await one.scalar(owner, kept) == now != before
         assert await one.scalar("SELECT count(*) FROM instances WHERE id = ?", now) == 1
-        assert await one.scalar(token, kept) == held
+        assert await one.scalar(fence, kept) == held
         gates[1].set()
         assert text_of(await one.ear.ended(kept)) == "1"
         gates[0].set()
@@ -248,7 +252,7 @@ async def test_who_was_buried_keeps_what_it_has_begun_since(
 
 
 async def _none_untold(world: World) -> bool:
-    return not await world.scalar("SELECT count(*) FROM tasks WHERE untold IS NOT NULL")
+    return not await world.scalar("SELECT count(*) FROM tasks WHERE unsent_revision IS NOT NULL")
 
 
 @skill(name="sleeps", durable=True)
@@ -281,7 +285,9 @@ async def test_what_another_instance_had_to_see_to_is_noticed_when_it_is_due(
         await anyio.wait_all_tasks_blocked()
         # As if the time had come: no timer has been told of that.
         await other.storage.write(
-            lambda db: db.execute("UPDATE tasks SET due = 1, not_before = 1 WHERE id = ?", (task,))
+            lambda db: db.execute(
+                "UPDATE tasks SET wake_at = 1, not_before = 1 WHERE id = ?", (task,)
+            )
         )
-        await other.service._membership.beat()
+        await other.service._membership.send_heartbeat()
         assert text_of(await other.reaches(task, "completed")) == "awake"

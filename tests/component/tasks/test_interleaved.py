@@ -357,7 +357,7 @@ class Model:
                 row_ = execution.row
                 if row_ is None or execution._parked or execution._over:
                     continue
-                fence = (row_.id, row_.token)
+                fence = (row_.id, row_.fence)
                 assert fence not in fences, "two executions of one fence"
                 fences.add(fence)
         queued = [row for row in rows.values() if row.queue == "q" and row.owner is not None]

@@ -103,7 +103,7 @@ def fill(ledger: Ledger) -> None:
             state="running" if number % 500 == 7 else "failed" if number % 60 == 9 else "completed",
             context="x" if number % 30 == 3 else None,
             updated=NOON - number // 2,
-            visible=int(number % 1000 != 8),
+            promoted=int(number % 1000 != 8),
             created=NOON - number // 2,  # two of each millisecond
         )
     if ledger.dialect == "postgresql":  # where that happens by itself, as on SQLite it does not

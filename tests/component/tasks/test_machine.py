@@ -536,7 +536,7 @@ class Machine(RuleBasedStateMachine):
 
     async def until_the_unseen_ended(self) -> None:
         unseen = (
-            "SELECT count(*) FROM tasks WHERE visible = 0"
+            "SELECT count(*) FROM tasks WHERE promoted = 0"
             " AND state IN ('accepted', 'running', 'cancelling')"
         )
         while await self.at.world.scalar(unseen):  # noqa: ASYNC110

@@ -130,7 +130,7 @@ def test_what_is_not_there_is_looked_for_in_one_and_the_same_way(
     database = new_ledger()
     database.add("t-1")
     database.add("t-old", state="completed", retain_until=NOON - 1)
-    database.add("t-inline", visible=0)
+    database.add("t-inline", promoted=0)
     asks: Sequence[Callable[[], object]] = (
         lambda: queries.get(database, who, at, task),
         lambda: queries.events(database, who, at, Events(id=task, since=0)),
@@ -363,7 +363,7 @@ def test_following_the_pages_gives_every_task_once_while_others_come(
         database.add(task, created=NOON - age, state=state)
     for number in range(theirs):
         database.add(f"bob-{number}", principal=BOB)
-        database.add(f"inline-{number}", visible=0)
+        database.add(f"inline-{number}", promoted=0)
         database.add(f"elsewhere-{number}", target=str(OTHER))
     expected = sorted(created, key=lambda task: (-created[task], task))
     found: list[str] = []

@@ -185,7 +185,7 @@ async def test_a_task_is_left_to_an_instance_that_has_its_skill(
             assert text_of(await older.ear.ended(runs)) == "old"
             assert (await newer.get(waits)).state == "accepted"
             # It was never claimed, and given up again.
-            assert await newer.scalar("SELECT token FROM tasks WHERE id = ?", waits) == 0
+            assert await newer.scalar("SELECT fence FROM tasks WHERE id = ?", waits) == 0
             newer.service._worker.slots.total = 4
             newer.service.requeued()
             assert text_of(await newer.ear.ended(waits)) == "new"

@@ -42,7 +42,7 @@ NEVER_SENT = _NeverSent()
 
 
 async def all_told(world: World) -> bool:
-    return not await world.scalar("SELECT count(*) FROM tasks WHERE untold IS NOT NULL")
+    return not await world.scalar("SELECT count(*) FROM tasks WHERE unsent_revision IS NOT NULL")
 
 
 class Floor:
@@ -427,7 +427,7 @@ async def test_what_was_dropped_is_told_again_once_there_is_a_stream(
         ear.deliveries.clear()
         await world.service.connected()
         assert [one.task for one in ear.notices[said:]] == [end]
-        assert await world.scalar("SELECT count(*) FROM tasks WHERE untold IS NOT NULL")
+        assert await world.scalar("SELECT count(*) FROM tasks WHERE unsent_revision IS NOT NULL")
         for delivery in ear.deliveries:
             delivery.conclude()
         await eventually(functools.partial(all_told, world))
@@ -587,7 +587,9 @@ async def test_work_of_a_dead_instance_is_taken_over_and_it_can_write_nothing(
         await there.wait()
         # What the watch of the other one does once the beat has stood still for long enough.
         dead = one.service.instance
-        beat = await other.storage.write(lambda db: leases.beat(db, other.service.instance))
+        beat = await other.storage.write(
+            lambda db: leases.send_heartbeat(db, other.service.instance)
+        )
         assert beat is not None
         evicting = functools.partial(Membership._evict, dead, beat.others[dead])
         await other.service._store.commit(evicting)

@@ -20,13 +20,13 @@ Pool = AsyncConnectionPool[AsyncConnection[Any]]
 class Begun(msgspec.Struct, frozen=True):
     """A call that this worker has begun.
 
-    `token` is the fencing token for its outcome, `seconds` are left until it expires, and `channel`
+    `fence` is the fencing token for its outcome, `seconds` are left until it expires, and `channel`
     is the one of its service.
     """
 
     id: str
     message: bytes
-    token: int
+    fence: int
     seconds: float
     repeatable: bool
     channel: str
@@ -88,9 +88,9 @@ class WorkerRows:
         row = await self._execute(
             "WITH me AS (SELECT id FROM workers WHERE id = %(me)s FOR KEY SHARE)"
             " UPDATE calls SET state = 'running', worker = me.id, attempts = attempts + 1,"
-            " token = nextval('tokens') FROM me"
+            " fence = nextval('fences') FROM me"
             " WHERE calls.id = %(call)s AND state = 'waiting' AND expires > now()"
-            " RETURNING message, token, extract(epoch FROM expires - now())::float8, repeatable,"
+            " RETURNING message, fence, extract(epoch FROM expires - now())::float8, repeatable,"
             " channel",
             {"me": self._id, "call": call},
         )
@@ -100,9 +100,9 @@ class WorkerRows:
         """Write the outcome of a call. Return False if it was taken from this worker."""
         row = await self._execute(
             "UPDATE calls SET state = 'ended', outcome = %s, failed = %s, asked = %s, ended = now()"
-            " WHERE id = %s AND token = %s AND state = 'running'"
+            " WHERE id = %s AND fence = %s AND state = 'running'"
             " RETURNING pg_notify(channel, %s || id)",
-            (encode(outcome), failed, isinstance(outcome, Asked), begun.id, begun.token, ENDED),
+            (encode(outcome), failed, isinstance(outcome, Asked), begun.id, begun.fence, ENDED),
         )
         return row is not None
 
@@ -112,8 +112,8 @@ class WorkerRows:
         """
         if begun.repeatable:
             await self._execute(
-                "UPDATE calls SET worker = NULL WHERE id = %s AND token = %s AND state = 'running'",
-                (begun.id, begun.token),
+                "UPDATE calls SET worker = NULL WHERE id = %s AND fence = %s AND state = 'running'",
+                (begun.id, begun.fence),
             )
         else:
             stopped = Stopped(begun=True, lost=True, worker=self._name)

@@ -174,7 +174,7 @@ async def test_what_is_not_there_and_what_is_somebody_elses_look_the_same(tmp_pa
 async def test_a_request_that_may_still_be_answered_inline_is_no_task(tmp_path: Path) -> None:
     async with bench(tmp_path) as b:
         await b.storage.write(lambda db: insert(db, "t-1"))
-        await b.storage.write(lambda db: db.execute("UPDATE tasks SET visible = 0") and None)
+        await b.storage.write(lambda db: db.execute("UPDATE tasks SET promoted = 0") and None)
         for who in (ALICE, None):
             assert ids(await b.say(who, "tasks")) == []
             for command in ("task", "cancel"):

@@ -142,7 +142,7 @@ async def test_what_is_not_there_gives_the_same_bytes_whatever_it_is() -> None:
         ledger.add("t-bob", principal=JID.parse("bob@b.example"))
         ledger.add("t-elsewhere", target=DOMAIN)
         ledger.add("t-gone", state="failed", retain_until=NOON - 1)
-        ledger.add("t-inline", visible=0)
+        ledger.add("t-inline", promoted=0)
         for task in ("t-never", "t-bob", "t-elsewhere", "t-gone", "t-inline"):
             replies = [
                 await made.ask(Task(id=task)),

@@ -102,7 +102,7 @@ def test_the_calls_of_a_lost_worker_are_settled_by_their_effects(queue: Statemen
         "INSERT INTO workers (id, queue, name, lanes, lost_after, seen)"
         " VALUES ('w', 'q', 'one', '{lane}', interval '5s', now() - interval '6s')"
     )
-    execute("UPDATE calls SET state = 'running', worker = 'w', token = 1")
+    execute("UPDATE calls SET state = 'running', worker = 'w', fence = 1")
     # Just connected: the worker may not have been able to show that it is alive.
     assert queue.settle_lost(connected_s=4.0) == []
     assert queue.settle_lost(connected_s=6.0) == ["one"]
@@ -116,7 +116,7 @@ def test_a_repeatable_call_begins_again_only_so_often(queue: Statements) -> None
     execute = queue.connection.execute
     for attempts, id in ((MOST_ATTEMPTS - 1, "again"), (MOST_ATTEMPTS, "given up")):  # noqa: A001 - it is one
         execute(
-            "UPDATE calls SET state = 'running', worker = 'gone', token = 1, attempts = %s"
+            "UPDATE calls SET state = 'running', worker = 'gone', fence = 1, attempts = %s"
             " WHERE id = %s",
             (attempts, id),
         )
