@@ -53,11 +53,12 @@ def publish(
     service. `items` have ids: they are drawn before, because an operation may run again. `required`
     are the preconditions of publish options.
     """
-    made = _auto_create(database, who, name, required)
+    _auto_create(database, who, name, required)
     node, found = access.find_node(database, who, name, lock=True)
     access.check_publish(database, who, node, found)
-    if not made:
-        _check_preconditions(node, required)
+    for key, value in required.items():
+        if getattr(node.config, key) != value:
+            raise faults.precondition_not_met(f"{key} of the node has another value")
     _check_items(node, items)
     if node.config.persist_items and len(items) > node.config.max_items:
         raise faults.fault("not-allowed", pubsub_errors.MaxItemsExceeded())
@@ -86,23 +87,15 @@ def publish(
     )
 
 
-def _auto_create(database: Database, who: Requester, name: str, required: dict[str, Any]) -> bool:
+def _auto_create(database: Database, who: Requester, name: str, required: dict[str, Any]) -> None:
     """Create the node with the required options, if there is none (§7.1.4)."""
     if not name or not (who.may_create or who.is_service):
-        return False
+        return
     access.check_id("a node", name)
     config = msgspec.structs.replace(DEFAULT, **required)
-    if not rows.add_node(database, who.service, name, config, who.principal):
-        return False
-    if not who.is_service:
+    made = rows.add_node(database, who.service, name, config, who.principal)
+    if made and not who.is_service:
         rows.set_affiliation(database, who.service, name, who.principal, "owner")
-    return True
-
-
-def _check_preconditions(node: Node, required: dict[str, Any]) -> None:
-    for key, value in required.items():
-        if getattr(node.config, key) != value:
-            raise faults.precondition_not_met(f"{key} of the node has another value")
 
 
 def _check_items(node: Node, items: Sequence[NewItem]) -> None:

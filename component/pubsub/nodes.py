@@ -4,7 +4,7 @@ with their options (§6, §8.6, §8.8). Functions of one transaction.
 
 import itertools
 from collections.abc import Collection, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -17,6 +17,7 @@ from component.pubsub.rows import Node, NodeSubscription, State
 from component.store.database import Database
 from xep import pubsub_errors, pubsub_owner
 from xep.binding import ContentError, Payload
+from xep.binding.conversion import format_datetime
 from xep.data_forms import FORM_TYPE, Field, Form, form_type_field
 from xep.jid import JID, JIDError
 from xep.pubsub import (
@@ -196,7 +197,11 @@ _EXPIRE: Final = "pubsub#expire"
 def options_form(made: NodeSubscription | None) -> Form:
     """The options of a subscription as a form to fill in (§6.3); without one the defaults."""
     deliver = made is None or made.deliver
-    expires = "" if made is None or made.expires is None else _text(made.expires)
+    expires = (
+        ""
+        if made is None or made.expires is None
+        else format_datetime(rows.at(made.expires).replace(microsecond=0))
+    )
     return Form(
         type="form",
         fields=(
@@ -238,11 +243,6 @@ def with_options(made: NodeSubscription, form: Form | None) -> NodeSubscription:
         except ContentError as error:
             raise faults.invalid_options(str(error)) from error
     return made
-
-
-def _text(milliseconds: int) -> str:
-    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    return moment.replace(tzinfo=None, microsecond=0).isoformat() + "Z"
 
 
 def check_own(who: Requester, jid: JID, error: StanzaError) -> str:

@@ -49,7 +49,7 @@ from xep.commands import NAMESPACE, Actions, BadAction, BadPayload, Command, Mal
 from xep.data_forms import Field, Form, Item, Reported, form_type_field
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import NAMESPACE as EXECUTE
-from xep.fluux_agent.execute import Accepted, Output, Result
+from xep.fluux_agent.execute import Accepted, Result
 from xep.fluux_agent.task import NAMESPACE as TASK
 from xep.jid import JID
 from xep.result_sets import PAGE_ROOM
@@ -162,7 +162,10 @@ class CommandsHandler:
         try:
             json = form_values(form, offer.schema, offer.form_type)
         except InvalidForm as error:
-            return self._ask(session, offer, Misfit(_sentence(error), error.reasons))
+            said = "; ".join(f"{name}: {reason}" for name, reason in error.reasons.items())
+            return self._ask(
+                session, offer, Misfit(f"The form is not valid. {said}.", error.reasons)
+            )
         return self._run(session, offer, json)
 
     def _run(
@@ -255,11 +258,6 @@ def _asked(session: CommandSession) -> AdHocRequest:
         session=session.key,
         lang=session.lang,
     )
-
-
-def _sentence(error: InvalidForm) -> str:
-    said = "; ".join(f"{name}: {reason}" for name, reason in error.reasons.items())
-    return f"The form is not valid. {said}."
 
 
 def _content(form: Form | None) -> object:
@@ -453,7 +451,8 @@ def of_result(title: str, result: Result) -> CommandContent:
         note = Note(type="info", text=f"{title}: done.")
     if not result.outputs:
         return (note,), None
-    fields = (form_type_field(EXECUTE), *map(_output, result.outputs))
+    outputs = [_field(each.name, each.name, text_of(each)) for each in result.outputs]
+    fields = (form_type_field(EXECUTE), *outputs)
     return (note,), Form(type="result", title=title, fields=fields)
 
 
@@ -484,10 +483,6 @@ def of_answer(title: str, answer: CommandResult) -> CommandContent:
     return notes, Form(
         type="result", title=title, reported=reported, items=tuple(map(_item, value))
     )
-
-
-def _output(output: Output) -> Field:
-    return _field(output.name, output.name, text_of(output))
 
 
 def _field(var: str, label: str, text: str) -> Field:

@@ -128,8 +128,9 @@ class CommandSessions:
             ended = [each for each in self._sessions.values() if each.stage == "ended"]
             most = max(self._own.values(), key=len, default=[])
             self._drop(ended or (most if len(most) > 1 else []))
-        session = CommandSession(self._new_id(requester, target), requester, target, node, lang)
-        session.used = self._clock()
+        random = system.token_hex(_ID_BYTES)
+        id_ = random + self._mark(random, requester, target)
+        session = CommandSession(id_, requester, target, node, lang, used=self._clock())
         self._sessions[session.id] = session
         self._own.setdefault(principal, []).append(session)
         return session
@@ -184,10 +185,6 @@ class CommandSessions:
                 self._sessions.move_to_end(session.id)
             else:
                 self._remove(session)
-
-    def _new_id(self, requester: JID, target: JID) -> str:
-        random = system.token_hex(_ID_BYTES)
-        return random + self._mark(random, requester, target)
 
     def _is_ours(self, id_: str, requester: JID, target: JID) -> bool:
         random, mark = id_[: 2 * _ID_BYTES], id_[2 * _ID_BYTES :]

@@ -17,7 +17,7 @@ from component import system
 from component.kernel.disco import Disco
 from component.kernel.errors import stored
 from component.kernel.paging import address_asked, check_page, page, sized
-from component.kernel.profiles import NODES, ContactProfile, Profiles
+from component.kernel.profiles import NODES, Profiles
 from component.link.router.table import IQRoute, Request
 from component.pubsub.config import NodeConfig
 from component.pubsub.rows import StoredItem
@@ -215,14 +215,11 @@ class ContactProfiles:
 
     def vcard(self, request: Request[VCard]) -> VCard:
         """Return the vCard (XEP-0054 §3.3)."""
-        return self._of(request.to).vcard_temp()
+        return self._profiles[request.to.local].vcard_temp()
 
     def refuse_vcard(self, _request: Request[VCard]) -> VCard:
         """Refuse to change the vCard of somebody else (XEP-0054 §3.2)."""
         raise StanzaError("forbidden", "only the operator can change this vCard")
-
-    def _of(self, address: JID) -> ContactProfile:
-        return self._profiles[address.local]
 
 
 class ProfileNode:

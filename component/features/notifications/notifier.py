@@ -154,7 +154,8 @@ class Notifier:
             if id_ is not None and id_.startswith(MESSAGE_PREFIX):
                 if len(self._receipts) < _MOST_NOTED:
                     # The first stanza of a long message has the id, the others add a number.
-                    self._receipts.add((message.principal, _whole(id_)))
+                    whole = MESSAGE_PREFIX + id_.removeprefix(MESSAGE_PREFIX).partition("-")[0]
+                    self._receipts.add((message.principal, whole))
                 self._active.set()
         if not message.delayed and message.copy is None:
             self.online(message.conversation.agent, message.principal)
@@ -317,10 +318,6 @@ def _id_of(trigger: Trigger, agent: JID, person: JID) -> str:
     """Return the id of a notification; it is the same when a result is recorded again."""
     parts = (trigger.source, trigger.name, trigger.key, str(agent), str(person))
     return sha256("\n".join(parts).encode()).hexdigest()[:32]
-
-
-def _whole(id_: str) -> str:
-    return MESSAGE_PREFIX + id_.removeprefix(MESSAGE_PREFIX).partition("-")[0]
 
 
 def notification_text(work: Work, trigger: Trigger, outcome: str, text: str) -> str:

@@ -155,7 +155,8 @@ class _Decision:
             yield PlannedMessage(f"{MESSAGE_PREFIX}{one.id}", (one.id,))
         rest = ready[alone : alone + MOST_IN_DIGEST]
         if rest:
-            yield PlannedMessage(_digest_id(rest), _ids(rest))
+            digest = sha256(" ".join(_ids(rest)).encode()).hexdigest()[:32]
+            yield PlannedMessage(f"{MESSAGE_PREFIX}{digest}", _ids(rest))
 
     def _room(self) -> int:
         """How many more messages the window has room for."""
@@ -205,7 +206,3 @@ def _by_message(notifications: Iterable[Notification]) -> list[list[Notification
 
 def _ids(group: Iterable[Notification]) -> tuple[str, ...]:
     return tuple(one.id for one in group)
-
-
-def _digest_id(group: Iterable[Notification]) -> str:
-    return f"{MESSAGE_PREFIX}{sha256(' '.join(_ids(group)).encode()).hexdigest()[:32]}"

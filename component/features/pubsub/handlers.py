@@ -133,15 +133,9 @@ class PubSubHandler:
     def routes(self) -> tuple[IQRoute, ...]:
         """Return the routes of this handler."""
         return (
-            IQRoute("get", Pubsub, self._on_get, FEATURES),
-            IQRoute("set", Pubsub, self._on_set),
+            IQRoute("get", Pubsub, at_node(self._service, self.get, self._retry_after_s), FEATURES),
+            IQRoute("set", Pubsub, at_node(self._service, self.set, self._retry_after_s)),
         )
-
-    def _on_get(self, request: Request[Pubsub]) -> Awaitable[Pubsub]:
-        return stored(answer_at_node(self._service, request, self.get), self._retry_after_s)
-
-    def _on_set(self, request: Request[Pubsub]) -> Awaitable[Pubsub | None]:
-        return stored(answer_at_node(self._service, request, self.set), self._retry_after_s)
 
     async def get(self, who: Requester, asked: Pubsub) -> Pubsub:
         """Answer a request of type get (§5.6, §5.7, §6.3 to §6.5). Raises StorageError, too."""
@@ -397,14 +391,18 @@ class PubSubHandler:
         )
 
 
-async def answer_at_node(
-    service: PubSubService, request: Request[P], verb: Callable[[Requester, P], Awaitable[T]]
-) -> T:
-    """Answer a request at the address that has its node."""
-    children = (getattr(request.payload, field) for field in request.payload.__struct_fields__)
-    node = next((found for child in children if (found := getattr(child, "node", ""))), "")
-    address = await service.locate(request.to, node, request.sender)
-    return await verb(service.requester(address, request.sender), request.payload)
+def at_node(
+    service: PubSubService, verb: Callable[[Requester, P], Awaitable[T]], retry_after_s: int
+) -> Callable[[Request[P]], Awaitable[T]]:
+    """Return a handler that answers a request at the address that has its node."""
+
+    async def answer(request: Request[P]) -> T:
+        children = (getattr(request.payload, field) for field in request.payload.__struct_fields__)
+        node = next((found for child in children if (found := getattr(child, "node", ""))), "")
+        address = await service.locate(request.to, node, request.sender)
+        return await verb(service.requester(address, request.sender), request.payload)
+
+    return lambda request: stored(answer(request), retry_after_s)
 
 
 def unknown_request() -> StanzaError:

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from component.features.pubsub.handlers import Allowances, answer_at_node, unknown_request
+from component.features.pubsub.handlers import Allowances, at_node, unknown_request
 from component.kernel.adhoc import AdHocRequest, Completed, Offer
 from component.kernel.errors import stored
 from component.link.router.table import IQRoute, Request
@@ -45,16 +45,11 @@ class OwnerHandler:
 
     def routes(self) -> tuple[IQRoute, ...]:
         """Return the routes of this handler."""
+        service, retry_after_s = self._service, self._retry_after_s
         return (
-            IQRoute("get", PubsubOwner, self._on_get),
-            IQRoute("set", PubsubOwner, self._on_set),
+            IQRoute("get", PubsubOwner, at_node(service, self.get_owned, retry_after_s)),
+            IQRoute("set", PubsubOwner, at_node(service, self.set_owned, retry_after_s)),
         )
-
-    def _on_get(self, request: Request[PubsubOwner]) -> Awaitable[PubsubOwner]:
-        return stored(answer_at_node(self._service, request, self.get_owned), self._retry_after_s)
-
-    def _on_set(self, request: Request[PubsubOwner]) -> Awaitable[None]:
-        return stored(answer_at_node(self._service, request, self.set_owned), self._retry_after_s)
 
     async def get_owned(self, who: Requester, asked: PubsubOwner) -> PubsubOwner:
         """Answer a request of type get (§8.2.1, §8.3, §8.8.1, §8.9.1). Raises StorageError, too."""

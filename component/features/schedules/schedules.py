@@ -105,7 +105,10 @@ class Schedules:
         """
         now = await self._now()
         zone = await self.zone(wish.work.principal, when=wish.when, given=wish.zone)
-        definition = self._checked(msgspec.structs.replace(wish, zone=zone), now)
+        self._check_work(wish.work)
+        wish = msgspec.structs.replace(wish, zone=zone)
+        definition = definition_of(wish, self._default_zone, now)
+        self._check_interval(definition.timing, now)
         id_ = system.token_hex(_ID_BYTES)
         schedule = Schedule(
             id=id_,
@@ -142,12 +145,6 @@ class Schedules:
         timing = _timing(when, zone, now)
         self._check_interval(timing, now)
         _first(timing, now)
-
-    def _checked(self, wish: Wish, now: datetime) -> Definition:
-        self._check_work(wish.work)
-        definition = definition_of(wish, self._default_zone, now)
-        self._check_interval(definition.timing, now)
-        return definition
 
     def _check_interval(self, timing: Timing, now: datetime) -> None:
         shortest = shortest_interval(timing, now)

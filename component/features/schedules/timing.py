@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from functools import cache, lru_cache
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
@@ -153,17 +154,11 @@ def due_instants(
     back = timedelta(days=1)
     while True:
         begin = max(first, now - back)
-        found = deque(_between(timing, begin, now), maxlen=most)
+        instants = instants_after(timing, begin - timedelta(microseconds=1))
+        found = deque(takewhile(lambda instant: instant <= now, instants), maxlen=most)
         if begin == first or len(found) == most:
             return list(found), following
         back *= 4
-
-
-def _between(timing: Timing, begin: datetime, end: datetime) -> Iterator[datetime]:
-    for instant in instants_after(timing, begin - timedelta(microseconds=1)):
-        if instant > end:
-            return
-        yield instant
 
 
 def shortest_interval(timing: Timing, now: datetime) -> timedelta | None:

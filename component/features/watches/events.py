@@ -17,7 +17,6 @@ from typing import Any, Final, Literal, TypeAlias
 import anyio
 import msgspec
 import structlog
-from anyio.abc import TaskGroup
 
 from component.features.watches.filters import FilterError
 from component.features.watches.rows import (
@@ -112,7 +111,9 @@ def decide_start(
     """
     window_ms = int(watch.rate.seconds * 1000)
     if now < counters.window_at:  # a start waits for the window
-        return _above(counters, watch, counters.window_at)
+        if watch.thinning == "drop" or not counters.waiting:
+            return "drop", 0
+        return "join", counters.window_at
     if now >= counters.window_at + window_ms:
         counters.window_at, counters.window_starts, counters.waiting = now, 0, 0
     if counters.window_starts < watch.rate.events and has_room:
@@ -126,12 +127,6 @@ def decide_start(
         counters.window_at, counters.window_starts = due, 1
         counters.waiting = counters.last_number
     return verdict
-
-
-def _above(counters: RateCounters, watch: Watch, due: int) -> tuple[Verdict, int]:
-    if watch.thinning == "drop" or not counters.waiting:
-        return "drop", 0
-    return "join", due
 
 
 def _start(counters: RateCounters, watch: Watch, now: int, due: int) -> tuple[Verdict, int]:
@@ -368,15 +363,12 @@ class WatchStarts:
         async with anyio.create_task_group() as group:
             while True:
                 self._wake = anyio.Event()
-                await self._look(group)
+                for event in await self._storage.read(first_pending):
+                    if event.watch not in self._handled:
+                        self._handled.add(event.watch)
+                        group.start_soon(self._handle_all, event)
                 with anyio.move_on_after(_LOOK_S):
                     await self._wake.wait()
-
-    async def _look(self, group: TaskGroup) -> None:
-        for event in await self._storage.read(first_pending):
-            if event.watch not in self._handled:
-                self._handled.add(event.watch)
-                group.start_soon(self._handle_all, event)
 
     async def _handle_all(self, event: Pending | None) -> None:
         assert event is not None

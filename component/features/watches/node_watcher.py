@@ -174,8 +174,8 @@ class NodeWatcher(SourceWatcher):
                 self._advance(await self._attempt(self._catch_up))
             elif self._waiting and state not in ("offline", "missing"):
                 await self._handle_waiting()
-            else:
-                await self._rest()
+            elif not await is_set_within(self._wake, self._subscription.delay_s):
+                self._advance("due")
 
     async def unsubscribe(self) -> None:
         """End the subscription, because no watch needs it any more; a refusal is ignored."""
@@ -187,10 +187,6 @@ class NodeWatcher(SourceWatcher):
             )
         except StanzaError as error:
             self._log.debug("cannot unsubscribe", reason=str(error))
-
-    async def _rest(self) -> None:
-        if not await is_set_within(self._wake, self._subscription.delay_s):
-            self._advance("due")
 
     def _advance(self, what: Input) -> None:
         before = self._subscription.state

@@ -23,8 +23,20 @@ from xep.stanza_error import StanzaError
 
 _LONGEST_PAYLOAD: Final = 60_000
 
-Address = Annotated[str, Meta(description="Address of the PubSub service.", max_length=1024)]
-Node = Annotated[str, Meta(description="Name of the node.", min_length=1, max_length=1024)]
+
+class Publication(msgspec.Struct, frozen=True, kw_only=True):
+    """The parameters of the skill that publishes an item."""
+
+    service: Annotated[str, Meta(description="Address of the PubSub service.", max_length=1024)]
+    node: Annotated[str, Meta(description="Name of the node.", min_length=1, max_length=1024)]
+    text: Annotated[str, Meta(description="Text of the item.", max_length=_LONGEST_PAYLOAD)] = ""
+    json: Annotated[
+        str,
+        Meta(description="JSON value of the item, instead of a text.", max_length=_LONGEST_PAYLOAD),
+    ] = ""
+    item: Annotated[
+        str, Meta(description="Id of the item; empty for a new one.", max_length=200)
+    ] = ""
 
 
 def watch_skills(watches: Callable[[], WatchService]) -> tuple[Skill, ...]:
@@ -85,38 +97,22 @@ def watch_skills(watches: Callable[[], WatchService]) -> tuple[Skill, ...]:
         typical_duration=0.2,
         cost_usd=0.0,
     )
-    async def pubsub_publish(
-        context: Context,
-        service: Address,
-        node: Node,
-        text: Annotated[
-            str, Meta(description="Text of the item.", max_length=_LONGEST_PAYLOAD)
-        ] = "",
-        json: Annotated[
-            str,
-            Meta(
-                description="JSON value of the item, instead of a text.",
-                max_length=_LONGEST_PAYLOAD,
-            ),
-        ] = "",
-        item: Annotated[
-            str, Meta(description="Id of the item; empty for a new one.", max_length=200)
-        ] = "",
-    ) -> str:
+    async def pubsub_publish(new: Publication, /, context: Context) -> str:
         """Publish an item at a node of a PubSub service, for all who are subscribed to it."""
         try:
-            to = JID.parse(service).bare
+            to = JID.parse(new.service).bare
         except JIDError as error:
             raise InvalidParam("service", f"it is not an address: {error}") from None
         if not watches().may_use(JID.parse(context.principal), to):
             raise SkillError(f"Nothing may be published at {to} from here.")
         try:
-            published = await watches().publish(context, (to, node), _payload(text, json), item)
+            payload = _payload(new.text, new.json)
+            published = await watches().publish(context, (to, new.node), payload, new.item)
         except StanzaError as error:
             raise SkillError(f"The service refused it: {error.text or error.condition}") from None
         except StorageError as error:
             raise SkillError("This cannot be done at the moment.") from error
-        return f"Published {published or 'the item'} at {node} of {to}."
+        return f"Published {published or 'the item'} at {new.node} of {to}."
 
     return (watch_create, watch_list, pubsub_publish)
 
