@@ -24,7 +24,7 @@ from component.kernel.paging import address_asked, page, sized
 from component.link.router.table import IQRoute, ReplyPayload, Request
 from component.skills.errors import printable
 from component.skills.form_fields import properties_of
-from component.skills.forms import InvalidForm, form_of, form_values
+from component.skills.forms import InvalidForm, form_values, schema_form
 from xep import data_forms, disco
 from xep.commands import (
     NAMESPACE,
@@ -117,7 +117,7 @@ class CommandsHandler:
     @staticmethod
     def _ask(session: CommandSession, offer: Offer, misfit: Misfit | None = None) -> Command:
         """Return the form; after invalid input with the given values and the reasons."""
-        form = form_of(
+        form = schema_form(
             offer.schema,
             offer.form_type,
             title=offer.title,
