@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from benchmarks.report import Line
 from component.skills import skill
-from component.skills.forms import form_of, form_values
+from component.skills.forms import form_values, schema_form
 from xep.data_forms import Form
 
 _ROUNDS = 200
@@ -37,17 +37,17 @@ async def ticket(
 def measure(runs: int) -> Iterator[Line]:
     """Yield the CPU time of creating a form, and of reading one."""
     schema = ticket.input_schema
-    made = form_of(schema, "urn:fluux:agent:0#execute")
+    made = schema_form(schema, "urn:fluux:agent:0#execute")
     shown = {
         name: {**each, "default": _VALUES[name]} for name, each in schema["properties"].items()
     }
-    filled = form_of({**schema, "properties": shown}, "urn:fluux:agent:0#execute")
+    filled = schema_form({**schema, "properties": shown}, "urn:fluux:agent:0#execute")
     given = Form(type="submit", fields=filled.fields)
     read = msgspec.json.decode(form_values(given, schema))
     assert read == _VALUES, (read, made)
     validator = Draft202012Validator(msgspec.json.decode(msgspec.json.encode(schema)))
     works: dict[str, Callable[[], Any]] = {
-        "made": lambda: form_of(schema, "urn:fluux:agent:0#execute"),
+        "made": lambda: schema_form(schema, "urn:fluux:agent:0#execute"),
         "read": lambda: form_values(given, schema),
         "peer": lambda: validator.validate(_VALUES),
     }

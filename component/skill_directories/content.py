@@ -64,10 +64,11 @@ def signature(directory: Path) -> int:
 
     Blocks. Raises SkillLoadError.
     """
-    found = []
-    for path, _, info in _walk(directory):
-        found.append((path, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns))
-    return hash(tuple(sorted(found)))
+    found = sorted(
+        (path, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
+        for path, _, info in _walk(directory)
+    )
+    return hash(tuple(found))
 
 
 def read_content(directory: Path, into: Path | None = None) -> SkillContent:
@@ -96,9 +97,8 @@ def read_content(directory: Path, into: Path | None = None) -> SkillContent:
     names = {entry.path for entry in entries}
     runs = manifest.skill.execution
     needed = [path for path in (runs.entry, *manifest.schema_files) if path]
-    for path in needed:
-        if path not in names:
-            raise ManifestError(f"{FILE} names the file {path!r}, which the directory lacks.")
+    if lacking := [path for path in needed if path not in names]:
+        raise ManifestError(f"{FILE} names the file {lacking[0]!r}, which the directory lacks.")
     return SkillContent(whole, manifest, text.decode())
 
 
@@ -167,7 +167,9 @@ def _walk(directory: Path, *, opened: bool = False) -> Iterator[tuple[str, int, 
             inside = Path(folder).relative_to(directory)
             if len(inside.parts) > _MOST_DEPTH:
                 raise SkillLoadError(f"{directory} has more than {_MOST_DEPTH} levels: flatten it.")
-            folders[:] = sorted(each for each in folders if not _is_left_out(each))
+            folders[:] = sorted(
+                each for each in folders if not each.startswith(".") and each not in _LEFT_OUT
+            )
             for name in folders:
                 if stat.S_ISLNK(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
                     raise _is_link(directory, inside / name)
@@ -228,10 +230,6 @@ def _copy(file: IO[bytes], target: Path | None, *, executable: bool, most: int) 
 
 def _raise(error: OSError) -> None:
     raise error
-
-
-def _is_left_out(name: str) -> bool:
-    return name.startswith(".") or name in _LEFT_OUT
 
 
 def _is_link(directory: Path, path: Path) -> SkillLoadError:

@@ -50,17 +50,13 @@ class TrustedPython(SkillRunner[FunctionSkill[Any, Any]]):
         )
 
     async def _load(self, artefact: Artefact) -> FunctionSkill[Any, Any]:
-        return await system.in_thread(_skill, artefact)
-
-
-def _skill(artefact: Artefact) -> FunctionSkill[Any, Any]:
-    """Load the module of a skill, and return the skill. Blocks. Raises SkillLoadError."""
-    return skill_named(_module(artefact), artefact.name)
+        return skill_named(await system.in_thread(_module, artefact), artefact.name)
 
 
 def _module(artefact: Artefact) -> ModuleType:
     """Load a module. It and the modules beside it are found under their names only while they are
-    loaded, so that two skills, or two versions of one, may have modules of one name.
+    loaded, so that two skills, or two versions of one, may have modules of one name. Blocks. Raises
+    SkillLoadError.
     """
     name = f"skill_file_{artefact.digest[:16]}_{artefact.entry.stem}"
     spec = importlib.util.spec_from_file_location(name, artefact.entry)

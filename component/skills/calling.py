@@ -19,12 +19,11 @@ import anyio.lowlevel
 
 from component import system
 from component.skills.errors import (
-    CapabilityMissing,
+    CALL_ERRORS,
     InvalidParam,
     SkillError,
     SkillFailed,
     SkillTimeout,
-    SkillUnavailable,
 )
 from component.skills.outputs import Output, SkillResult
 from component.system import perf_counter
@@ -100,7 +99,7 @@ async def call(
             return skill.result(value, perf_counter() - started)
         except SkillError as exc:
             return _refusal(exc, started)
-        except (InvalidParam, SkillFailed, SkillTimeout, SkillUnavailable, CapabilityMissing):
+        except CALL_ERRORS:
             raise
         except (Exception, SystemExit) as exc:
             raise SkillFailed(skill.name) from exc

@@ -37,7 +37,7 @@ class InvalidForm(ValueError):  # noqa: N818 - says what is wrong, as those of t
         super().__init__("; ".join(said))
 
 
-def form_of(
+def schema_form(
     schema: Schema | msgspec.Raw,
     form_type: str | None,
     *,

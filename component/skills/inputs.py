@@ -170,7 +170,10 @@ class _SchemaReaders(Mapping[str, Reader]):
         }
         if not found:
             return {}
-        alone = SchemaValidator({**self._schema, "required": []})
+        # Without the key: an empty array is not valid in draft 4.
+        alone = SchemaValidator(
+            {key: one for key, one in self._schema.items() if key != "required"}
+        )
         return {name: one for name, one in found.items() if alone.mismatch({name: one}) is None}
 
     def _complete(self, values: dict[str, Any]) -> Arguments:

@@ -8,7 +8,7 @@ import msgspec
 
 from component.skills.errors import DeclarationError
 from component.skills.form_fields import Property, properties_of
-from component.skills.forms import InvalidForm, form_of, form_values
+from component.skills.forms import InvalidForm, form_values, schema_form
 from component.skills.validation import SchemaValidator
 from component.tasks import question_rows, rows
 from component.tasks.changes import KEEP, Change, Transaction, change
@@ -71,7 +71,7 @@ def input_for(
         expires=expires,
         questions=(Question(text=text, lang=lang),),
         schema=InputSchema(json=schema),
-        form=form_of(schema, NAMESPACE, title=text),
+        form=schema_form(schema, NAMESPACE, title=text),
     )
 
 

@@ -37,7 +37,7 @@ from component.kernel.paging import address_asked, page, sized
 from component.link.router.table import IQRoute, ReplyPayload, Request
 from component.skills.errors import printable
 from component.skills.form_fields import NEWLINE, properties_of
-from component.skills.forms import InvalidForm, form_of, form_values
+from component.skills.forms import InvalidForm, form_values, schema_form
 from component.skills.registry import View
 from component.skills.skill import Skill
 from component.store import StorageError
@@ -127,7 +127,7 @@ class CommandsHandler:
     @staticmethod
     def _ask(session: CommandSession, offer: Offer, misfit: Misfit | None = None) -> Command:
         """Return the form; after invalid input with the given values and the reasons."""
-        form = form_of(
+        form = schema_form(
             offer.schema,
             offer.form_type,
             title=offer.title,

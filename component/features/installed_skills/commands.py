@@ -192,6 +192,13 @@ def not_there(name: str, what: str = "installed") -> InstalledError:
     return InstalledError(f"No skill called {name!r} is {what}. See `skills list`.")
 
 
+def has_changed(name: str, digest: str) -> InstalledError:
+    """Return the error for an approval of other content than the present one."""
+    return InstalledError(
+        f"{name} has changed: its digest is {digest}. Look at it again before you approve it."
+    )
+
+
 SkillName = Annotated[str, msgspec.Meta(title="Skill", description="Name of an installed skill.")]
 
 

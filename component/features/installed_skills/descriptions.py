@@ -32,6 +32,7 @@ from component.features.installed_skills.commands import (
     SkillSheet,
     SkillState,
     at_by,
+    has_changed,
     not_there,
 )
 from component.features.installed_skills.rows import DescriptionRow
@@ -291,10 +292,7 @@ class Descriptions(Installed):
             row.held
             and not await self._storage.write(lambda database: described.approve(database, row, by))
         ):
-            raise InstalledError(
-                f"{name} has changed: its digest is {description_digest(content)}. Look at it again"
-                " before you approve it."
-            )
+            raise has_changed(name, description_digest(content))
         self._record(by, name, "approved", f"{description_digest(content)[:16]}, {row.source}")
         await self.reload((row.source,))
         return await self.show(name)

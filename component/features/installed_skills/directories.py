@@ -28,6 +28,7 @@ from component.features.installed_skills.commands import (
     InstalledError,
     InstalledSkill,
     SkillSheet,
+    has_changed,
     list_entry,
     not_there,
     sheet,
@@ -225,10 +226,7 @@ class SkillDirectories(Installed):
                     f" what you have read (--digest): see `skills show {name}`."
                 )
             if digest and not found.content.digest.startswith(digest):
-                raise InstalledError(
-                    f"{name} has changed: its digest is {found.content.digest}. Look at it again"
-                    " before you approve it."
-                )
+                raise has_changed(name, found.content.digest)
             try:
                 await self._approve(found, by, trusted=trusted)
             except (SkillLoadError, ManifestError) as error:

@@ -10,7 +10,7 @@ import pytest
 
 from component.skills import DeclarationError, prepare, skill
 from component.skills.conformance_fixtures import conformance_skills
-from component.skills.forms import InvalidForm, form_of, form_values
+from component.skills.forms import InvalidForm, form_values, schema_form
 from xep.data_forms import Field, Form
 from xep.data_forms import field as filled
 from xep.form_validation import Range, Validate
@@ -81,7 +81,7 @@ def fields(form: Form) -> dict[str, Field]:
 
 
 def field(name: str, **options: Any) -> Field:
-    return fields(form_of(SCHEMA, TYPE, **options))[name]
+    return fields(schema_form(SCHEMA, TYPE, **options))[name]
 
 
 def one(declared: dict[str, Any], *, required: bool = False) -> dict[str, Any]:
@@ -108,16 +108,16 @@ def reason(schema: dict[str, Any], *texts: str) -> str:
 
 
 def test_a_form_says_what_it_is_about() -> None:
-    form = form_of(SCHEMA, TYPE, title="Every", instructions="First.\n\nSecond.")
+    form = schema_form(SCHEMA, TYPE, title="Every", instructions="First.\n\nSecond.")
     assert (form.type, form.form_type, form.title) == ("form", TYPE, "Every")
     assert form.fields[0].type == "hidden"
     assert form.instructions == ("First.", "Second.", "To be written as JSON: point, pairs.")
 
 
 def test_a_field_for_each_property_in_their_order() -> None:
-    names = [field.var for field in form_of(SCHEMA, TYPE).fields]
+    names = [field.var for field in schema_form(SCHEMA, TYPE).fields]
     assert names == ["FORM_TYPE", *SCHEMA["properties"]]
-    assert [field.var for field in form_of(SCHEMA, None).fields] == names[1:]
+    assert [field.var for field in schema_form(SCHEMA, None).fields] == names[1:]
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_the_validation_of_each_field(name: str, validation: Validate | None) ->
     [("date-time", "xs:dateTime"), ("date", "xs:date"), ("uri", "xs:anyURI")],
 )
 def test_the_formats_that_a_client_can_check(format_: str, datatype: str) -> None:
-    (found,) = form_of(one({"type": "string", "format": format_}), None).fields
+    (found,) = schema_form(one({"type": "string", "format": format_}), None).fields
     assert found.validate == Validate(datatype=datatype, basic=True)
 
 
@@ -187,7 +187,7 @@ def test_the_formats_that_a_client_can_check(format_: str, datatype: str) -> Non
 def test_the_range_of_an_integer(
     bounds: dict[str, Any], least: str | None, greatest: str | None
 ) -> None:
-    (found,) = form_of(one({"type": "integer", **bounds}), None).fields
+    (found,) = schema_form(one({"type": "integer", **bounds}), None).fields
     assert found.validate is not None
     said = found.validate.range or Range()
     assert (said.min, said.max) == (least, greatest)
@@ -198,7 +198,7 @@ def test_titles_descriptions_and_what_is_required() -> None:
     assert field("count").label == "count"
     assert field("count").desc == "How many."
     assert field("topic").desc is None
-    assert [name for name, each in fields(form_of(SCHEMA, TYPE)).items() if each.required] == (
+    assert [name for name, each in fields(schema_form(SCHEMA, TYPE)).items() if each.required] == (
         SCHEMA["required"]
     )
 
@@ -211,7 +211,7 @@ def test_an_option_for_each_value() -> None:
 
 def test_titled_constants_are_labelled_options() -> None:
     parts = [{"const": "a", "title": "First"}, {"const": "b", "title": "Second"}]
-    (found,) = form_of(one({"oneOf": parts}), None).fields
+    (found,) = schema_form(one({"oneOf": parts}), None).fields
     assert [(each.value, each.label) for each in found.options] == [("a", "First"), ("b", "Second")]
 
 
@@ -226,7 +226,7 @@ def test_defaults_stand_as_values() -> None:
 
 def test_a_form_shows_defaults_of_every_type() -> None:
     given = {"limit": 7, "words": ["a", "b"], "colours": ["red"], "flag": True}
-    form = fields(form_of(showing(SCHEMA, given), TYPE))
+    form = fields(schema_form(showing(SCHEMA, given), TYPE))
     assert form["limit"].values == ("7",)
     assert form["words"].values == ("a", "b")
     assert form["colours"].values == ("red",)
@@ -236,7 +236,7 @@ def test_a_form_shows_defaults_of_every_type() -> None:
 
 def test_what_was_given_comes_back_as_it_was_with_the_reason() -> None:
     given = Form(type="submit", fields=(filled("count", "many"), filled("limit", "")))
-    form = fields(form_of(SCHEMA, TYPE, given=given, errors={"count": "expected an integer"}))
+    form = fields(schema_form(SCHEMA, TYPE, given=given, errors={"count": "expected an integer"}))
     assert form["count"].values == ("many",)
     assert form["count"].desc == "Expected an integer. How many."
     assert form["limit"].values == ("",)
@@ -244,20 +244,22 @@ def test_what_was_given_comes_back_as_it_was_with_the_reason() -> None:
 
 
 def test_a_text_of_several_lines_gets_the_room_for_it() -> None:
-    assert fields(form_of(showing(SCHEMA, {"topic": "a\nb"}), TYPE))["topic"].type == "text-multi"
+    assert (
+        fields(schema_form(showing(SCHEMA, {"topic": "a\nb"}), TYPE))["topic"].type == "text-multi"
+    )
 
 
 def test_what_no_form_can_show_is_left_to_the_default() -> None:
     for default in ("\x00", 7):
         schema = one({"type": "string", "default": default})
-        assert form_of(schema, None).fields[0].values == ()
+        assert schema_form(schema, None).fields[0].values == ()
         assert read(schema, "") == "absent"
 
 
 def test_a_property_called_form_type_is_refused() -> None:
     schema = {"type": "object", "properties": {"FORM_TYPE": {}}}
     with pytest.raises(ValueError, match="FORM_TYPE"):
-        form_of(schema, None)
+        schema_form(schema, None)
     with pytest.raises(ValueError, match="FORM_TYPE"):
         form_values(Form(type="submit"), schema)
 
@@ -272,9 +274,9 @@ def test_a_parameter_cannot_be_called_form_type() -> None:
 
 def test_a_schema_can_come_as_json() -> None:
     raw = msgspec.Raw(msgspec.json.encode(SCHEMA))
-    assert form_of(raw, TYPE) == form_of(SCHEMA, TYPE)
+    assert schema_form(raw, TYPE) == schema_form(SCHEMA, TYPE)
     with pytest.raises(TypeError):
-        form_of(msgspec.Raw(b"[]"), TYPE)
+        schema_form(msgspec.Raw(b"[]"), TYPE)
 
 
 @pytest.mark.parametrize("each", conformance_skills(), ids=lambda each: each.name)
@@ -296,7 +298,7 @@ def test_the_form_of_each_fixture_leads_to_a_call(each: Any) -> None:
         "bytes": 3,
     }
     schema = each.input_schema
-    form = form_of(showing(schema, given), TYPE)
+    form = schema_form(showing(schema, given), TYPE)
     submitted = Form(type="submit", fields=form.fields)
     arguments = msgspec.to_builtins(prepare(each, json=bytes(form_values(submitted, schema, TYPE))))
     for name in schema["properties"]:
@@ -497,7 +499,7 @@ def test_an_empty_text_can_be_a_choice() -> None:
 
 def test_values_that_no_text_tells_apart_go_as_json() -> None:
     for values in (["1", 1], [True, "true"], [[1], 2]):
-        (found,) = form_of(one({"enum": values}), None).fields
+        (found,) = schema_form(one({"enum": values}), None).fields
         assert found.type == "text-multi"
         assert read(one({"enum": values}), msgspec.json.encode(values[0]).decode()) == values[0]
 
@@ -520,7 +522,7 @@ def test_values_that_no_text_tells_apart_go_as_json() -> None:
 )
 def test_a_schema_that_makes_no_sense_is_read_as_far_as_it_does(schema: Any) -> None:
     declared = {**one(schema), "$defs": {"self": {"$ref": "#/$defs/self"}}}
-    form = form_of(declared, None)
+    form = schema_form(declared, None)
     assert len(form.fields) == 1
     text = "a" if form.fields[0].type == "text-single" else '"a"'
     with contextlib.suppress(InvalidForm):

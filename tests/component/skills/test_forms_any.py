@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.skills.forms import InvalidForm, form_of, form_values
+from component.skills.forms import InvalidForm, form_values, schema_form
 from tests.component.skills.test_forms import showing
 from tests.profiles import examples
 from xep.binding import decode, encode
@@ -111,7 +111,7 @@ def test_an_instance_comes_back_through_its_form(
     given_: tuple[dict[str, Any], dict[str, Any]],
 ) -> None:
     schema, instance = given_
-    form = form_of(showing(schema, instance), TYPE)
+    form = schema_form(showing(schema, instance), TYPE)
     element = ET.fromstring(encode(form))
     assert decode(Form, element, strict=True) == form
     submitted = Form(type="submit", fields=form.fields)
@@ -174,7 +174,7 @@ def test_any_form_is_read_or_refused_with_a_reason_for_each_field(
         jsonschema.Draft202012Validator({**schema, "type": "object"}).validate(values)
         return
     assert set(reasons) <= {*schema["properties"], "FORM_TYPE"}
-    again = form_of(schema, TYPE, given=form, errors=reasons)
+    again = schema_form(schema, TYPE, given=form, errors=reasons)
     decode(Form, ET.fromstring(encode(again)), strict=True)
     for name in reasons:
         shown = again.field(name)
@@ -211,5 +211,5 @@ _anything = st.recursive(
 @given(_anything, _forms)
 def test_what_is_no_schema_at_all_does_no_harm(declared: Any, form: Form) -> None:
     schema = {"properties": {"a": declared}}
-    form_of(schema, TYPE)
+    schema_form(schema, TYPE)
     refusal(form, schema)

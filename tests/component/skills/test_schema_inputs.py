@@ -117,3 +117,15 @@ def test_no_pattern_takes_long(pattern: str) -> None:
     with pytest.raises(InvalidParam):
         prepare(hostile, [("a", "a" * 50_000 + "!")])
     assert time.thread_time() - before < 5
+
+
+def test_defaults_are_added_for_a_schema_of_an_old_draft() -> None:
+    schema = {
+        "$schema": "http://json-schema.org/draft-04/schema#",
+        "type": "object",
+        "properties": {"a": {"type": "string"}, "b": {"type": "integer", "default": 3}},
+        "required": ["a"],
+    }
+    complete = schema_inputs(schema).complete
+    assert complete is not None
+    assert complete({"a": "x"}) == {"a": "x", "b": 3}

@@ -16,7 +16,7 @@ from component.features.mcp.errors import clean, clean_schema
 from component.features.mcp.questions import schema_of
 from component.features.mcp.settings import McpServer, ToolAnnotations
 from component.features.mcp.tools import annotations_of, distinct_names, skill_name, skills_of
-from component.skills.forms import InvalidForm, form_of, form_values
+from component.skills.forms import InvalidForm, form_values, schema_form
 from component.skills.skill import Invoke
 from component.skills.spec import Annotations
 from xep.data_forms import Field, Form
@@ -155,7 +155,7 @@ TITLED = [{"const": value, "title": title} for value, title in TITLES]
 def test_the_choices_of_a_question_are_those_of_its_form(described: Any, labels: bool) -> None:
     properties = {"a": described | {"title": "Priority", "default": described.get("default")}}
     schema = schema_of({"requestedSchema": {"properties": properties, "required": ["a"]}})
-    (field,) = form_of(schema, None).fields
+    (field,) = schema_form(schema, None).fields
     several = described.get("type") == "array"
     assert field.type == ("list-multi" if several else "list-single")
     assert (field.label, field.required) == ("Priority", True)
@@ -206,7 +206,7 @@ def test_a_form_shows_the_default_of_a_question_if_it_is_valid(
     described: Any, default: Any, shown: tuple[str, ...]
 ) -> None:
     properties = {"a": {**described, "default": default}}
-    (field,) = form_of(schema_of({"requestedSchema": {"properties": properties}}), None).fields
+    (field,) = schema_form(schema_of({"requestedSchema": {"properties": properties}}), None).fields
     assert field.values == shown
     assert not field.required
 
