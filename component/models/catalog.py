@@ -156,28 +156,31 @@ def facts_of(target: ModelTarget) -> ModelFacts:
         load_facts([target])
         known = _listed[target.question] or known
     own = choice.usd_per_million_in
-    usd_in = _first(own, known.usd_in)
+    usd_in = known.usd_in if own is None else own
     # A price in the settings also applies to cached tokens, unless these have their own price.
-    read = _first(choice.usd_per_million_cache_read, own, known.usd_cache_read, usd_in)
-    write = _first(choice.usd_per_million_cache_write, own, known.usd_cache_write, usd_in)
     prices = Prices(
-        usd_in=usd_in / 1e6,
-        usd_out=_first(choice.usd_per_million_out, known.usd_out) / 1e6,
-        usd_cache_read=read / 1e6,
-        usd_cache_write=write / 1e6,
+        usd_in=_per_token(usd_in),
+        usd_out=_per_token(choice.usd_per_million_out, known.usd_out),
+        usd_cache_read=_per_token(
+            choice.usd_per_million_cache_read, own, known.usd_cache_read, usd_in
+        ),
+        usd_cache_write=_per_token(
+            choice.usd_per_million_cache_write, own, known.usd_cache_write, usd_in
+        ),
     )
-    is_set = own is not None or choice.usd_per_million_out is not None
-    default = target.preset.context_tokens
+    is_set = usd_in is not None or choice.usd_per_million_out is not None
     return ModelFacts(
-        context_tokens=choice.context_tokens or known.context_tokens or default,
+        context_tokens=choice.context_tokens
+        or known.context_tokens
+        or target.preset.context_tokens,
         prices=prices,
-        priced=is_set or known.usd_in is not None or target.preset.local,
+        priced=is_set or target.preset.local,
     )
 
 
-def _first(*prices: float | None) -> float:
-    """The first price that is known; 0 if none is."""
-    return next((price for price in prices if price is not None), 0.0)
+def _per_token(*per_million: float | None) -> float:
+    """The first price that is known, for one token; 0 if none is."""
+    return next((price for price in per_million if price is not None), 0.0) / 1e6
 
 
 def _settled(choice: ModelChoice) -> bool:

@@ -17,7 +17,6 @@ import structlog
 from component import system
 
 _log = structlog.get_logger("component.models")
-
 _TIMEOUT_S: Final = 60.0
 
 
@@ -74,14 +73,14 @@ def find(question: PriceQuestion, now: datetime) -> Listed | None:
     except LookupError:
         return None
     prices = model.get_prices(now)
-    tiers = [
+    sizes = [
         tier.start
         for price in (prices.input_mtok, prices.output_mtok)
         for tier in getattr(price, "tiers", ())
     ]
-    context = min([*tiers, *([model.context_window] if model.context_window else [])], default=None)
+    sizes += [model.context_window] if model.context_window else []
     return Listed(
-        context_tokens=context,
+        context_tokens=min(sizes, default=None),
         usd_in=_usd(prices.input_mtok),
         usd_out=_usd(prices.output_mtok),
         usd_cache_read=_usd(prices.cache_read_mtok),
