@@ -135,10 +135,8 @@ class Timeouts:
 
     Reasoning that keeps arriving extends the wait for the first token; silence does not.
 
-    Args:
-        first_s: seconds until the first token of the text or of a tool call.
-        between_s: seconds between two tokens.
-        total_s: seconds for the whole answer.
+    `first_s` are the seconds until the first token of the text or of a tool call, `between_s` those
+    between two tokens, and `total_s` those for the whole answer.
     """
 
     def __init__(self, first_s: float, between_s: float, total_s: float) -> None:

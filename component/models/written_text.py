@@ -40,10 +40,8 @@ def _tables(marks: tuple[str, ...]) -> tuple[re.Pattern[str], frozenset[str], fr
 class Marks:
     """Splits a text that arrives in pieces at certain marks, which may span pieces.
 
-    A mark in code is text: inside a fence of Markdown, or right after a backtick.
-
-    Args:
-        marks: the marks; upper and lower case are the same.
+    A mark in code is text: inside a fence of Markdown, or right after a backtick. Upper and lower
+    case are the same.
 
     Attributes:
         in_code: whether code is recognized. In reasoning it is not: fences may lack their end.

@@ -134,7 +134,6 @@ class AgentStages:
     """The stages that pass messages to the agents.
 
     Args:
-        name: the name of the agent.
         agents: the agents that people talk with; None without a model.
         agent_at: gives the name of the agent at an address of this service.
         let_in: raises StanzaError if new requests of this principal are rejected now.
