@@ -134,7 +134,7 @@ async def _remote(section: str, target: ModelTarget) -> ModelCheck:
     import openai  # noqa: PLC0415
 
     where = target.where
-    headers = {name: value.get_secret_value() for name, value in target.choice.headers.items()}
+    headers = target.headers
     is_ollama = target.choice.provider == "ollama"
     path = "/models"
     if target.dialect == "messages":

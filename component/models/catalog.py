@@ -10,16 +10,13 @@ import msgspec
 
 from component.config.llm import Dialect, ModelChoice, Provider
 from component.models.faults import Where
-from component.models.price_list import Listed, PriceQuestion, look_up
+from component.models.price_list import Listed, PriceQuestion, look_up_prices
 from component.models.protocol import ModelRefusedError
 
 
 class Preset(msgspec.Struct, frozen=True):
-    """A provider. `context_tokens` is for models that are not known.
-
-    Attributes:
-        local: whether it usually runs on a machine of the operator: calls are free, and the model
-            may have to be loaded before it answers.
+    """A provider. `context_tokens` is for models that are not known. One that is `local` usually
+    runs on a machine of the operator: calls are free, and the model may have to be loaded first.
     """
 
     base_url: str
@@ -90,10 +87,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that is reached over HTTP.
-
-    Attributes:
-        socket: the path of the Unix socket to connect to, instead of the host of `base_url`.
+    """A model that is reached over HTTP. `socket` is the path of the Unix socket to connect to,
+    instead of the host of `base_url`.
     """
 
     choice: ModelChoice
@@ -109,6 +104,11 @@ class ModelTarget(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         """Say which model it is, without the key."""
         return f"ModelTarget({self.where.section}: {self.where.model} at {self.where.url})"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The header fields of the settings, which may be secret."""
+        return {name: value.get_secret_value() for name, value in self.choice.headers.items()}
 
     @property
     def is_loopback(self) -> bool:
@@ -142,7 +142,7 @@ def load_facts(targets: Iterable[ModelTarget]) -> None:
             and not _settled(target.choice)
         }
         ordered = sorted(questions, key=lambda each: (each.provider, each.url, each.model))
-        _listed.update(zip(ordered, look_up(ordered), strict=True))
+        _listed.update(zip(ordered, look_up_prices(ordered), strict=True))
 
 
 def facts_of(target: ModelTarget) -> ModelFacts:
@@ -185,11 +185,8 @@ def _per_token(*per_million: float | None) -> float:
 
 def _settled(choice: ModelChoice) -> bool:
     """Whether the settings leave nothing open that the price list could know."""
-    return None not in (
-        choice.context_tokens,
-        choice.usd_per_million_in,
-        choice.usd_per_million_out,
-    )
+    prices = (choice.usd_per_million_in, choice.usd_per_million_out)
+    return None not in (choice.context_tokens, *prices)
 
 
 def resolve(choice: ModelChoice, section: str) -> ModelTarget:

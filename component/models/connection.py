@@ -120,8 +120,7 @@ def connect_model(target: ModelTarget, sdk: SDK, path: str = "") -> ModelConnect
             socket=target.socket,
         ),
     )
-    own = {name: value.get_secret_value() for name, value in target.choice.headers.items()}
-    headers = {"Content-Type": "application/json", **own}
+    headers = {"Content-Type": "application/json", **target.headers}
     return ModelConnection(module, client, target.where, target.base_url + path, headers)
 
 

@@ -69,7 +69,7 @@ def part_digest(part: Part) -> str:
     return hashlib.sha256(content).hexdigest()[:32]
 
 
-def without(parts: Iterable[_Kept], omitted: Collection[str]) -> tuple[_Kept | TextPart, ...]:
+def without_parts(parts: Iterable[_Kept], omitted: Collection[str]) -> tuple[_Kept | TextPart, ...]:
     """Return parts of a message without those of these digests, and with sentences in place of
     images and files.
     """
@@ -80,7 +80,7 @@ def without(parts: Iterable[_Kept], omitted: Collection[str]) -> tuple[_Kept | T
 def without_refused(
     messages: Sequence[ModelMessage], omitted: Collection[str]
 ) -> tuple[ModelMessage, ...]:
-    """Return messages without the parts of these digests, as `without` does."""
+    """Return messages without the parts of these digests, as `without_parts` does."""
     return map_parts(messages, lambda part: _unless_omitted(part, omitted))
 
 

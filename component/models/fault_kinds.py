@@ -208,7 +208,7 @@ _TEXTS: Final[Sequence[tuple[Kind, re.Pattern[str]]]] = (
 )
 
 
-def classify(
+def fault_kind(
     status: int, codes: Sequence[str], message: str, field: str = "", *, waits: bool = False
 ) -> Kind:
     """Say what an error means. `waits` says whether the provider says when to ask again; the others

@@ -83,12 +83,8 @@ class RefusedTool(msgspec.Struct, frozen=True):
 
 
 class ToolProfile(msgspec.Struct, frozen=True):
-    """What an API takes of tools.
-
-    Attributes:
-        tools: the maximum number of tools; None if there is none.
-        description: the maximum number of characters of a description; None if there is none.
-        keywords: which schemas it takes.
+    """What an API takes of tools: how many at most, how many characters of a description, and which
+    schemas. None stands for no maximum.
     """
 
     tools: int | None = None

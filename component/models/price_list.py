@@ -41,7 +41,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     usd_cache_write: float | None = None
 
 
-def look_up(questions: Sequence[PriceQuestion]) -> list[Listed | None]:
+def look_up_prices(questions: Sequence[PriceQuestion]) -> list[Listed | None]:
     """Look the models up, in a child process. Blocks; if the process fails, nothing is known."""
     if not questions:
         return []
@@ -59,7 +59,7 @@ def look_up(questions: Sequence[PriceQuestion]) -> list[Listed | None]:
         return [None] * len(questions)
 
 
-def find(question: PriceQuestion, now: datetime) -> Listed | None:
+def find_prices(question: PriceQuestion, now: datetime) -> Listed | None:
     """Look a model up in this process; `now` decides between prices that change over time."""
     from genai_prices import data_snapshot  # noqa: PLC0415 - see above
 
@@ -97,7 +97,7 @@ def _usd(price: Any) -> float | None:
 def _main() -> None:
     now = system.now()
     questions = msgspec.json.decode(sys.stdin.buffer.read(), type=list[PriceQuestion])
-    sys.stdout.buffer.write(msgspec.json.encode([find(each, now) for each in questions]))
+    sys.stdout.buffer.write(msgspec.json.encode([find_prices(each, now) for each in questions]))
 
 
 if __name__ == "__main__":

@@ -17,14 +17,8 @@ _SHOWN: Final = 80
 
 
 class Reported(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures that a provider reports for one call; None if it does not report them.
-
-    Attributes:
-        tokens_in: the tokens of the question, those read from and written to a cache included.
-        tokens_out: the tokens of the answer, its reasoning included.
-        cache_read, cache_write: tokens of the question that were read from or written to a cache.
-        reasoning: tokens of the answer that are reasoning.
-        usd: the cost according to the provider.
+    """The figures that a provider reports for one call, as in `Usage`; None if it does not report
+    them. `usd` is the cost according to the provider.
     """
 
     tokens_in: int | None = None

@@ -225,11 +225,8 @@ _RECIPIENT: Final = re.compile(r"\bto=(?:functions\.)?([^\s<>|]++)")
 
 
 class FramedCall(msgspec.Struct, frozen=True):
-    """A call, unchecked.
-
-    Attributes:
-        source: the text that it was read from.
-        is_thought: whether it stands in reasoning, which is never said.
+    """A call, unchecked, and the text that it was read from. `is_thought` says whether it stands in
+    reasoning, which is never said.
     """
 
     source: str
