@@ -404,13 +404,13 @@ def encoded_arguments(arguments: dict[str, Any]) -> str:
 # -- one call ------------------------------------------------------------------------------------
 
 
-def read_call(call: Any) -> Call:
+def checked_call(call: Any) -> Call:
     """The name and arguments of a call. Raises NoCallError."""
     if not isinstance(call, dict) or not _KEYS.issuperset(call):
         raise NoCallError
     inner = call.get("function")
     if isinstance(inner, dict):
-        return read_call(inner)
+        return checked_call(inner)
     name = call.get("name", call.get("tool_name", inner))
     arguments = _arguments(call)
     if arguments is None or arguments == "":

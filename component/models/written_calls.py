@@ -17,7 +17,7 @@ from component.models.call_forms import (
     between,
     call_blocks,
     calls_at,
-    read_call,
+    checked_call,
 )
 from component.models.written_text import Marks
 
@@ -93,7 +93,7 @@ class WrittenCalls:
         try:
             if name not in self._tools or self._is_quoted(source) or too_complex(arguments):
                 return None
-            return read_call({"name": name, "arguments": arguments.strip()})
+            return checked_call({"name": name, "arguments": arguments.strip()})
         except NoCallError:
             return None
 
@@ -148,7 +148,7 @@ class WrittenCalls:
             if isinstance(call, Parameters):
                 name, arguments = call.typed(self._tools.get(call.name, {}))
             else:
-                name, arguments = read_call(call)
+                name, arguments = checked_call(call)
             if name not in self._tools or self._is_quoted(source):
                 raise NoCallError
             yield name, arguments
