@@ -12,7 +12,7 @@ import msgspec
 from component.agent.untrusted_text import Fence
 from component.conversations.lines import Called, Line, Note, Resulted, Said, Summary
 from component.memory.store import Recalled
-from component.models.contents import without
+from component.models.contents import without_parts
 from component.models.messages import (
     FilePart,
     ImagePart,
@@ -167,7 +167,7 @@ def _message(line: Said, view: View) -> ModelMessage:
 
 def _answer(line: Said, view: View) -> tuple[ModelMessage, ...]:
     messages = []
-    if parts := without(line.parts, view.omitted):
+    if parts := without_parts(line.parts, view.omitted):
         messages.append(ModelMessage("assistant", parts))
     elif line.content or not line.notice:
         messages.append(text_message("assistant", line.content))
@@ -183,7 +183,7 @@ def _result(line: Resulted, view: View) -> tuple[TextPart | ImagePart | FilePart
         content = shortened(line.content, line.shown)
     if line.taint is not None or line.late:
         content = view.fence.around(content, line.taint or "a tool", line.finding)
-    return (TextPart(content), *without(line.parts, view.omitted))
+    return (TextPart(content), *without_parts(line.parts, view.omitted))
 
 
 def _round(calls: Sequence[Called], results: Sequence[Resulted | None], view: View) -> Block:
@@ -191,7 +191,7 @@ def _round(calls: Sequence[Called], results: Sequence[Resulted | None], view: Vi
     answered: list[Part] = []
     for call in calls:
         before = call.before or ((TextPart(call.text),) if call.text else ())
-        answered += without(before, view.omitted)
+        answered += without_parts(before, view.omitted)
         answered.append(ToolCall(call.id, call.name, call.arguments))
     messages = [ModelMessage("assistant", tuple(answered))]
     for call, result in zip(calls, results, strict=True):

@@ -79,42 +79,30 @@ NOTHING: Final = Units()
 class BudgetAccount:
     """What was spent and reserved, and how much of it is not on disk yet."""
 
-    __slots__ = ("alerted", "held_tokens", "held_usd", "new", "spent", "under_way")
+    __slots__ = ("alerted", "held", "new", "spent", "under_way")
 
     def __init__(self, spent: Amount = Amount()) -> None:  # noqa: B008 - immutable
         """Start with the amounts that were spent before."""
         self.spent = spent
-        self.held_tokens, self.held_usd, self.under_way = 0, 0.0, 0
+        self.held = Amount()  # the reservations of calls in progress
+        self.under_way = 0
         self.new = Amount()
         self.alerted = False
 
-    @property
-    def held(self) -> "Units":
-        """What is reserved for calls in progress."""
-        return Units.of(Amount(self.held_tokens, self.held_usd))
-
-    @property
-    def tokens(self) -> int:
-        """The tokens that were spent."""
-        return self.spent.tokens
-
-    @property
-    def usd(self) -> float:
-        """The US dollars that were spent."""
-        return self.spent.usd
-
     def hold(self, most: Amount) -> None:
         """Reserve the maximum cost of a call."""
-        self.held_tokens += most.tokens
-        self.held_usd += most.usd
+        self.held = self.held.plus(most)
         self.under_way += 1
 
     def let_go(self, most: Amount) -> None:
         """Release the reservation of a call that has ended."""
         self.under_way = max(0, self.under_way - 1)  # a turn may end before its last call
         # Floating-point sums leave a remainder, which must be zero without reservations.
-        self.held_tokens = max(0, self.held_tokens - most.tokens) if self.under_way else 0
-        self.held_usd = max(0.0, self.held_usd - most.usd) if self.under_way else 0.0
+        self.held = (
+            Amount(max(0, self.held.tokens - most.tokens), max(0.0, self.held.usd - most.usd))
+            if self.under_way
+            else Amount()
+        )
 
 
 class Allotment:
@@ -135,16 +123,14 @@ class Allotment:
     def free(self, account: BudgetAccount) -> Units:
         """Return the rest of the allotment."""
         unstored = account.new.plus(self.writing)
-        return (self.may - account.held - Units.of(unstored)).positive
+        return (self.may - Units.of(account.held) - Units.of(unstored)).positive
 
 
 class AllotmentRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What an instance reports about one budget, and requests from it.
 
     Attributes:
-        key: the budget.
-        limit: the maximum that may be spent of it.
-        alert_at: the part of it at which an alert is sent.
+        alert_at: the part of the limit at which an alert is sent.
         spent: what was spent and is not stored yet.
         had: the allotment as last stored; None if there was none yet.
         keep: the amount reserved for calls in progress, and what may be kept ahead of time.
@@ -180,7 +166,7 @@ def settle(database: Database, holder: str, instance: str, ask: AllotmentRequest
     `holder` identifies the holder of the allotment for its whole lifetime, `instance` is the name
     under which it currently sends heartbeats.
     """
-    _lock(database, ask.key)
+    add(database, ask.key, Amount())  # locks the row until the end of the transaction
     charged = _charge_dead(database, ask.key, holder)
     own = database.execute(
         f"SELECT 1 FROM budget_allotments WHERE {_KEY} AND holder = ?",  # noqa: S608 - ours
@@ -202,8 +188,7 @@ def settle(database: Database, holder: str, instance: str, ask: AllotmentRequest
 
 
 def _allotted(ask: AllotmentRequest, total: Amount, others: Units) -> Units:
-    left = Units.of(ask.limit)
-    left -= Units.of(total) + others
+    left = Units.of(ask.limit) - Units.of(total) - others
     wanted = ask.keep + ask.want
     keep = ask.keep if wanted.exceeds(left, ask.limit) else wanted
     left -= keep
@@ -214,11 +199,6 @@ def _allotted(ask: AllotmentRequest, total: Amount, others: Units) -> Units:
         min(ask.spare.nanos, left.nanos // _SPARE_PART),
     )
     return keep if ask.call.exceeds(spare, ask.limit) else keep + spare
-
-
-def _lock(database: Database, key: Key) -> None:
-    """Insert the row of a budget if necessary, and lock it until the end of the transaction."""
-    add(database, key, Amount())
 
 
 def _held_by_others(database: Database, key: Key, holder: str) -> Units:
@@ -250,9 +230,8 @@ def charge_dead(database: Database, holder: str) -> None:
     ).fetchall()
     for day, scope, subject in found:
         key: Key = (day, scope, subject)
-        _lock(database, key)
-        charged = _charge_dead(database, key, holder)
-        add(database, key, charged.as_spent)
+        add(database, key, Amount())  # locks the row
+        add(database, key, _charge_dead(database, key, holder).as_spent)
 
 
 def forget_empty(database: Database, holder: str) -> None:
@@ -262,11 +241,17 @@ def forget_empty(database: Database, holder: str) -> None:
     )
 
 
+def spent_part(spent: Amount, limit: Budget) -> float:
+    """Return the spent part of a budget; 0 without a limit."""
+    return max(
+        spent.tokens / limit.tokens if limit.tokens else 0.0,
+        spent.usd / limit.usd if limit.usd else 0.0,
+    )
+
+
 def _alerts(database: Database, ask: AllotmentRequest, total: Amount) -> bool:
     """Return whether the budget is nearly spent and no alert was sent yet."""
-    tokens, usd = ask.limit.tokens, ask.limit.usd
-    part = max(total.tokens / tokens if tokens else 0.0, total.usd / usd if usd else 0.0)
-    if part < ask.alert_at:
+    if spent_part(total, ask.limit) < ask.alert_at:
         return False
     done = database.execute(
         f"UPDATE spending SET alerted = 1 WHERE {_KEY} AND alerted = 0",  # noqa: S608 - ours

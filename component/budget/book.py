@@ -25,6 +25,7 @@ from component.budget.allotments import (
     forget_empty,
     gives,
     settle,
+    spent_part,
     would_help,
 )
 from component.budget.protocol import (
@@ -58,8 +59,6 @@ overflow the database.
 """
 _GATHER_S: Final = 0.05
 """Costs are collected for this time: the calls of a turn share a commit."""
-
-
 _IDLE_S: Final = 5.0
 """After this time without costs, amounts that are held ahead of time are returned."""
 _CALLS_AHEAD: Final = 2
@@ -78,7 +77,6 @@ class BudgetBook:
     the costs of its last moment.
 
     Args:
-        storage: stores the costs.
         limits: the budgets; the same for all instances that share the storage.
         recorder: records stops and alerts.
         instance: returns the name under which this instance sends heartbeats; None if it is the
@@ -128,7 +126,7 @@ class BudgetBook:
         Raises BudgetExceededError: too little is left, or other instances hold it for calls in
         progress; StorageError: an allotment is needed and cannot be obtained.
         """
-        while short := self._short(who, most):
+        while short := [key for key in self._checked_keys(who, most) if self._is_short(key, most)]:
             await self._obtain(short, most, who)
         return self.reserve(who, most)
 
@@ -137,21 +135,18 @@ class BudgetBook:
 
         Raises BudgetExceededError.
         """
-        day = self._today()
-        for key in self._check_all(who, most, day):
+        for key in self._checked_keys(who, most):
             self._account(key).hold(most)
             if self._is_shared(key):
                 self._allotment(key).call = Units.of(most)
         self._acts += 1
-        return Reservation(next(self._ids), who, most, day)
+        return Reservation(next(self._ids), who, most, self._day)
 
-    def _short(self, who: Spender, most: Amount) -> list[Key]:
-        """The budgets of which this instance has to ask for more before it may spend this much."""
-        keys = self._check_all(who, most, self._today())
-        return [key for key in keys if self._is_short(key, most)]
-
-    def _check_all(self, who: Spender, most: Amount, day: str) -> Sequence[Key]:
-        keys = tuple(keys_of(who, day))
+    def _checked_keys(self, who: Spender, most: Amount) -> Sequence[Key]:
+        """The budgets of today that a call uses. Raises BudgetExceededError if too little is left
+        of one that is not shared.
+        """
+        keys = tuple(keys_of(who, self._today()))
         for key in keys:
             if not self._is_shared(key):
                 self._check(key, most, who)
@@ -167,10 +162,10 @@ class BudgetBook:
             lacking = next((key for key in keys if self._is_short(key, most)), None)
             if lacking is None:
                 return
-            if self._is_spent(lacking, most) or not recall:
-                self._refuse(lacking, self._account(lacking), who)
-            if wait is None:
+            is_final = self._is_spent(lacking, most) or not recall
+            if wait is None and not is_final:
                 self._in_vain[lacking] = now
+            if wait is None or is_final:
                 self._refuse(lacking, self._account(lacking), who)
             await anyio.sleep(wait)
 
@@ -248,7 +243,7 @@ class BudgetBook:
         for key, spent in (await self._storage.read(op)).items():
             account = self._accounts[key] = BudgetAccount(spent)
             # These alerts were sent before this run of the process.
-            account.alerted = self._part(key, account) >= self._limits.alert
+            account.alerted = spent_part(spent, self._limit(key)) >= self._limits.alert
         async with anyio.create_task_group() as group:
             if self._instance is not None:
                 await group.start(self._give_back_when_asked)
@@ -340,7 +335,10 @@ class BudgetBook:
             self._unknown -= got.keys()
             for key, given in got.items():
                 self._allotments[key].may = self._allotments[key].written = given.allotment
-            self._know(totals)
+            for key, total in totals.items():
+                account = self._accounts.get(key)
+                if account is not None:  # others may have spent from the same budget
+                    account.spent = total.plus(account.new)
             for key, given in got.items():
                 if given.alert:
                     self._tell(key, self._account(key))
@@ -363,7 +361,7 @@ class BudgetBook:
             ahead = Units(
                 min(free.tokens, calls * call.tokens), min(free.nanos, calls * call.nanos)
             )
-            keep = account.held + ahead
+            keep = Units.of(account.held) + ahead
             mine.may = keep + Units.of(mine.writing)
             asks[key] = AllotmentRequest(
                 key=key,
@@ -385,12 +383,6 @@ class BudgetBook:
             if account is not None:
                 new[key], account.new = account.new, Amount()
         return new
-
-    def _know(self, totals: Mapping[Key, Amount]) -> None:
-        for key, total in totals.items():
-            account = self._accounts.get(key)
-            if account is not None:  # others may have spent from the same budget
-                account.spent = total.plus(account.new)
 
     def _put_back(self, new: Mapping[Key, Amount], ended: list[str]) -> None:
         self._ended += ended
@@ -445,8 +437,8 @@ class BudgetBook:
     def _is_spent(self, key: Key, most: Amount) -> bool:
         """Return whether too little is left for a call, whatever other instances return."""
         limit, account = self._limit(key), self._account(key)
-        used = Units.of(account.spent) + account.held
-        return (used + Units.of(most)).exceeds(Units.of(limit), limit)
+        used = Units.of(account.spent) + Units.of(account.held) + Units.of(most)
+        return used.exceeds(Units.of(limit), limit)
 
     def _spare_keys(self) -> set[Key]:
         """Return the budgets of which something is held ahead of time."""
@@ -477,13 +469,11 @@ class BudgetBook:
         if limit.tokens is None and limit.usd is None:
             return
         account = self._accounts.get(key) or BudgetAccount()
-        tokens = account.tokens + account.held_tokens + most.tokens
-        usd = account.usd + account.held_usd + most.usd
-        if (limit.tokens is None or tokens <= limit.tokens) and (
-            limit.usd is None or usd <= limit.usd
+        used = account.spent.plus(account.held).plus(most)
+        if (limit.tokens is not None and used.tokens > limit.tokens) or (
+            limit.usd is not None and used.usd > limit.usd
         ):
-            return
-        self._refuse(key, account, who)
+            self._refuse(key, account, who)
 
     def _refuse(self, key: Key, account: BudgetAccount, who: Spender) -> NoReturn:
         _, scope, of = key
@@ -498,29 +488,23 @@ class BudgetBook:
                 detail=usage_text(self._row(key, account)),
             )
         )
-        is_named = who.payer is not None and (who.payer.scope, who.payer.of) == (scope, of)
-        is_named = is_named or (scope == "task" and who.limit_usd is not None)
+        payer = who.payer
+        is_named = (payer is not None and (payer.scope, payer.of) == (scope, of)) or (
+            scope == "task" and who.limit_usd is not None
+        )
         raise BudgetExceededError(exceeded_text(scope, is_named=is_named), scope, of)
 
-    def _part(self, key: Key, account: BudgetAccount) -> float:
-        """Return the spent part of a budget."""
-        limit = self._limit(key)
-        return max(
-            account.tokens / limit.tokens if limit.tokens else 0.0,
-            account.usd / limit.usd if limit.usd else 0.0,
-        )
-
     def _watch(self, key: Key, account: BudgetAccount) -> None:
-        part = self._part(key, account)
-        # That of a shared budget is sent once its costs are stored.
-        is_due = not account.alerted and part >= self._limits.alert and key[1] != "task"
-        if is_due and not self._is_shared(key):
+        # The alert about a shared budget is sent once its costs are stored.
+        if account.alerted or key[1] == "task" or self._is_shared(key):
+            return
+        if spent_part(account.spent, self._limit(key)) >= self._limits.alert:
             self._tell(key, account)
 
     def _tell(self, key: Key, account: BudgetAccount) -> None:
         """Send an alert that a budget is nearly spent."""
         account.alerted = True
-        part, row = self._part(key, account), self._row(key, account)
+        part, row = spent_part(account.spent, self._limit(key)), self._row(key, account)
         whose = "all together" if row.scope == "day" else row.of
         said = f"{round(part * 100)} % of the budget of {whose} is spent: {usage_text(row)}."
         _log.warning("a budget is nearly used up", scope=key[1], of=key[2], part=round(part, 2))
@@ -541,8 +525,8 @@ class BudgetBook:
         return BudgetUsage(
             scope=key[1],
             of=key[2],
-            tokens=account.tokens,
-            usd=round(account.usd, 6),
+            tokens=account.spent.tokens,
+            usd=round(account.spent.usd, 6),
             calls=account.spent.calls,
             cached=account.spent.cached,
             reasoning=account.spent.reasoning,
@@ -551,10 +535,7 @@ class BudgetBook:
         )
 
     def _account(self, key: Key) -> BudgetAccount:
-        account = self._accounts.get(key)
-        if account is None:
-            account = self._accounts[key] = BudgetAccount()
-        return account
+        return self._accounts.setdefault(key, BudgetAccount())
 
     def _today(self) -> str:
         day = self._now().astimezone(UTC).date().isoformat()

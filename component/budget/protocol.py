@@ -1,7 +1,7 @@
 """Budgets of language models: spenders, limits, amounts, and what people are told about them."""
 
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -124,11 +124,9 @@ class BudgetUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 def usage_text(row: BudgetUsage) -> str:
     """Return the usage and the limit in words."""
-    parts: Iterable[str] = (
-        f"{row.tokens} tokens" + (f" of {row.limit_tokens}" if row.limit_tokens else ""),
-        f"{row.usd:.4f} USD" + (f" of {row.limit_usd:g}" if row.limit_usd else ""),
-    )
-    return ", ".join(parts)
+    tokens = f"{row.tokens} tokens" + (f" of {row.limit_tokens}" if row.limit_tokens else "")
+    usd = f"{row.usd:.4f} USD" + (f" of {row.limit_usd:g}" if row.limit_usd else "")
+    return f"{tokens}, {usd}"
 
 
 def exceeded_text(scope: Scope, *, is_named: bool = False) -> str:

@@ -151,13 +151,9 @@ class HttpFailed(HttpError):
 
 
 class HttpGate:
-    """Sends the requests that `access` permits.
+    """Sends the requests that `access` permits, which is `PUBLIC` for every public server.
 
-    Args:
-        access: what may be reached; `PUBLIC` for every public server.
-        limits: of each request.
-        resolve: resolves names; the default asks the system.
-        tls: verifies certificates; the default uses the authorities of the system.
+    By default, names are resolved by the system, and certificates verified by its authorities.
     """
 
     def __init__(
@@ -260,13 +256,11 @@ class HttpGate:
                 raise HttpFailed(reason, begun=True) from None
 
     async def _connect(self, target: HttpTarget, addresses: Sequence[str]) -> ByteStream:
-        for number, address in enumerate(addresses, 1):
+        for address in addresses:
             try:
                 plain = await anyio.connect_tcp(address, target.port)
             except OSError:
-                if number < len(addresses):
-                    continue
-                break
+                continue
             if target.scheme == "http":
                 return plain
             try:

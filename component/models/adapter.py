@@ -40,7 +40,6 @@ class ProviderFaultError(Exception):
     """A fault that a provider reports inside of an answer."""
 
     def __init__(self, fault: Fault) -> None:
-        """Store the reported fault."""
         super().__init__(fault.message)
         self.fault = fault
 
@@ -221,13 +220,11 @@ def normalize_roles(messages: Sequence[ModelMessage]) -> tuple[ModelMessage, ...
         elif not out or (len(out) == 1 and out[0].role == "system"):
             before = f"{out.pop().text}\n\n" if out else ""
             out.append(text_message("system", before + message.text))
+        elif out[-1].role == "user":
+            note = TextPart(f"\n\n{_NOTE.format(message.text)}")
+            out.append(ModelMessage("user", (*out.pop().parts, note)))
         else:
-            note = _NOTE.format(message.text)
-            if out[-1].role == "user":
-                parts = (*out.pop().parts, TextPart(f"\n\n{note}"))
-                out.append(ModelMessage("user", parts))
-            else:
-                out.append(text_message("user", note))
+            out.append(text_message("user", _NOTE.format(message.text)))
     return tuple(out)
 
 

@@ -91,11 +91,6 @@ class DraftCall(msgspec.Struct):
         """The arguments so far."""
         return "".join(self.pieces) or self.begun_with
 
-    @property
-    def complete(self) -> bool:
-        """Whether the arguments are a JSON object."""
-        return is_object(self.arguments)
-
 
 _Text: TypeAlias = list[str]
 """The pieces of a text."""
@@ -273,7 +268,9 @@ class AnswerDraft:
     def cut(self) -> None:
         """End the answer here, as if the model had no tokens left, and remove incomplete calls."""
         self._parts = [
-            part for part in self._parts if not isinstance(part, DraftCall) or part.complete
+            part
+            for part in self._parts
+            if not isinstance(part, DraftCall) or is_object(part.arguments)
         ]
         self.finish("length", calls_whole=False)
 

@@ -75,18 +75,15 @@ def _ollama_verdict(
             f" {wanted:,}: start Ollama with OLLAMA_CONTEXT_LENGTH={wanted}, or set num_ctx in a"
             " Modelfile"
         )
-    if context is not None and context < wanted:
+    text += f" with a context of {context or wanted:,} tokens"
+    if context is None or context == wanted:
+        return "ok", text
+    if context < wanted:
         return "warning", (
-            f"{text} with a context of {context:,} tokens, but {setting} is {wanted:,}: it would"
-            f" cut prompts. Start Ollama with OLLAMA_CONTEXT_LENGTH={wanted}, set num_ctx in a"
-            f" Modelfile, or lower {setting}"
+            f"{text}, but {setting} is {wanted:,}: it would cut prompts. Start Ollama with"
+            f" OLLAMA_CONTEXT_LENGTH={wanted}, set num_ctx in a Modelfile, or lower {setting}"
         )
-    if context is not None and context > wanted:
-        return "ok", (
-            f"{text} with a context of {context:,} tokens, of which {wanted:,} are used: set"
-            f" {setting} = {context} to use all"
-        )
-    return "ok", f"{text} with a context of {wanted:,} tokens"
+    return "ok", f"{text}, of which {wanted:,} are used: set {setting} = {context} to use all"
 
 
 _ANSWER_S: Final = 10.0
@@ -137,7 +134,7 @@ async def _remote(section: str, target: ModelTarget) -> ModelCheck:
     import openai  # noqa: PLC0415
 
     where = target.where
-    headers = {name: value.get_secret_value() for name, value in target.choice.headers.items()}
+    headers = target.headers
     is_ollama = target.choice.provider == "ollama"
     path = "/models"
     if target.dialect == "messages":

@@ -39,6 +39,7 @@ _log = structlog.get_logger("component.models")
 _LONGEST_S = 300.0
 """A provider may ask for longer, and be wrong: after this, one call tries again."""
 _PROBE_S = 1.0
+_FIELDS = tuple(ModelChoice.model_fields)
 
 State = Literal["closed", "open", "half-open"]
 
@@ -180,11 +181,10 @@ class Fallback(Wrapped):
                 continue
             try:
                 return await model.complete(request, on_piece if on_text else None)
-            except ContextOverflowError as error:
-                too_small = max(too_small, model.context_tokens)
+            except (ContextOverflowError, ModelUnavailableError, ModelRefusedError) as error:
                 errors.append(error)
-            except (ModelUnavailableError, ModelRefusedError) as error:
-                errors.append(error)
+                if isinstance(error, ContextOverflowError):
+                    too_small = model.context_tokens
             if shown:
                 raise errors[-1]
             if told:
@@ -215,13 +215,10 @@ def choices(llm: LLM, own: Mapping[str, ModelChoice] = {}) -> dict[str, ModelCho
     """Return all models by their sections, with inherited values: the main one first, then the
     others of `[llm]`, then the agents' `own`, by name.
     """
-    found: dict[str, ModelChoice] = {"llm": llm}
-    found |= {f"llm.tiers.{tier}": _inheriting(choice, llm) for tier, choice in llm.tiers.items()}
-    found |= {
-        f"llm.fallback[{i}]": _inheriting(choice, llm) for i, choice in enumerate(llm.fallback)
-    }
-    found |= {_section(agent): _inheriting(choice, llm) for agent, choice in own.items()}
-    return found
+    others = {f"llm.tiers.{tier}": choice for tier, choice in llm.tiers.items()}
+    others |= {f"llm.fallback[{i}]": choice for i, choice in enumerate(llm.fallback)}
+    others |= {_section(agent): choice for agent, choice in own.items()}
+    return {"llm": llm} | {name: _inheriting(choice, llm) for name, choice in others.items()}
 
 
 def _section(agent: str) -> str:
@@ -241,7 +238,6 @@ class Models:
     local one.
 
     Args:
-        llm: the section.
         own: the models of agents that have one of their own, by name.
         in_usd: whether there are budgets in US dollars, for which prices have to be known.
         refused: called with each tool that a model refuses.
@@ -284,11 +280,9 @@ class Models:
         """
         first = _section(of) if of else f"llm.tiers.{tier}"
         if first not in self._chains:
-            sections = [f"llm.fallback[{i}]" for i in range(len(self._llm.fallback))]
-            sections = ["llm", *sections]
-            if first in self._choices:
-                sections.insert(0, first)
-            models = list(dict.fromkeys(self._model(section) for section in sections))
+            fallbacks = [f"llm.fallback[{i}]" for i in range(len(self._llm.fallback))]
+            chain = [first] if first in self._choices else []
+            models = list(dict.fromkeys(map(self._model, (*chain, "llm", *fallbacks))))
             self._chains[first] = models[0] if len(models) == 1 else Fallback(models)
         return self._chains[first]
 
@@ -319,15 +313,16 @@ class Models:
     def _model(self, section: str) -> Model:
         choice = self._choices[section]
         for other, model in self._models.items():
-            if _same(self._choices[other], choice):
+            # A section of `[llm]` has more fields than the model that it describes.
+            if all(getattr(self._choices[other], f) == getattr(choice, f) for f in _FIELDS):
                 return model
         built = self._client(section) if self._make is None else self._make(choice)
         is_local = choice.provider == "local"
         if not (choice.native_tools if choice.native_tools is not None else not is_local):
             built = Constrained(built, very_small=is_local and not choice.model)
         breaker = Breaker(self._llm.breaker_failures, self._llm.breaker_s)
-        guarded = self._models[section] = Guarded(built, breaker)
-        return guarded
+        self._models[section] = Guarded(built, breaker)
+        return self._models[section]
 
     def _client(self, section: str) -> Model:
         choice = self._choices[section]
@@ -364,8 +359,3 @@ def _inheriting(choice: ModelChoice, llm: LLM) -> ModelChoice:
     if not choice.api_key.get_secret_value():
         more["api_key"] = llm.api_key
     return choice.model_copy(update=more)
-
-
-def _same(one: ModelChoice, other: ModelChoice) -> bool:
-    fields = ModelChoice.model_fields
-    return all(getattr(one, field) == getattr(other, field) for field in fields)

@@ -18,7 +18,7 @@
 | the first two forms without their opening tag, which servers take for a special token | Qwen |
 | an answer that is such JSON and nothing else, fenced or not | xLAM, small models |
 
-`call_markup` removes what is left of them in an answer. All of them are read in time proportional
+`written_calls` removes what is left of them in an answer. All of them are read in time proportional
 to the text, whatever it contains.
 """
 
@@ -404,13 +404,13 @@ def encoded_arguments(arguments: dict[str, Any]) -> str:
 # -- one call ------------------------------------------------------------------------------------
 
 
-def read(call: Any) -> Call:
+def checked_call(call: Any) -> Call:
     """The name and arguments of a call. Raises NoCallError."""
     if not isinstance(call, dict) or not _KEYS.issuperset(call):
         raise NoCallError
     inner = call.get("function")
     if isinstance(inner, dict):
-        return read(inner)
+        return checked_call(inner)
     name = call.get("name", call.get("tool_name", inner))
     arguments = _arguments(call)
     if arguments is None or arguments == "":

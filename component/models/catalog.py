@@ -10,16 +10,13 @@ import msgspec
 
 from component.config.llm import Dialect, ModelChoice, Provider
 from component.models.faults import Where
-from component.models.price_list import Listed, PriceQuestion, look_up
+from component.models.price_list import Listed, PriceQuestion, look_up_prices
 from component.models.protocol import ModelRefusedError
 
 
 class Preset(msgspec.Struct, frozen=True):
-    """A provider. `context_tokens` is for models that are not known.
-
-    Attributes:
-        local: whether it usually runs on a machine of the operator: calls are free, and the model
-            may have to be loaded before it answers.
+    """A provider. `context_tokens` is for models that are not known. One that is `local` usually
+    runs on a machine of the operator: calls are free, and the model may have to be loaded first.
     """
 
     base_url: str
@@ -90,10 +87,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that is reached over HTTP.
-
-    Attributes:
-        socket: the path of the Unix socket to connect to, instead of the host of `base_url`.
+    """A model that is reached over HTTP. `socket` is the path of the Unix socket to connect to,
+    instead of the host of `base_url`.
     """
 
     choice: ModelChoice
@@ -109,6 +104,11 @@ class ModelTarget(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         """Say which model it is, without the key."""
         return f"ModelTarget({self.where.section}: {self.where.model} at {self.where.url})"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The header fields of the settings, which may be secret."""
+        return {name: value.get_secret_value() for name, value in self.choice.headers.items()}
 
     @property
     def is_loopback(self) -> bool:
@@ -142,7 +142,7 @@ def load_facts(targets: Iterable[ModelTarget]) -> None:
             and not _settled(target.choice)
         }
         ordered = sorted(questions, key=lambda each: (each.provider, each.url, each.model))
-        _listed.update(zip(ordered, look_up(ordered), strict=True))
+        _listed.update(zip(ordered, look_up_prices(ordered), strict=True))
 
 
 def facts_of(target: ModelTarget) -> ModelFacts:
@@ -156,37 +156,37 @@ def facts_of(target: ModelTarget) -> ModelFacts:
         load_facts([target])
         known = _listed[target.question] or known
     own = choice.usd_per_million_in
-    usd_in = _first(own, known.usd_in)
+    usd_in = known.usd_in if own is None else own
     # A price in the settings also applies to cached tokens, unless these have their own price.
-    read = _first(choice.usd_per_million_cache_read, own, known.usd_cache_read, usd_in)
-    write = _first(choice.usd_per_million_cache_write, own, known.usd_cache_write, usd_in)
     prices = Prices(
-        usd_in=usd_in / 1e6,
-        usd_out=_first(choice.usd_per_million_out, known.usd_out) / 1e6,
-        usd_cache_read=read / 1e6,
-        usd_cache_write=write / 1e6,
+        usd_in=_per_token(usd_in),
+        usd_out=_per_token(choice.usd_per_million_out, known.usd_out),
+        usd_cache_read=_per_token(
+            choice.usd_per_million_cache_read, own, known.usd_cache_read, usd_in
+        ),
+        usd_cache_write=_per_token(
+            choice.usd_per_million_cache_write, own, known.usd_cache_write, usd_in
+        ),
     )
-    is_set = own is not None or choice.usd_per_million_out is not None
-    default = target.preset.context_tokens
+    is_set = usd_in is not None or choice.usd_per_million_out is not None
     return ModelFacts(
-        context_tokens=choice.context_tokens or known.context_tokens or default,
+        context_tokens=choice.context_tokens
+        or known.context_tokens
+        or target.preset.context_tokens,
         prices=prices,
-        priced=is_set or known.usd_in is not None or target.preset.local,
+        priced=is_set or target.preset.local,
     )
 
 
-def _first(*prices: float | None) -> float:
-    """The first price that is known; 0 if none is."""
-    return next((price for price in prices if price is not None), 0.0)
+def _per_token(*per_million: float | None) -> float:
+    """The first price that is known, for one token; 0 if none is."""
+    return next((price for price in per_million if price is not None), 0.0) / 1e6
 
 
 def _settled(choice: ModelChoice) -> bool:
     """Whether the settings leave nothing open that the price list could know."""
-    return None not in (
-        choice.context_tokens,
-        choice.usd_per_million_in,
-        choice.usd_per_million_out,
-    )
+    prices = (choice.usd_per_million_in, choice.usd_per_million_out)
+    return None not in (choice.context_tokens, *prices)
 
 
 def resolve(choice: ModelChoice, section: str) -> ModelTarget:

@@ -164,11 +164,7 @@ def _messages_of(message: ModelMessage, names: ToolNames, ids: SentIds) -> list[
     """
     if message.role == "tool":
         return [
-            {
-                "role": "tool",
-                "content": result.text,
-                "tool_call_id": ids[result.id],
-            }
+            {"role": "tool", "content": result.text, "tool_call_id": ids[result.id]}
             for result in message.results
         ]
     out: dict[str, Any] = {"role": message.role, "content": message.text}
@@ -191,10 +187,7 @@ def _call(
     call: ToolCall, fields: Mapping[str, Any], names: ToolNames, ids: SentIds
 ) -> dict[str, Any]:
     inner = fields.get("function")
-    function = {
-        "name": names.theirs(call.name),
-        "arguments": sent_arguments(call, names),
-    }
+    function = {"name": names.theirs(call.name), "arguments": sent_arguments(call, names)}
     return {
         **fields,
         "id": ids[call.id],

@@ -298,15 +298,12 @@ class ChatReader(AnswerReader):
         """The call that a piece without a name continues: that with its index, its id, or the last
         one. None if there is none, or if the last one is whole.
         """
-        if piece.index is not None:
-            for one in reversed(self._calls):
-                if one.index == piece.index:
-                    return one
-        if piece.named:
-            for one in reversed(self._calls):
-                if one.call.id == piece.named:
-                    return one
-        last = self._calls[-1] if self._calls else None
+        latest = self._calls[::-1]
+        of_index = (c for c in latest if piece.index is not None and c.index == piece.index)
+        of_id = (c for c in latest if piece.named and c.call.id == piece.named)
+        if (found := next(of_index, None) or next(of_id, None)) is not None:
+            return found
+        last = latest[0] if latest else None
         return None if last is not None and last.whole else last
 
 

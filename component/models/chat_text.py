@@ -209,10 +209,8 @@ _OPENED: Final = re.compile(r"\br1\b|qwq|thinking|reason", re.IGNORECASE)
 
 
 class Habits:
-    """The known habits of a model.
-
-    Attributes:
-        opened: whether its answers begin with reasoning that has no opening tag.
+    """The known habits of a model: `opened` says whether its answers begin with reasoning that has
+    no opening tag.
     """
 
     def __init__(self, model: str) -> None:

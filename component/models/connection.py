@@ -120,8 +120,7 @@ def connect_model(target: ModelTarget, sdk: SDK, path: str = "") -> ModelConnect
             socket=target.socket,
         ),
     )
-    own = {name: value.get_secret_value() for name, value in target.choice.headers.items()}
-    headers = {"Content-Type": "application/json", **own}
+    headers = {"Content-Type": "application/json", **target.headers}
     return ModelConnection(module, client, target.where, target.base_url + path, headers)
 
 
@@ -135,10 +134,8 @@ class Timeouts:
 
     Reasoning that keeps arriving extends the wait for the first token; silence does not.
 
-    Args:
-        first_s: seconds until the first token of the text or of a tool call.
-        between_s: seconds between two tokens.
-        total_s: seconds for the whole answer.
+    `first_s` are the seconds until the first token of the text or of a tool call, `between_s` those
+    between two tokens, and `total_s` those for the whole answer.
     """
 
     def __init__(self, first_s: float, between_s: float, total_s: float) -> None:

@@ -10,7 +10,7 @@ of that kind if it names none.
 import base64
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -69,7 +69,7 @@ def part_digest(part: Part) -> str:
     return hashlib.sha256(content).hexdigest()[:32]
 
 
-def without(parts: Iterable[_Kept], omitted: Collection[str]) -> tuple[_Kept | TextPart, ...]:
+def without_parts(parts: Iterable[_Kept], omitted: Collection[str]) -> tuple[_Kept | TextPart, ...]:
     """Return parts of a message without those of these digests, and with sentences in place of
     images and files.
     """
@@ -80,7 +80,7 @@ def without(parts: Iterable[_Kept], omitted: Collection[str]) -> tuple[_Kept | T
 def without_refused(
     messages: Sequence[ModelMessage], omitted: Collection[str]
 ) -> tuple[ModelMessage, ...]:
-    """Return messages without the parts of these digests, as `without` does."""
+    """Return messages without the parts of these digests, as `without_parts` does."""
     return map_parts(messages, lambda part: _unless_omitted(part, omitted))
 
 
@@ -222,34 +222,23 @@ def refused_parts(
 ) -> frozenset[str]:
     """Return the digests of the parts that a refusal is about.
 
-    Args:
-        fault: the refusal.
-        body: the request that was refused.
-        messages: its messages.
-        origin: of the opaque parts that the request has.
-        every: whether to return all parts of that kind, also if one is named.
+    `body` is the request that was refused and `messages` are its messages; it has the opaque parts
+    of this `origin`. With `every`, all parts of that kind are returned, also if one is named.
     """
     kind = refused_kind(fault)
-    parts = [part for part in _parts(messages) if _is_sent(part, origin)]
+    parts = [
+        part
+        for message in messages
+        for part in (*message.parts, *(inner for one in message.results for inner in one.parts))
+        if isinstance(part, ImagePart | FilePart)
+        or (isinstance(part, OpaquePart) and part.origin == origin)
+    ]
     nodes = _named_nodes(fault, body)
     named = [part for part in parts if any(_holds(node, part) for node in nodes)]
     if kind is None or (named and not every):
         return frozenset(map(part_digest, named))
     wanted = {"reasoning": OpaquePart, "image": ImagePart, "file": FilePart}[kind]
     return frozenset(part_digest(part) for part in parts if isinstance(part, wanted))
-
-
-def _parts(messages: Sequence[ModelMessage]) -> Iterator[Part]:
-    for message in messages:
-        yield from message.parts
-        for result in message.results:
-            yield from result.parts
-
-
-def _is_sent(part: Part, origin: str) -> bool:
-    if isinstance(part, OpaquePart):
-        return part.origin == origin
-    return isinstance(part, ImagePart | FilePart)
 
 
 def _named_nodes(fault: Fault, body: bytes) -> Sequence[Any]:

@@ -208,17 +208,11 @@ _TEXTS: Final[Sequence[tuple[Kind, re.Pattern[str]]]] = (
 )
 
 
-def classify(
+def fault_kind(
     status: int, codes: Sequence[str], message: str, field: str = "", *, waits: bool = False
 ) -> Kind:
-    """Say what an error means.
-
-    Args:
-        status: the HTTP status; 0 for an error in a stream.
-        codes: codes and types of the error, the most specific first.
-        message: the text.
-        field: the field of the request that it is about, if the provider names one.
-        waits: whether the provider says when to ask again.
+    """Say what an error means. `waits` says whether the provider says when to ask again; the others
+    are those of `component.models.faults.Fault`.
     """
     field = field or named_field(message)
     elsewhere = bool(field) and (
@@ -242,11 +236,8 @@ def classify(
     if status in _STATUSES:
         return _STATUSES[status]
     if status == 429:
-        return (
-            "unpaid"
-            if _UNPAID.search(message) and not _is_passing(message, waits)
-            else "rate_limit"
-        )
+        is_unpaid = _UNPAID.search(message) and not _is_passing(message, waits)
+        return "unpaid" if is_unpaid else "rate_limit"
     if status == 404:
         return "rejected" if _UNABLE.search(message) else "unknown_model"
     if not elsewhere and (found := _of_text(status, message, waits)) is not None:

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 import msgspec
 
 from component.models.answer_limits import ERROR_CHARACTERS, BadJSONError, decode_any
-from component.models.fault_kinds import Kind, classify, named_field
+from component.models.fault_kinds import Kind, fault_kind, named_field
 from component.models.protocol import (
     ContentFilteredError,
     ContextOverflowError,
@@ -66,7 +66,7 @@ class Fault(msgspec.Struct, frozen=True):
     def kind(self) -> Kind:
         """What it means."""
         waits = self.retry_after_s is not None
-        return classify(self.status, self.codes, self.message, self.field, waits=waits)
+        return fault_kind(self.status, self.codes, self.message, self.field, waits=waits)
 
     @property
     def rejected(self) -> bool:

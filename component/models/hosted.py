@@ -32,7 +32,6 @@ from component.models.protocol import (
     Void,
 )
 from component.models.responses import Responses
-from component.models.tool_schemas import ToolNames
 from component.models.usage import UsageFigures, estimate, usage_of
 
 _log = structlog.get_logger("component.models")
@@ -111,17 +110,15 @@ class HostedModel:
         for _ in range(_CONTINUATIONS):
             if not paused:
                 break
-            message = ModelMessage("assistant", completion.parts)
-            request = msgspec.structs.replace(request, messages=(*request.messages, message))
-            before = completion
-            after, paused = await self._complete(request, on_text)
+            messages = (*request.messages, ModelMessage("assistant", completion.parts))
+            going_on = msgspec.structs.replace(request, messages=messages)
+            after, paused = await self._complete(going_on, on_text)
             completion = msgspec.structs.replace(
                 after,
-                parts=(*before.parts, *after.parts),
-                usage=before.usage + after.usage,
-                refused=before.refused | after.refused,
+                parts=(*completion.parts, *after.parts),
+                usage=completion.usage + after.usage,
+                refused=completion.refused | after.refused,
             )
-            request = msgspec.structs.replace(request, messages=request.messages[:-1])
         return completion
 
     async def _complete(
@@ -143,13 +140,19 @@ class HostedModel:
             reader = self._adapter.reader(offered, names, on_text)
             try:
                 await self._attempt(connection, content, reader)
-                completion = self._completion(request, reader, names, refused)
-                return completion, reader.draft.paused  # noqa: TRY300 - in the order of events
+                draft = reader.draft
+                parts = draft.parts(names, self._adapter.origin, call_ids_of(request.messages))
+                reported = reader.reported(UsageFigures(self.name, draft.used))
+                usage = usage_of(request, parts, reported, lambda: self.facts.prices)
+                finish = draft.finish_reason
+                return Completion(
+                    parts=parts, finish=finish, usage=usage, model=self.name, refused=refused
+                ), draft.paused
             except _RejectedError as error:
-                parts = self._learn(error.fault, content, offered, request, again=bool(refused))
-                if parts:
-                    refused |= parts
-                    messages = without_refused(request.messages, parts)
+                more = self._learn(error.fault, content, offered, request, again=bool(refused))
+                if more:
+                    refused |= more
+                    messages = without_refused(request.messages, more)
                     request = msgspec.structs.replace(request, messages=messages)
                 offered, names = self._tools.offer(request)
                 content = self._adapter.body(offered, names)
@@ -312,24 +315,6 @@ class HostedModel:
         raise ModelUnavailableError(
             f"{self._where.url} did not answer for {self.name} within {seconds:g} s: see"
             f" {self._where.section}.{setting}"
-        )
-
-    def _completion(
-        self,
-        request: ModelRequest,
-        reader: AnswerReader,
-        names: ToolNames,
-        refused: frozenset[str],
-    ) -> Completion:
-        draft = reader.draft
-        parts = draft.parts(names, self._adapter.origin, call_ids_of(request.messages))
-        reported = reader.reported(UsageFigures(self.name, draft.used))
-        return Completion(
-            parts=parts,
-            finish=draft.finish_reason,
-            usage=usage_of(request, parts, reported, lambda: self.facts.prices),
-            model=self.name,
-            refused=refused,
         )
 
     def _pause(self, tried: int) -> float:

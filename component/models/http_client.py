@@ -1,6 +1,7 @@
 """The HTTP client that the SDKs use. Importing this module takes 0.1 seconds."""
 
-from collections.abc import AsyncIterator, Iterable
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Iterator
 from http.cookiejar import CookieJar
 from typing import Any, Final
 
@@ -22,8 +23,7 @@ from component.unix_sockets import UnixStream
 _CONNECTIONS, _IDLE = 1000, 100  # the SDKs' own limits
 _AT_ONCE: Final = 63
 """After this many pieces of a body, and one more, other tasks run: one read of the socket may
-contain
-many small pieces."""
+contain many small pieces."""
 
 
 class ModelClient(httpx2.AsyncClient):
@@ -175,12 +175,9 @@ async def _abandon(pieces: AsyncIterator[bytes]) -> None:
 
 
 class UnixTransport(httpx2.AsyncHTTPTransport):
-    """Connects to one Unix socket for all URLs, and keeps no connection.
+    """Connects to the Unix socket at a path for all URLs, and keeps no connection.
 
     Connecting takes no time, and the server closes idle connections after some seconds.
-
-    Args:
-        path: of the socket.
     """
 
     def __init__(self, path: str) -> None:
@@ -191,6 +188,20 @@ class UnixTransport(httpx2.AsyncHTTPTransport):
         )
 
 
+@contextlib.contextmanager
+def _within(
+    seconds: float | None, late: type[Exception], failed: type[Exception]
+) -> Iterator[None]:
+    """Limit the time of an operation, and convert its errors."""
+    try:
+        with anyio.fail_after(seconds):
+            yield
+    except TimeoutError as error:
+        raise late from error
+    except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+        raise failed(str(error.__cause__ or error)) from error
+
+
 class _Backend(httpcore2.AsyncNetworkBackend):
     async def connect_unix_socket(
         self,
@@ -198,13 +209,8 @@ class _Backend(httpcore2.AsyncNetworkBackend):
         timeout: float | None = None,  # noqa: ASYNC109 - the interface of httpcore2
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        try:
-            with anyio.fail_after(timeout):
-                return _Stream(await UnixStream.connect(path))
-        except TimeoutError as error:
-            raise httpcore2.ConnectTimeout from error
-        except OSError as error:
-            raise httpcore2.ConnectError(str(error)) from error
+        with _within(timeout, httpcore2.ConnectTimeout, httpcore2.ConnectError):
+            return _Stream(await UnixStream.connect(path))
 
 
 class _Stream(httpcore2.AsyncNetworkStream):
@@ -212,24 +218,15 @@ class _Stream(httpcore2.AsyncNetworkStream):
         self._stream = stream
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
-        try:
-            with anyio.fail_after(timeout):
+        with _within(timeout, httpcore2.ReadTimeout, httpcore2.ReadError):
+            try:
                 return await self._stream.receive(max_bytes)
-        except anyio.EndOfStream:
-            return b""
-        except TimeoutError as error:
-            raise httpcore2.ReadTimeout from error
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
-            raise httpcore2.ReadError(str(error.__cause__ or error)) from error
+            except anyio.EndOfStream:
+                return b""
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        try:
-            with anyio.fail_after(timeout):
-                await self._stream.send(buffer)
-        except TimeoutError as error:
-            raise httpcore2.WriteTimeout from error
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
-            raise httpcore2.WriteError(str(error.__cause__ or error)) from error
+        with _within(timeout, httpcore2.WriteTimeout, httpcore2.WriteError):
+            await self._stream.send(buffer)
 
     async def aclose(self) -> None:
         await self._stream.aclose()

@@ -158,8 +158,7 @@ class LocalModel(HostedModel):
         if process is not None:
             with anyio.CancelScope(shield=True):
                 await super().aclose()
-                end = functools.partial(process.end, broken=broken)
-                code = await system.in_thread(end)
+                code = await system.in_thread(functools.partial(process.end, broken=broken))
         return code
 
     async def _loaded(self) -> "ServerProcess":
@@ -389,17 +388,15 @@ _KV_BYTES = 2  # a number in the cache of a context has 16 bits
 _LEAST_CACHE_MIB, _MOST_CACHE_MIB = 128, 1024
 _SCRATCH_BYTES = 100 << 20  # what llama.cpp needs beside weights and cache, as measured, rounded up
 
-_Value = int | float | bool | str | list[int | float | bool | str]
+_Scalar = int | float | bool | str
+_Value = _Scalar | list[_Scalar]
 
 
 class ModelFile(msgspec.Struct, frozen=True):
     """A file that contains a model.
 
-    Attributes:
-        path: of the file.
-        size: in bytes.
-        context_tokens: the context size of the model.
-        context_bytes: memory for one token of the context, in bytes; 0 if unknown.
+    `size` is in bytes, `context_tokens` the context size of the model, and `context_bytes` the
+    memory for one token of it; 0 if unknown.
     """
 
     path: Path
@@ -463,19 +460,19 @@ def _keys(file: BinaryIO, path: Path) -> dict[str, _Value]:
 
 
 def _value(file: BinaryIO, kind: int) -> _Value:
+    if kind == _ARRAY:
+        of, count = struct.unpack("<IQ", file.read(12))
+        if of == _ARRAY or count > _MOST_BYTES:
+            raise ValueError("a list of lists, or a long one, stands where none belongs")
+        return [_scalar(file, of) for _ in range(count)]
+    return _scalar(file, kind)
+
+
+def _scalar(file: BinaryIO, kind: int) -> _Scalar:
     if kind == _STRING:
         return _string(file)
-    if kind != _ARRAY:
-        return _number(file, kind)
-    of, count = struct.unpack("<IQ", file.read(12))
-    if of == _ARRAY or count > _MOST_BYTES:
-        raise ValueError("a list of lists, or a long one, stands where none belongs")
-    return [_string(file) if of == _STRING else _number(file, of) for _ in range(count)]
-
-
-def _number(file: BinaryIO, kind: int) -> int | float | bool:
     layout = _NUMBERS[kind]
-    value: int | float | bool = struct.unpack(layout, file.read(struct.calcsize(layout)))[0]
+    value: _Scalar = struct.unpack(layout, file.read(struct.calcsize(layout)))[0]
     return value
 
 

@@ -154,15 +154,10 @@ def _block(
             }
         case ToolResultPart(id_, parts, is_error):
             content = [block for inner in parts if (block := _block(inner, names, ids))]
-            result: _Block = {
-                "type": "tool_result",
-                "tool_use_id": ids[id_],
-            }
+            result: _Block = {"type": "tool_result", "tool_use_id": ids[id_]}
             if content:
                 result["content"] = content
-            if is_error:
-                result["is_error"] = True
-            return result
+            return result | {"is_error": True} if is_error else result
         case OpaquePart():
             return part.data
 
@@ -240,10 +235,8 @@ class MessagesReader(AnswerReader):
     """Reads one answer of the Messages API
     (https://platform.claude.com/docs/en/build-with-claude/streaming).
 
-    Args:
-        on_text: receives each piece of text.
-        unsigned: whether the model takes thinking without a signature back. Those of Anthropic do
-            not; others behind its API may have none, and some refuse a conversation without it.
+    `unsigned` says whether the model takes thinking without a signature back. Those of Anthropic do
+    not; others behind its API may have none, and some refuse a conversation without it.
     """
 
     def __init__(self, on_text: OnText | None, *, unsigned: bool = False) -> None:
@@ -323,15 +316,11 @@ class MessagesReader(AnswerReader):
         if block is None:
             self.draft.lost = self.draft.lost or bool(delta.partial_json)
             return
-        if delta.partial_json:
-            if block.call is not None:
-                self.draft.add_arguments(block.call, delta.partial_json)
-            else:
-                self.draft.reasoning(delta.partial_json)
-            block.pieces.append(delta.partial_json)
-        elif delta.thinking:
-            self.draft.reasoning(delta.thinking)
-            block.pieces.append(delta.thinking)
+        if block.call is not None and delta.partial_json:
+            self.draft.add_arguments(block.call, delta.partial_json)
+        elif piece := delta.partial_json or delta.thinking:
+            self.draft.reasoning(piece)
+            block.pieces.append(piece)
         elif delta.signature:
             self.draft.reasoning(delta.signature)
             block.signature.append(delta.signature)

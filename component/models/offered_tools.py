@@ -83,12 +83,8 @@ class RefusedTool(msgspec.Struct, frozen=True):
 
 
 class ToolProfile(msgspec.Struct, frozen=True):
-    """What an API takes of tools.
-
-    Attributes:
-        tools: the maximum number of tools; None if there is none.
-        description: the maximum number of characters of a description; None if there is none.
-        keywords: which schemas it takes.
+    """What an API takes of tools: how many at most, how many characters of a description, and which
+    schemas. None stands for no maximum.
     """
 
     tools: int | None = None
@@ -113,12 +109,7 @@ def tool_profile_of(target: ModelTarget) -> ToolProfile:
 
 
 class OfferedTools:
-    """The tools of one model.
-
-    Args:
-        target: the model.
-        refused: called with each tool that is left out from now on.
-    """
+    """The tools of one model. `refused` is called with each tool that is left out from now on."""
 
     def __init__(
         self, target: ModelTarget, refused: Callable[[RefusedTool], None] = lambda _refused: None
@@ -150,10 +141,8 @@ class OfferedTools:
     def learn(self, fault: Fault, offered: ModelRequest, request: ModelRequest) -> bool:
         """Learn from a refusal what the model does not take; False if that is nothing new.
 
-        Args:
-            fault: the refusal.
-            offered: the refused request, as `offer` has returned it.
-            request: the same with the tools as they are.
+        `offered` is the refused request, as `offer` has returned it; `request` is the same with the
+        tools as they are.
         """
         if (
             not offered.tools

@@ -17,7 +17,6 @@ import structlog
 from component import system
 
 _log = structlog.get_logger("component.models")
-
 _TIMEOUT_S: Final = 60.0
 
 
@@ -42,7 +41,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     usd_cache_write: float | None = None
 
 
-def look_up(questions: Sequence[PriceQuestion]) -> list[Listed | None]:
+def look_up_prices(questions: Sequence[PriceQuestion]) -> list[Listed | None]:
     """Look the models up, in a child process. Blocks; if the process fails, nothing is known."""
     if not questions:
         return []
@@ -60,7 +59,7 @@ def look_up(questions: Sequence[PriceQuestion]) -> list[Listed | None]:
         return [None] * len(questions)
 
 
-def find(question: PriceQuestion, now: datetime) -> Listed | None:
+def find_prices(question: PriceQuestion, now: datetime) -> Listed | None:
     """Look a model up in this process; `now` decides between prices that change over time."""
     from genai_prices import data_snapshot  # noqa: PLC0415 - see above
 
@@ -74,14 +73,14 @@ def find(question: PriceQuestion, now: datetime) -> Listed | None:
     except LookupError:
         return None
     prices = model.get_prices(now)
-    tiers = [
+    sizes = [
         tier.start
         for price in (prices.input_mtok, prices.output_mtok)
         for tier in getattr(price, "tiers", ())
     ]
-    context = min([*tiers, *([model.context_window] if model.context_window else [])], default=None)
+    sizes += [model.context_window] if model.context_window else []
     return Listed(
-        context_tokens=context,
+        context_tokens=min(sizes, default=None),
         usd_in=_usd(prices.input_mtok),
         usd_out=_usd(prices.output_mtok),
         usd_cache_read=_usd(prices.cache_read_mtok),
@@ -98,7 +97,7 @@ def _usd(price: Any) -> float | None:
 def _main() -> None:
     now = system.now()
     questions = msgspec.json.decode(sys.stdin.buffer.read(), type=list[PriceQuestion])
-    sys.stdout.buffer.write(msgspec.json.encode([find(each, now) for each in questions]))
+    sys.stdout.buffer.write(msgspec.json.encode([find_prices(each, now) for each in questions]))
 
 
 if __name__ == "__main__":

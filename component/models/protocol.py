@@ -72,17 +72,11 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """The usage of a call: tokens as the provider counts them (estimated if it does not report
+    """The usage of a call: tokens as the provider counts them (`estimated` if it does not report
     them), and US dollars at the configured prices.
 
-    Attributes:
-        tokens_in: the tokens of the question, including those read from or written to a cache.
-        tokens_out: the tokens of the answer, including its reasoning.
-        cost_usd: the price of the call in US dollars.
-        estimated: whether the provider did not report the tokens.
-        cache_read, cache_write: tokens of the question that the provider read from its cache, or
-            wrote to it.
-        reasoning: tokens of the answer that are reasoning.
+    The tokens of the question include those that the provider read from its cache or wrote to it,
+    and those of the answer include its reasoning.
     """
 
     tokens_in: int = 0
@@ -95,12 +89,9 @@ class Usage(msgspec.Struct, frozen=True):
 
     def __add__(self, other: "Usage") -> "Usage":
         """Return the sum of the usage of two calls."""
-        sums = {
-            name: getattr(self, name) + getattr(other, name)
-            for name in self.__struct_fields__
-            if name != "estimated"
-        }
-        return Usage(**sums, estimated=self.estimated or other.estimated)
+        mine, its = msgspec.structs.asdict(self), msgspec.structs.asdict(other)
+        sums = {name: mine[name] + its[name] for name in mine}
+        return Usage(**sums | {"estimated": self.estimated or other.estimated})
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):

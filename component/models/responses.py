@@ -179,13 +179,11 @@ def _content(parts: Sequence[Part]) -> list[dict[str, Any]]:
             case TextPart(text):
                 content.append({"type": "input_text", "text": text})
             case ImagePart():
-                content.append(
-                    {"type": "input_image", "image_url": data_url(part), "detail": "auto"}
-                )
-            case FilePart():
-                content.append(
-                    {"type": "input_file", "filename": part.name, "file_data": data_url(part)}
-                )
+                image = {"type": "input_image", "image_url": data_url(part), "detail": "auto"}
+                content.append(image)
+            case FilePart(name):
+                file = {"type": "input_file", "filename": name, "file_data": data_url(part)}
+                content.append(file)
     return content
 
 

@@ -17,14 +17,8 @@ _SHOWN: Final = 80
 
 
 class Reported(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures that a provider reports for one call; None if it does not report them.
-
-    Attributes:
-        tokens_in: the tokens of the question, those read from and written to a cache included.
-        tokens_out: the tokens of the answer, its reasoning included.
-        cache_read, cache_write: tokens of the question that were read from or written to a cache.
-        reasoning: tokens of the answer that are reasoning.
-        usd: the cost according to the provider.
+    """The figures that a provider reports for one call, as in `Usage`; None if it does not report
+    them. `usd` is the cost according to the provider.
     """
 
     tokens_in: int | None = None
@@ -41,9 +35,7 @@ class UsageFigures:
     Values that cannot be a count or a price (negative, not finite, beyond `CALL_TOKENS` or
     `CALL_USD`, a string, an object) are ignored and logged, and an estimate is used.
 
-    Args:
-        model: names the model in the log.
-        said: the object `usage` of the answer, decoded; None if there was none.
+    `said` is the object `usage` of the answer, decoded; None if there was none.
     """
 
     def __init__(self, model: str, said: Any) -> None:
@@ -59,10 +51,10 @@ class UsageFigures:
     def tokens(self, key: str) -> int | None:
         """Return a count of tokens; None if it is missing or implausible."""
         said = self._figure(key, CALL_TOKENS)
-        if said is None or said == int(said):
-            return None if said is None else int(said)
-        self._doubt(key, said)
-        return None
+        if said is not None and said != int(said):
+            self._doubt(key, said)
+            return None
+        return None if said is None else int(said)
 
     def usd(self, key: str) -> float | None:
         """Return a price in US dollars; None if it is missing or implausible."""
@@ -166,17 +158,13 @@ def usage_of(
 
 
 def _tokens_of(request: ModelRequest) -> int:
-    messages = [
-        PER_MESSAGE + estimate(message.text) + _tokens_of_calls(message.parts)
-        for message in request.messages
-    ]
+    messages = [estimate(one.text) + _tokens_of_calls(one.parts) for one in request.messages]
     tools = [
-        PER_MESSAGE
-        + estimate(tool.name + tool.description)
-        + estimate(bytes(tool.parameters).decode())
+        estimate(tool.name + tool.description) + estimate(bytes(tool.parameters).decode())
         for tool in request.tools
     ]
-    return sum(messages) + sum(tools)
+    counts = messages + tools
+    return PER_MESSAGE * len(counts) + sum(counts)
 
 
 def _tokens_of_calls(parts: Iterable[Part]) -> int:

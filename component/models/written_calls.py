@@ -17,7 +17,7 @@ from component.models.call_forms import (
     between,
     call_blocks,
     calls_at,
-    read,
+    checked_call,
 )
 from component.models.written_text import Marks
 
@@ -36,10 +36,8 @@ class WrittenCalls:
     A call counts where its form is certain: it names a tool of the request, its arguments are a
     JSON object, nothing but calls follows, and it is not in code. Everything else is text.
 
-    Args:
-        tools: the tools of the request by the names that the model knows, each with its JSON
-            Schema.
-        is_quoted: whether the model was shown this text, so that it may be a quotation.
+    `tools` are the JSON Schemas of the tools by the names that the model knows; `is_quoted` says
+    whether the model was shown a text, so that it may be a quotation.
     """
 
     def __init__(
@@ -86,11 +84,8 @@ class WrittenCalls:
             self._clear()
 
     def framed(self, source: str, name: str, arguments: str) -> Call | None:
-        """Read a call that stands in a frame of its own; None if it does not count. Raises
-        TooMuchError.
-
-        Args:
-            source: the text of the model from which name and arguments come.
+        """Read a call that stands in a frame of its own, with the text that it comes from; None if
+        it does not count. Raises TooMuchError.
         """
         self._framed += 1
         if self._framed > CALLS:
@@ -98,7 +93,7 @@ class WrittenCalls:
         try:
             if name not in self._tools or self._is_quoted(source) or too_complex(arguments):
                 return None
-            return read({"name": name, "arguments": arguments.strip()})
+            return checked_call({"name": name, "arguments": arguments.strip()})
         except NoCallError:
             return None
 
@@ -153,7 +148,7 @@ class WrittenCalls:
             if isinstance(call, Parameters):
                 name, arguments = call.typed(self._tools.get(call.name, {}))
             else:
-                name, arguments = read(call)
+                name, arguments = checked_call(call)
             if name not in self._tools or self._is_quoted(source):
                 raise NoCallError
             yield name, arguments

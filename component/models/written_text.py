@@ -40,10 +40,8 @@ def _tables(marks: tuple[str, ...]) -> tuple[re.Pattern[str], frozenset[str], fr
 class Marks:
     """Splits a text that arrives in pieces at certain marks, which may span pieces.
 
-    A mark in code is text: inside a fence of Markdown, or right after a backtick.
-
-    Args:
-        marks: the marks; upper and lower case are the same.
+    A mark in code is text: inside a fence of Markdown, or right after a backtick. Upper and lower
+    case are the same.
 
     Attributes:
         in_code: whether code is recognized. In reasoning it is not: fences may lack their end.
@@ -227,11 +225,8 @@ _RECIPIENT: Final = re.compile(r"\bto=(?:functions\.)?([^\s<>|]++)")
 
 
 class FramedCall(msgspec.Struct, frozen=True):
-    """A call, unchecked.
-
-    Attributes:
-        source: the text that it was read from.
-        is_thought: whether it stands in reasoning, which is never said.
+    """A call, unchecked, and the text that it was read from. `is_thought` says whether it stands in
+    reasoning, which is never said.
     """
 
     source: str

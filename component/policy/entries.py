@@ -5,6 +5,7 @@ RFC 7622 prepares localparts by PRECIS, but servers still use nodeprep (RFC 3920
 entry on which the two differ could mean different accounts for the server and for this service.
 """
 
+import contextlib
 import stringprep
 import unicodedata
 from collections.abc import Callable, Sequence
@@ -76,13 +77,7 @@ class EntryReader:
         self, key: str, entries: Sequence[str], admits: Callable[[JID], bool]
     ) -> tuple[JID, ...]:
         """Return the accounts of a list, in its order; `admits` must accept each of them."""
-        good: dict[JID, None] = {}
-        for entry in entries:
-            try:
-                good[_read_approver(entry, admits)] = None
-            except ValueError as error:
-                self._bad.append(BadEntry(key, entry, str(error)))
-        return tuple(good)
+        return tuple(self._good(key, entries, lambda entry: _read_approver(entry, admits)))
 
     def finish(self) -> None:
         """Raise PolicyError if any list read so far contains an invalid entry."""
@@ -94,13 +89,17 @@ class EntryReader:
     ) -> frozenset[T] | None:
         if entries is None or list(entries) == [EVERYBODY]:
             return None
-        good: set[T] = set()
+        return frozenset(self._good(key, entries, read))
+
+    def _good(self, key: str, entries: Sequence[str], read: Callable[[str], T]) -> dict[T, None]:
+        """Read the valid entries, each once; the others are kept as errors."""
+        good: dict[T, None] = {}
         for entry in entries:
             try:
-                good.add(read(entry))
+                good[read(entry)] = None
             except ValueError as error:
                 self._bad.append(BadEntry(key, entry, str(error)))
-        return frozenset(good)
+        return good
 
 
 def read_admins(entries: Sequence[str]) -> frozenset[JID]:
@@ -199,10 +198,8 @@ def _agree_on_domain(domain: str) -> None:
         return
     served = None
     if not any(map(stringprep.in_table_a1, domain)):
-        try:
+        with contextlib.suppress(UnicodeError):
             served = ".".join(map(nameprep, domain.split(".")))
-        except UnicodeError:
-            served = None
     if served == domain:
         return
     if served is None:
@@ -222,11 +219,7 @@ def nodeprep(text: str) -> str | None:
     Characters newer than Unicode 3.2 count as refused (RFC 3454 §7, stored strings): some servers
     pass them on unmapped, others do not.
     """
-    mapped = "".join(
-        stringprep.map_table_b2(character)
-        for character in text
-        if not stringprep.in_table_b1(character)
-    )
+    mapped = "".join(stringprep.map_table_b2(c) for c in text if not stringprep.in_table_b1(c))
     prepared = _unicode.normalize("NFKC", mapped)
     if any(stringprep.in_table_a1(character) for character in text + prepared):
         return None

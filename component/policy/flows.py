@@ -30,9 +30,7 @@ class AgentLimits(msgspec.Struct, frozen=True, omit_defaults=True):
         if pattern(self.skills).fullmatch(skill) is None:
             return f"The skill {skill} is not among the skills of this agent."
         missing = covers(self.capabilities, capabilities)
-        if missing is not None:
-            return lacks(skill, missing)
-        return None
+        return None if missing is None else lacks(skill, missing)
 
 
 class Flow(msgspec.Struct, frozen=True):
@@ -65,9 +63,6 @@ class Flows:
     world, and may pass to others what it has not chosen itself (`component.policy.provenance`).
     With values that it has chosen, skills of the open world that only read are refused, and all
     others need confirmation. A call with a value that is reserved for the person is refused.
-
-    Args:
-        rules: the rules, in order.
     """
 
     def __init__(self, rules: Sequence[Flow] = ()) -> None:

@@ -55,10 +55,7 @@ class Persons:
     like an answer, for messages only. Neither that nor an error revokes an earlier answer that the
     entity is not a person; a late answer counts from then on.
 
-    Args:
-        info: queries an entity by service discovery.
-        is_own: whether an address belongs to this service; those are not persons.
-        clock: a monotonic clock in seconds; the event loop's by default.
+    `is_own` says whether an address belongs to this service; those are not persons.
     """
 
     def __init__(

@@ -91,24 +91,22 @@ class Policy:
     ) -> None:
         """Read the lists; None for `allowed_jids` allows all."""
         read = EntryReader()
-        gate = _Gate(
-            read.jids("agent.allowed_jids", allowed_jids),
-            read.domains("agent.allowed_domains", allowed_domains),
-        )
+        lists = {"agent": (allowed_jids, allowed_domains)} | {
+            f"policy.rules[{index}]": (rule.allowed_jids, rule.allowed_domains)
+            for index, rule in enumerate(rules)
+        }
         self._gates = [
-            gate,
-            *(
-                _Gate(
-                    read.jids(f"policy.rules[{index}].allowed_jids", rule.allowed_jids),
-                    read.domains(f"policy.rules[{index}].allowed_domains", rule.allowed_domains),
-                )
-                for index, rule in enumerate(rules)
-            ),
+            _Gate(
+                read.jids(f"{section}.allowed_jids", jids),
+                read.domains(f"{section}.allowed_domains", domains),
+            )
+            for section, (jids, domains) in lists.items()
         ]
+        passes = self._gates[0].passes
         self._approvers = [
             None
             if rule.approvers is None
-            else read.approvers(f"policy.rules[{index}].approvers", rule.approvers, gate.passes)
+            else read.approvers(f"policy.rules[{index}].approvers", rule.approvers, passes)
             for index, rule in enumerate(rules)
         ]
         read.finish()

@@ -37,11 +37,7 @@ _SHORTEST_ID: Final = 6
 
 
 class Texts:
-    """Texts in which values are looked for.
-
-    Args:
-        texts: what somebody wrote or returned.
-    """
+    """Texts that somebody wrote or returned, in which values are looked for."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._whole = tuple(texts)
@@ -107,11 +103,8 @@ def chosen_by_model(
     applies to true and false, and to values from a short list in the schema (`enum`). A few of them
     carry little, so only so many are harmless.
 
-    Args:
-        arguments: the arguments, as decoded from JSON.
-        schema: the JSON Schema of the arguments.
-        texts: what the person wrote, and what else is no choice of the model.
-        few_are_free: for a skill that only reads.
+    `texts` are what the person wrote, and what else is no choice of the model; `few_are_free` is
+    for a skill that only reads.
     """
     names, listed, defaults = _declared(schema)
     left = _MOST_HARMLESS
@@ -152,13 +145,8 @@ def reserved(
 
     These are secrets that the call would set, which the schema declares with `"writeOnly": true` or
     `"format": "password"`, and with `links` all links, alone or within a text: a stranger would let
-    the person vouch for them.
-
-    Args:
-        arguments: the arguments, as decoded from JSON.
-        schema: the JSON Schema of the arguments.
-        texts: what the person wrote.
-        links: whether others see the values.
+    the person vouch for them. `texts` are what the person wrote; `links` says whether others see
+    the values.
     """
     declared = schema.get("properties")
     properties = declared if isinstance(declared, Mapping) else {}
@@ -191,19 +179,16 @@ def may_be_planted(
     That is so if a value has a link, an address, a host or a secret (as in `reserved`) that is not
     in the texts of the person and the operator, even if no description has it: a description can
     tell a model how to compose one. It is also so if a value of at least six characters with a
-    digit, such as the number of an account, is in a description and not in these texts.
-
-    Args:
-        arguments: the arguments, as decoded from JSON.
-        schema: the JSON Schema of the arguments.
-        descriptions: the descriptions.
-        written: what the person and the operator have written.
+    digit, such as the number of an account, is in a description and not in these texts. `written`
+    is what the person and the operator have written.
     """
     if reserved(arguments, schema, [written], links=True):
         return True
     for text in texts_in(arguments):
         places = _ADDRESS.findall(text)
-        if _HOST.fullmatch(text) or (_is_identifier(text) and _in_one(descriptions, text)):
+        if _HOST.fullmatch(text) or (
+            _is_identifier(text) and any(text in each for each in descriptions)
+        ):
             places.append(text)
         if not all(map(written.contain, places)):
             return True
@@ -212,10 +197,6 @@ def may_be_planted(
 
 def _is_identifier(text: str) -> bool:
     return len(text) >= _SHORTEST_ID and any(map(str.isdigit, text)) and len(text.split()) == 1
-
-
-def _in_one(texts: Sequence[str], value: str) -> bool:
-    return any(value in text for text in texts)
 
 
 def _links(value: Any) -> Iterator[str]:

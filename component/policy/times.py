@@ -34,22 +34,8 @@ _TIME: Final = re.compile(
     r"|\b(noon|midnight)\b",
     re.ASCII,
 )
-_NUMBERS: Final = {
-    "a": 1,
-    "an": 1,
-    "one": 1,
-    "two": 2,
-    "three": 3,
-    "four": 4,
-    "five": 5,
-    "six": 6,
-    "seven": 7,
-    "eight": 8,
-    "nine": 9,
-    "ten": 10,
-    "eleven": 11,
-    "twelve": 12,
-}
+_COUNTED: Final = "one two three four five six seven eight nine ten eleven twelve"
+_NUMBERS: Final = {"a": 1, "an": 1} | {word: n for n, word in enumerate(_COUNTED.split(), 1)}
 _DURATION: Final = re.compile(
     rf"(?<![\w.:-])(\d{{1,3}}|{'|'.join(_NUMBERS)})[\s-]*(hours?|hrs?|h|minutes?|mins?)\b", re.ASCII
 )
@@ -92,12 +78,12 @@ def is_time(value: str) -> bool:
 
 
 def _first(values: Iterator[_T]) -> frozenset[_T]:
-    found: set[_T] = set()
+    distinct = dict[_T, None]()
     for value in values:
-        found.add(value)
-        if len(found) == _MOST:
+        distinct[value] = None
+        if len(distinct) == _MOST:
             break
-    return frozenset(found)
+    return frozenset(distinct)
 
 
 def _dates(text: str) -> Iterator[date]:

@@ -6,7 +6,7 @@ conversation and in the audit log.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import anyio
 import msgspec
@@ -15,7 +15,7 @@ from component import system
 from component.agent.conversations import Conversations, TooManyWaitingError
 from component.agent.registry import AgentError, Agents, AgentState
 from component.agent.requests import OperatorStarter, Outcome, OutcomeKind, TurnRequest
-from component.audit.protocol import AuditEvent, Recorder
+from component.audit.protocol import AuditEvent
 from component.budget.book import BudgetBook
 from component.budget.protocol import BudgetUsage, Payer
 from component.commands import (
@@ -27,11 +27,12 @@ from component.commands import (
     Outline,
     Run,
 )
-from component.kernel.contacts import ContactSubsystem
 from component.link.messages.inbound import Conversation, ReplyAddress
-from component.link.router.addresses import Addresses
 from xep.jid import JID, JIDError
 from xep.stanza_error import StanzaError
+
+if TYPE_CHECKING:
+    from component.kernel.kernel import Kernel  # the command line, which loads this, has none
 
 Change: TypeAlias = Callable[[str, str], Awaitable[AgentState]]
 """Changes an agent's state on behalf of an operator. Raises AgentError, StorageError."""
@@ -108,11 +109,7 @@ BUDGET = Outline(
 
 
 class AgentCommands:
-    """The commands that list agents and change their states.
-
-    Args:
-        agents: the agents.
-    """
+    """The commands that list agents and change their states."""
 
     def __init__(self, agents: Agents) -> None:
         self._agents = agents
@@ -157,9 +154,7 @@ class AgentCommands:
 class SpendingCommands:
     """The commands about the cost of language models.
 
-    Args:
-        spending: the usage of budgets.
-        default_agent: the localpart of the agent that serves the domain itself.
+    `default_agent` is the localpart of the agent that serves the domain itself.
     """
 
     def __init__(self, spending: BudgetBook, default_agent: str) -> None:
@@ -294,33 +289,15 @@ _SENTENCES: Final[dict[OutcomeKind, str]] = {
 
 
 class TellCommands:
-    """The command that starts turns for operators.
+    """The command that starts turns for operators."""
 
-    Args:
-        conversations: runs the turns.
-        agents: the agents.
-        contacts: who is admitted, and may be written to.
-        let_in: raises StanzaError if no new work of an operator is accepted; None is the operator
-            of this machine.
-        recorder: records each turn.
-        addresses: the addresses of the agents.
-    """
-
-    def __init__(
-        self,
-        conversations: Conversations,
-        agents: Agents,
-        contacts: ContactSubsystem,
-        let_in: Callable[[JID | None], None],
-        recorder: Recorder,
-        addresses: Addresses,
-    ) -> None:
+    def __init__(self, kernel: "Kernel", conversations: Conversations, agents: Agents) -> None:
         self._conversations = conversations
         self._agents = agents
-        self._contacts = contacts
-        self._let_in = let_in
-        self._recorder = recorder
-        self._addresses = addresses
+        self._contacts = kernel.contacts
+        self._let_in = kernel.tasks.pause_gate.check
+        self._recorder = kernel.environment.monitoring.recorder
+        self._addresses = kernel.stream.addresses
 
     def commands(self) -> tuple[AnyCommand, ...]:
         """Return the command."""

@@ -13,19 +13,11 @@ class AgentsAdminFeature(Feature):
         """Make the commands."""
         agents = kernel.agents
         assert agents is not None, "the feature is used only with a model"
-        tell = TellCommands(
-            agents.conversations,
-            agents.agents,
-            kernel.contacts,
-            kernel.tasks.pause_gate.check,
-            kernel.environment.monitoring.recorder,
-            kernel.stream.addresses,
-        )
         return Opened(
             commands=(
                 *SpendingCommands(agents.budgets, DEFAULT_AGENT).commands(),
                 *AgentCommands(agents.agents).commands(),
-                *tell.commands(),
+                *TellCommands(kernel, agents.conversations, agents.agents).commands(),
             )
         )
 

@@ -50,7 +50,6 @@ class MessageHandler:
     Messages of one principal are handled one after another, in the order in which they arrived.
 
     Args:
-        messages: sends messages.
         stages: handle messages, in this order; that of duplicates is here.
         notices: the notice that each person gets once; None where it is turned off.
         forms: handle messages that carry a form, by its FORM_TYPE.

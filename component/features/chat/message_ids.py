@@ -55,7 +55,7 @@ class Duplicates:
             self._known.pop(key, 0.0)
 
 
-def key_of(message: InboundMessage) -> Key | None:
+def message_key(message: InboundMessage) -> Key | None:
     """Return the properties that all copies of a message share, in every process; None if it has no
     such id.
     """

@@ -19,11 +19,7 @@ _REMEMBERED: Final = 4096
 
 
 class Hints:
-    """Remembers who has got a hint.
-
-    Args:
-        clock: seconds that only go forward.
-    """
+    """Remembers who has got a hint. `clock` returns seconds that only go forward."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -55,8 +51,6 @@ class Notices:
     not say what it is counts as a person (`component.policy.persons`).
 
     Args:
-        store: remembers who has received the notice.
-        persons: distinguishes people from programs.
         agent_at: returns the agent at an address of the component.
         text: returns the notice of an agent, by its bare address.
         handled: waits until the server has handled what was sent; returns False if the connection

@@ -34,7 +34,6 @@ class OccupantHandler:
     """Answers occupants and invitations.
 
     Args:
-        messages: sends messages.
         admits: whether the policy admits a bare address.
         is_room: whether an agent is in a room, whose occupants can write to it.
         clock: seconds that only go forward; the event loop's by default.

@@ -67,12 +67,8 @@ class NoticeStore:
     async def sent(self, agent: JID, person: JID) -> None:
         """Mark the notice as sent."""
 
-        def op(database: Database) -> None:
-            database.execute(
-                "UPDATE notices SET sent = 1 WHERE agent = ? AND person = ?", _key(agent, person)
-            )
-
-        await self._storage.write(op)
+        statement = "UPDATE notices SET sent = 1 WHERE agent = ? AND person = ?"
+        await self._storage.write(lambda db: db.execute(statement, _key(agent, person)))
 
 
 def _key(agent: JID, person: JID) -> tuple[str, str]:

@@ -17,7 +17,7 @@ import structlog
 from component import system
 from component.agent.requests import MessageStarter, TurnRequest
 from component.commands import CommandError, Commands, read_words
-from component.features.chat.message_ids import References, key_of
+from component.features.chat.message_ids import References, message_key
 from component.features.chat.notices import Hints
 from component.kernel.exchange_limit import Admitted, ExchangeLimit
 from component.link.messages.inbound import (
@@ -134,7 +134,6 @@ class AgentStages:
     """The stages that pass messages to the agents.
 
     Args:
-        name: the name of the agent.
         agents: the agents that people talk with; None without a model.
         agent_at: gives the name of the agent at an address of this service.
         let_in: raises StanzaError if new requests of this principal are rejected now.
@@ -232,7 +231,7 @@ def _turn_id(message: InboundMessage) -> str:
     """Return the id of the turn that a message starts: the same for all its copies, so that another
     instance does not accept a copy while the first waits for its answer.
     """
-    key = key_of(message)
+    key = message_key(message)
     return system.token_hex(_ID_BYTES) if key is None else key[:_ID_BYTES].hex()
 
 

@@ -94,7 +94,7 @@ def test_the_budget_that_is_named_pays_in_place_of_the_others(
 ) -> None:
     book = a_book()
     spend(book, Spender(("assistant", "above"), ALICE, "t1", payer), 10)
-    spent = {f"{scope} {of}" for (_, scope, of), one in book._accounts.items() if one.tokens}
+    spent = {f"{scope} {of}" for (_, scope, of), one in book._accounts.items() if one.spent.tokens}
     assert spent == {*charged, "task t1", "day all"}
 
 

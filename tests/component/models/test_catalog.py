@@ -9,7 +9,7 @@ import pytest
 from component.config.llm import ModelChoice
 from component.models import catalog
 from component.models.catalog import Prices, facts_of, load_facts, resolve
-from component.models.price_list import Listed, PriceQuestion, find, look_up
+from component.models.price_list import Listed, PriceQuestion, find_prices, look_up_prices
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)  # DeepSeek has other prices at night
 
@@ -23,11 +23,11 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> list[PriceQuestion]:
     """The questions that were looked up, in this process."""
     asked: list[PriceQuestion] = []
 
-    def look_up(questions: list[PriceQuestion]) -> list[Listed | None]:
+    def look_up_prices(questions: list[PriceQuestion]) -> list[Listed | None]:
         asked.extend(questions)
-        return [find(question, NOW) for question in questions]
+        return [find_prices(question, NOW) for question in questions]
 
-    monkeypatch.setattr(catalog, "look_up", look_up)
+    monkeypatch.setattr(catalog, "look_up_prices", look_up_prices)
     monkeypatch.setattr(catalog, "_listed", {})
     return asked
 
@@ -96,15 +96,17 @@ def test_each_model_is_looked_up_once(listed: list[PriceQuestion]) -> None:
 
 
 def test_the_list_is_read_by_a_child_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = look_up([PriceQuestion("gpt-4.1", "openai"), PriceQuestion("of-our-own", "openai")])
-    assert found == [find(PriceQuestion("gpt-4.1", "openai"), datetime.now(UTC)), None]
-    assert look_up([]) == []
+    found = look_up_prices(
+        [PriceQuestion("gpt-4.1", "openai"), PriceQuestion("of-our-own", "openai")]
+    )
+    assert found == [find_prices(PriceQuestion("gpt-4.1", "openai"), datetime.now(UTC)), None]
+    assert look_up_prices([]) == []
 
     def broken(*_: Any, **__: Any) -> Any:
         raise subprocess.TimeoutExpired("python", 60)
 
     monkeypatch.setattr(subprocess, "run", broken)
-    assert look_up([PriceQuestion("gpt-4.1", "openai")]) == [None]
+    assert look_up_prices([PriceQuestion("gpt-4.1", "openai")]) == [None]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.models.local_examples import examples, fitting_tool, with_examples
+from component.models.constrained import examples, fitting_tool, with_examples
 from component.models.messages import text_message
 from component.models.protocol import ModelRequest, Tool
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.models.contents import media_type_of, part_digest, refused_parts, without
+from component.models.contents import media_type_of, part_digest, refused_parts, without_parts
 from component.models.faults import Fault
 from component.models.messages import (
     FilePart,
@@ -213,7 +213,7 @@ def test_any_path_in_a_refusal_is_followed(message: str) -> None:
 def test_omitted_parts_leave_a_sentence_or_nothing() -> None:
     image, file = ImagePart("image/png", PNG), FilePart("a.pdf", "application/pdf", b"%PDF-")
     parts = (TextPart("a"), sealed("chat"), image, file)
-    assert without(parts, ()) == parts
+    assert without_parts(parts, ()) == parts
     digests = {part_digest(part) for part in (sealed("chat"), image, file)}
-    kept = without(parts, digests)
+    kept = without_parts(parts, digests)
     assert [type(part) for part in kept] == [TextPart, TextPart, TextPart]

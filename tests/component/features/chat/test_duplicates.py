@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.features.chat.message_ids import Duplicates, key_of
+from component.features.chat.message_ids import Duplicates, message_key
 from component.link.messages.inbound import (
     Account,
     Conversation,
@@ -71,7 +71,7 @@ def test_a_repetition_is_recognised_by_the_id_of_its_stanza_for_an_hour() -> Non
     assert known.add(first)
     clock.now = 3_599.0
     assert not known.add(msgspec.structs.replace(again, delayed=True))
-    assert key_of(first) == key_of(again) is not None
+    assert message_key(first) == message_key(again) is not None
     known.forget(again)
     assert known.add(again)
 
@@ -80,7 +80,7 @@ def test_an_id_that_a_client_counts_is_the_same_for_a_minute_and_one_login() -> 
     clock = Clock()
     known = Duplicates(clock)
     first = message(id_="7")
-    assert key_of(first) is None
+    assert message_key(first) is None
     assert known.add(first)
     assert known.add(msgspec.structs.replace(first, sender=JID.parse("alice@example.org/laptop")))
     assert not known.add(first)
