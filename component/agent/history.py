@@ -120,8 +120,8 @@ def blocks(lines: Sequence[Line], view: View, summary: Summary | None = None) ->
 
 
 def _single(line: Said | Note | Summary | Resulted, view: View) -> Block:
-    own = not isinstance(line, Summary) and line.turn is not None and line.turn in view.turns
-    pinned = own and (isinstance(line, Note | Resulted) or (_is_request(line)))
+    own = line.turn is not None and line.turn in view.turns
+    pinned = own and (isinstance(line, Note | Resulted) or _is_request(line))
     messages: tuple[ModelMessage, ...]
     match line:
         case Said(role="user"):

@@ -74,7 +74,7 @@ class Journal:
         """Add messages to the turn, and return those that have no line yet."""
         messages = list(messages)
         self.ids += [one.id for one in messages if one.id not in self.ids]
-        known = {turn_of(line) for line in self.own() if _asks(line)}
+        known = {line.turn for line in self.own() if _asks(line)}
         return [one for one in messages if one.id not in known]
 
     @property
@@ -131,7 +131,7 @@ class Journal:
         ]
 
     def _is_own(self, line: Line) -> bool:
-        return turn_of(line) in self.ids
+        return line.turn in self.ids
 
     def own(self) -> list[Line]:
         """The lines of this turn and of the messages that joined it."""
@@ -181,7 +181,7 @@ class Journal:
         for line in reversed(self.lines):
             if isinstance(line, Called) and line.turn == self._turn:
                 return False
-            if turn_of(line) is not None and not self._is_own(line):
+            if line.turn is not None and not self._is_own(line):
                 return True
         return False
 
@@ -268,11 +268,6 @@ def resulted(
         finding=finding,
         late=late,
     )
-
-
-def turn_of(line: Line) -> str | None:
-    """Return the turn that a line belongs to, if any."""
-    return None if isinstance(line, Summary) else line.turn
 
 
 def _asks(line: Line) -> bool:

@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import structlog
@@ -12,7 +11,7 @@ from component.agent import history
 from component.audit.protocol import AuditEvent, Recorder
 from component.budget.book import BudgetBook
 from component.budget.protocol import Amount, BudgetExceededError, Spender
-from component.metrics.traces import Span
+from component.metrics.observer import Observer
 from component.models.building import only
 from component.models.messages import ModelMessage, text_message
 from component.models.protocol import (
@@ -37,24 +36,6 @@ if TYPE_CHECKING:
 _log = structlog.get_logger("component.agent")
 
 _NOTHING: Final = Amount()
-
-
-class Observer(Protocol):
-    """Counts, measures and traces. No method waits or raises. Durations are in seconds."""
-
-    def turn(self, agent: str, outcome: str, seconds: float) -> None:
-        """Count a turn that has stopped running: answered, silent, delayed, excused, parked, asked,
-        stopped, away, postponed, failed.
-        """
-
-    def model_call(self, model: str, outcome: str, seconds: float, usage: Usage) -> None:
-        """Count a call of a model: done, dropped, overflow, unavailable, refused, broke."""
-
-    def tool_call(self, tool: str, outcome: str, seconds: float) -> None:
-        """Count a tool call: done, failed, waits, unknown, malformed, storage, broke."""
-
-    def span(self, name: str, **attributes: str) -> AbstractContextManager[Span]:
-        """Open a span for the duration of the context: invoke_agent, chat, execute_tool."""
 
 
 class ModelCalls:

@@ -12,11 +12,11 @@ import msgspec
 import structlog
 
 from component.agent import history, journal, prompt, sentences
-from component.agent.model_calls import Observer
 from component.agent.prompt import TokenBudget
 from component.agent.protocol import Caller, ToolResult, Tools, Waiting
 from component.agent.untrusted_text import InjectionCheck
 from component.conversations.lines import Called, Line, Note, Resulted
+from component.metrics.observer import Observer
 from component.models.answer_limits import ARGUMENTS_DEPTH, JSON_VALUES, too_complex
 from component.models.messages import ToolCall, with_distinct_ids
 from component.models.protocol import Completion, Tool

@@ -10,7 +10,7 @@ prompt, too.
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -176,6 +176,8 @@ class Summary(msgspec.Struct, frozen=True, tag="summary", omit_defaults=True, kw
         notes: digest of these notes, as in `Said`.
     """
 
+    turn: ClassVar[None] = None
+    """A summary belongs to no turn."""
     content: str
     kept: int = 0
     taints: tuple[Taint, ...] = ()
