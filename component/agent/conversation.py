@@ -308,7 +308,7 @@ class Conversation:
             shared.engine.model_calls.observer.turn(
                 self.key.agent, outcome.kind, monotonic() - began
             )
-            self._report(turn, outcome)
+            self._shared.turn_ended(turn.id, outcome)
 
     async def _run(self, running: _Running) -> Outcome:
         turn, shared = running.turn, self._shared
@@ -380,11 +380,6 @@ class Conversation:
             write = partial(rows.conclude, turn=turn.id, outcome=outcome)
             await self._shared.storage.write(write, keep_trying=keep_trying)
             self._shared.ports.concluded()
-
-    def _report(self, turn: Turn, outcome: Outcome) -> None:
-        """Report the outcome of a turn to its followers."""
-        turn.ended(outcome)
-        self._shared.turn_ended(turn.id, outcome)
 
     def _postpone(self, turn: Turn, error: StorageError) -> None:
         """Try the turn again later, before all other turns of the conversation."""
@@ -515,7 +510,7 @@ class Conversation:
             turn.resumption = turn.resumption or Resumption("storage")
             self.add(turn, first=True)
             raise
-        self._report(turn, Outcome("stopped"))
+        self._shared.turn_ended(turn.id, Outcome("stopped"))
 
     async def _end(self, turn: Turn) -> None:
         """Record that a turn was stopped."""

@@ -123,9 +123,9 @@ class Conversations:
     ) -> None:
         """Accept a request: when this returns, it is on disk and will be answered.
 
-        A request that is already there is not added again. `ended` is called with each outcome of
-        its turn, unless the service is restarted before. A person who has too many waiting messages
-        gets a message that says so.
+        A request that is already there is not added again. `ended` is called with the first
+        outcome of its turn, unless the service is restarted before. A person who has too many
+        waiting messages gets a message that says so.
 
         Raises TooManyWaitingError for any other starter, and StorageError; then the request is not
         accepted.
@@ -138,7 +138,7 @@ class Conversations:
             return
         turn = Turn(request)
         if ended is not None:
-            turn.ended = ended
+            self._followers[turn.id] = ended
         # The turn is queued before it is on disk, so that the requests of one conversation keep
         # their order, and its sender is queried in the meantime.
         conversation = self._of(request.session)
@@ -151,6 +151,7 @@ class Conversations:
             if not written:
                 self.delivery.put_back(answered)
             if not stored:
+                self._followers.pop(turn.id, None)
                 conversation.remove(turn)
         if stored:
             turn.stored = True
@@ -189,10 +190,10 @@ class Conversations:
             if standing in ("waiting", "elsewhere"):
                 return None
             if standing is None:
-                await self.received(request)
+                await self.received(request, note)
             await ended.wait()
         finally:
-            del self._followers[request.id]
+            self._followers.pop(request.id, None)
         return None if outcomes[0].kind in CONTINUES else outcomes[0]
 
     async def cancel(self, agent: str, principal: JID, turn: str) -> None:
@@ -203,8 +204,8 @@ class Conversations:
         await self.storage.write(partial(rows.forget_outcome, turn=turn))
 
     def turn_ended(self, turn: str, outcome: Outcome) -> None:
-        """Report to who follows a turn that it has stopped running."""
-        follower = self._followers.get(turn)
+        """Report that a turn has stopped running."""
+        follower = self._followers.pop(turn, None)
         if follower is not None:
             follower(outcome)
 

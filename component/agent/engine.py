@@ -134,14 +134,13 @@ class Engine:
         It can be cancelled at any point: stored lines are kept, and the turn can be run again.
         Raises StorageError, after which it can be run again, too.
         """
-        run = self._run(ask)
         with self.model_calls.observer.span(
             "invoke_agent",
             agent=ask.profile.agent,
             turn=ask.id,
             starter=str(ask.starter.__struct_config__.tag),
         ):
-            await self._open(run)
+            run = await self._open(ask)
             written = run.journal.answer()
             if written is not None:
                 return Answered.of(written)
@@ -193,11 +192,10 @@ class Engine:
 
     # 1: the session.
 
-    def _run(self, ask: Ask) -> Run:
-        return Run(ask, self._models(ask.profile), self.sessions, self.loop)
-
-    async def _open(self, run: Run) -> None:
-        await run.open(self._token_budget.read(run.model), may_archive=run.ask.may_archive)
+    async def _open(self, ask: Ask) -> Run:
+        run = Run(ask, self._models(ask.profile), self.sessions, self.loop)
+        await run.open(self._token_budget.read(run.model))
+        return run
 
     # 2: messages and memories.
 
@@ -338,8 +336,7 @@ class Engine:
 
     async def broke(self, ask: Ask, sentence: str) -> Answered:
         """End a turn that cannot be run because of a fault of the service. Raises StorageError."""
-        run = self._run(ask)
-        await self._open(run)
+        run = await self._open(ask)
         written = run.journal.answer()
         if written is not None:
             return Answered.of(written)
@@ -351,9 +348,7 @@ class Engine:
 
         Returns how many tasks were given up. Raises StorageError.
         """
-        ask = msgspec.structs.replace(ask, resumed=True)
-        run = self._run(ask)
-        await self._open(run)
+        run = await self._open(msgspec.structs.replace(ask, resumed=True))
         if run.journal.answer() is not None:
             return 0
         await self._add_messages(run, ask.messages, recall=False)

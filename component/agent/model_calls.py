@@ -1,7 +1,8 @@
 """Calls models: charges a budget, records and measures the call, and cancels it on interrupts."""
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
+from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -139,7 +140,7 @@ class ModelCalls:
                 spent = amount(model.tokens("".join(pieces)) if pieces else 0)
             name = model.name if completion is None else completion.model or model.name
             try:
-                self._budgets.settle(reservation, _sum((spent, *broken_off)))
+                self._budgets.settle(reservation, reduce(Amount.plus, broken_off, spent))
                 self.observer.model_call(name, outcome, monotonic() - began, usage)
                 self._tell(name, outcome, spender, _described(usage))
             except Exception:  # noqa: BLE001 - a fault in accounting must not lose an answer
@@ -158,15 +159,6 @@ class ModelCalls:
                 detail=detail,
             )
         )
-
-
-def _sum(amounts: Sequence[Amount]) -> Amount:
-    return Amount(
-        sum(one.tokens for one in amounts),
-        sum(one.usd for one in amounts),
-        sum(one.cached for one in amounts),
-        sum(one.reasoning for one in amounts),
-    )
 
 
 def _described(usage: Usage) -> str:

@@ -1,6 +1,5 @@
 """Requests to agents, and the turns that answer them."""
 
-from collections.abc import Callable
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -198,17 +197,12 @@ class Outcome(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-def _ignore(_outcome: Outcome) -> None:
-    pass
-
-
 class Turn(msgspec.Struct, eq=False):
     """A turn that waits to run, or runs.
 
     `stored` says that its row is on disk, and that it is not delayed by a storage failure.
     `resumption` is why it runs again, if it started before. `joined` are requests that get the same
-    answer. `tries` counts storage failures. `ended` is called with the outcome each time that it
-    stops running.
+    answer. `tries` counts storage failures.
     """
 
     request: TurnRequest
@@ -216,7 +210,6 @@ class Turn(msgspec.Struct, eq=False):
     resumption: Resumption | None = None
     joined: list[TurnRequest] = msgspec.field(default_factory=list)
     tries: int = 0
-    ended: Callable[[Outcome], None] = _ignore
 
     @property
     def id(self) -> str:

@@ -110,7 +110,7 @@ class Run:
         self._view_below: Summary | None = None
         self._instructions = ""
 
-    async def open(self, tokens: int, *, may_archive: bool) -> None:
+    async def open(self, tokens: int) -> None:
         """Read the session, up to so many tokens, and the lines of the turn. Raises
         StorageError.
         """
@@ -118,7 +118,7 @@ class Run:
         await self.journal.open(
             tokens,
             self.model.tokens,
-            may_archive=may_archive and not resumed,
+            may_archive=ask.may_archive and not resumed,
             resumed=[one.id for one in ask.messages] if resumed else (),
         )
         self.fence = Fence(self.journal.fence)

@@ -105,14 +105,9 @@ class AgentProfiles:
         persona, character = await self._character(key, entry)
         tier, model_of = _model_of(entry, persona)
         profile = Profile(
+            **msgspec.structs.asdict(character),
             agent=key.agent,
             title=self.titles[key.agent],
-            identity=character.identity,
-            personality=character.personality,
-            instructions=character.instructions,
-            context=character.context,
-            user=character.user,
-            memory=character.memory,
             zone=await self._zone_of(key.who),
             tier=tier,
             model_of=model_of,
