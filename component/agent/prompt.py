@@ -196,10 +196,10 @@ class Layout(msgspec.Struct, frozen=True):
 
 def layout(run: "Run", budget: TokenBudget) -> Layout:
     """Lay out the prompt for the next call of the model."""
-    model, toolbox = run.model, run.toolbox
+    model = run.model
     answer = min(budget.answer(model), run.ask.profile.max_tokens or budget.max_tokens)
     room = model.context_tokens - answer
-    tools = () if toolbox is None else toolbox.tools
+    tools = () if run.offered is None else run.offered.tools
     tool_tokens = _tokens_of(tools)
     if tool_tokens > room // 2:
         tools = tuple([tool for tool in tools if not tool.optional])

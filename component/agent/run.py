@@ -27,7 +27,7 @@ from component.system import time
 
 if TYPE_CHECKING:
     from component.agent.conversation import Conversation
-    from component.agent.tool_calls import Toolbox
+    from component.agent.tool_calls import Offered
 
 
 def _ignore(_sentence: str) -> None:
@@ -102,7 +102,7 @@ class Run:
         self.pressure = 0
         self.most: int | None = None
         self.rounds = 0
-        self.toolbox: Toolbox | None = None
+        self.offered: Offered | None = None
         self.memories: dict[tuple[str, str], Recalled] = {}
         self._again = ""
         self._notified = False
