@@ -70,13 +70,7 @@ class Spawn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Children:
-    """Implements `component.agent.protocol.Tools` for one tool: `spawn_agent`.
-
-    Args:
-        engine: runs the turns of sub-agents as well.
-        loop: the settings that limit the depth and number of sub-agents.
-        recorder: records each sub-agent.
-    """
+    """Implements `component.agent.protocol.Tools` for one tool: `spawn_agent`."""
 
     def __init__(self, engine: Engine, loop: Loop, recorder: Recorder) -> None:
         self._engine = engine

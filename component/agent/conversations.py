@@ -15,6 +15,7 @@ from component.agent.conversation import (
     LONGEST_WAIT_S,
     Conversation,
     ParkedTurns,
+    Turn,
 )
 from component.agent.delivery import Delivery
 from component.agent.engine import Engine
@@ -24,7 +25,6 @@ from component.agent.requests import (
     MessageStarter,
     Outcome,
     Resumption,
-    Turn,
     TurnRequest,
 )
 from component.agent.rows import Row
@@ -62,8 +62,6 @@ class ConversationPorts(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of the service that conversations use.
 
     Attributes:
-        profiles: gives the profile of an agent for a person, or why it does not answer now.
-        voice: sends what agents say.
         persons: distinguishes people from other agents and services.
         received: is called with each request that was accepted.
         stream: returns an object that identifies the current stream; None while there is none.
@@ -82,9 +80,6 @@ class Conversations:
     """The conversations of all agents: accepts requests, and sends answers by the voice.
 
     Args:
-        engine: runs turns.
-        ports: the parts of the service that conversations use.
-        storage: has the table `turns`.
         home: identifies this data directory among those that share a database.
         clock: milliseconds since 1970, UTC.
         answers_within_s: seconds that a sender has for saying whether it is a person.

@@ -11,14 +11,14 @@ import anyio
 import msgspec
 import structlog
 
-from component.agent import completions, history, journal, sentences
+from component.agent import completions, history, sentences
 from component.agent.compaction import Compaction
 from component.agent.completions import Verdict
 from component.agent.model_calls import ModelCalls
 from component.agent.prompt import TokenBudget, build_prompt
 from component.agent.protocol import Profile, Tools
 from component.agent.requests import TurnRequest
-from component.agent.run import Ask, Run
+from component.agent.run import Ask, Run, opaque_parts, usage_fields
 from component.agent.tool_calls import Parked, ToolCalls
 from component.agent.untrusted_text import InjectionCheck, Scanner
 from component.audit.protocol import AuditEvent
@@ -73,9 +73,6 @@ class EngineLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of a turn.
 
     Attributes:
-        loop: the settings of the loop.
-        history_tokens: see session.history_tokens.
-        max_tokens: maximum number of tokens of an answer.
         recalled: maximum number of memories shown with a message.
     """
 
@@ -86,17 +83,7 @@ class EngineLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Engine:
-    """Runs turns.
-
-    Args:
-        models: returns the model that an agent uses.
-        model_calls: calls models.
-        tools: the skills.
-        sessions: the conversations on disk.
-        recall: finds memories; None to use none.
-        scanner: looks for instructions in data.
-        limits: the limits of a turn.
-    """
+    """Runs turns."""
 
     def __init__(
         self,
@@ -171,7 +158,6 @@ class Engine:
             if completion is None:
                 run.discard_retry()  # a message has arrived
                 continue
-            completion = completions.without_fences(completion, run.fence)
             verdict = completions.classify(
                 completion,
                 partial=run.partial,
@@ -187,7 +173,7 @@ class Engine:
                     return parked
             else:
                 whole = verdict.answer == completion.paragraphs
-                parts = journal.opaque_parts(completion) if whole else ()
+                parts = opaque_parts(completion) if whole else ()
                 return await self._persist(run, verdict, completion.usage, parts)
 
     # 1: the session.
@@ -298,13 +284,13 @@ class Engine:
                 waited = True
                 await anyio.sleep(error.retry_after_s)
             else:
-                run.guard.asked += completion is not None
-                if completion is not None and completion.refused:
+                if completion is None:
+                    return None
+                run.guard.asked += 1
+                if completion.refused:
                     omitted = tuple(sorted(completion.refused))
                     await run.journal.add([Note(content="", turn=run.ask.id, omitted=omitted)])
-                if completion is not None:
-                    without = completions.without_markup(completion, asked.request)
-                    run.unread, completion = without is not completion, without
+                completion, run.unread = completions.cleaned(completion, run.fence, asked.request)
                 return completion
 
     # 5 and 6 are in `tool_calls`.
@@ -325,7 +311,7 @@ class Engine:
             final=True,
             taints=history.in_order(run.taints),
             parts=parts,
-            **journal.usage_fields(usage),
+            **usage_fields(usage),
         )
         await run.journal.add([line], sync=True)
         return Answered.of(line)

@@ -40,13 +40,7 @@ _NOTHING: Final = Amount()
 
 
 class ModelCalls:
-    """Calls models, and charges the budgets of the spender.
-
-    Args:
-        budgets: reserves and charges the cost of calls.
-        recorder: records calls in the audit log.
-        observer: counts and traces calls.
-    """
+    """Calls models, and charges the budgets of the spender."""
 
     def __init__(self, budgets: BudgetBook, recorder: Recorder, observer: Observer) -> None:
         self.recorder = recorder
@@ -186,7 +180,6 @@ class SkillModel:
 
     Args:
         model: returns the model that an agent uses for a principal. Raises StorageError.
-        calls: calls models, charges budgets, and records calls.
     """
 
     def __init__(self, model: Callable[[str, JID], Awaitable[Model]], calls: ModelCalls) -> None:

@@ -50,13 +50,9 @@ class Agents:
     """All agents of the component, by localpart.
 
     Args:
-        entries: the declarations of the agents.
-        storage: stores identities and states.
-        recorder: records changes.
         stopped: is called with the localpart of an agent that was killed, here or by another
             instance, to stop its work and all its sub-agents.
         idle_s: seconds without a message after which an agent is idle.
-        now: returns the current time.
     """
 
     def __init__(

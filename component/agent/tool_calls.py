@@ -5,15 +5,16 @@ A call is stored before it is made, and is queried until it has a result.
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio
 import msgspec
 import structlog
 
-from component.agent import history, journal, prompt, sentences
+from component.agent import history, prompt, sentences
 from component.agent.prompt import TokenBudget
 from component.agent.protocol import Caller, ToolResult, Tools, Waiting
+from component.agent.run import Run, called, resulted
 from component.agent.untrusted_text import InjectionCheck
 from component.conversations.lines import Called, Line, Note, Resulted
 from component.metrics.observer import Observer
@@ -22,9 +23,6 @@ from component.models.messages import ToolCall, with_distinct_ids
 from component.models.protocol import Completion, Tool
 from component.store.errors import StorageError
 from component.system import monotonic, time
-
-if TYPE_CHECKING:
-    from component.agent.run import Run
 
 _log = structlog.get_logger("component.agent")
 
@@ -61,14 +59,7 @@ class Parked(msgspec.Struct, frozen=True):
 
 
 class ToolCalls:
-    """Makes the calls of turns.
-
-    Args:
-        tools: the skills.
-        injection_check: scans results for instructions.
-        token_budget: limits how much of a result is shown.
-        observer: measures the calls.
-    """
+    """Makes the calls of turns."""
 
     def __init__(
         self,
@@ -87,7 +78,7 @@ class ToolCalls:
         """Offer tools of the loop itself, such as the one for sub-agents."""
         self._builtin.append(builtin)
 
-    def offer(self, run: "Run") -> Offered:
+    def offer(self, run: Run) -> Offered:
         """Return the tools that a turn is offered, which are collected once."""
         if run.offered is None:
             caller, sources, tools = run.caller(), dict[str, Tools](), list[Tool]()
@@ -103,7 +94,7 @@ class ToolCalls:
         return offered.sources.get(call.name, self._tools)
 
     async def _round(
-        self, run: "Run", caller: Caller, calls: Sequence[ToolCall], *, again: bool = False
+        self, run: Run, caller: Caller, calls: Sequence[ToolCall], *, again: bool = False
     ) -> list[ToolResult | Waiting]:
         """Call the tools of one answer; the results are in the order of the calls.
 
@@ -187,7 +178,7 @@ class ToolCalls:
     # 5 and 6: the tools, and the guard.
 
     async def call(
-        self, run: "Run", completion: Completion, wanted: Sequence[ToolCall]
+        self, run: Run, completion: Completion, wanted: Sequence[ToolCall]
     ) -> Parked | None:
         """Make the calls that a model requests, and store their results.
 
@@ -198,7 +189,7 @@ class ToolCalls:
         )
         # The calls are stored before they are made, so that after a crash these are continued, and
         # the model does not make others instead.
-        await run.journal.add(journal.called(run.ask.id, run.rounds, completion, calls))
+        await run.journal.add(called(run.ask.id, run.rounds, completion, calls))
         run.rounds += 1
         run.discard_retry()
         results = await self._round(run, run.caller(), calls)
@@ -215,7 +206,7 @@ class ToolCalls:
         await run.journal.add(lines, sync=parked is not None)
         return parked
 
-    async def unfinished(self, run: "Run") -> Parked | None:
+    async def unfinished(self, run: Run) -> Parked | None:
         """Get the results of calls that were made before. Raises StorageError."""
         waiting = run.journal.open_calls() if run.ask.resumed else []
         if not waiting:
@@ -235,7 +226,7 @@ class ToolCalls:
                 results[call.id] = await source.outcome(caller, _tool_call(call), task)
         return await self._resulted(run, [call for call, _ in waiting], results)
 
-    async def give_up(self, run: "Run") -> tuple[list[Line], int]:
+    async def give_up(self, run: Run) -> tuple[list[Line], int]:
         """Give up the calls that have no result yet.
 
         Returns the lines to store, and how many tasks were given up. Raises StorageError.
@@ -248,11 +239,11 @@ class ToolCalls:
             await source.give_up(run.caller(), _tool_call(call), task)
             given_up += task is not None
             stopped = ToolResult(sentences.STOPPED_CALL, is_error=True)
-            lines.append(journal.resulted(run.ask.id, call.id, stopped))
+            lines.append(resulted(run.ask.id, call.id, stopped))
         return lines, given_up
 
     async def _resulted(
-        self, run: "Run", waiting: Sequence[Called], results: dict[str, ToolResult | Waiting]
+        self, run: Run, waiting: Sequence[Called], results: dict[str, ToolResult | Waiting]
     ) -> Parked | None:
         known = {call.id: task for call, task in run.journal.open_calls()}
         interleaved = run.journal.interleaved()
@@ -271,7 +262,7 @@ class ToolCalls:
 
     async def _line(
         self,
-        run: "Run",
+        run: Run,
         call: str,
         result: ToolResult | Waiting,
         *,
@@ -280,13 +271,13 @@ class ToolCalls:
     ) -> Resulted:
         """Make the line of a result, which is one of `calls` results."""
         if isinstance(result, Waiting):
-            return journal.resulted(run.ask.id, call, result)
+            return resulted(run.ask.id, call, result)
         finding = ""
         if result.taint is not None:
             finding = await self._injection_check.scan(run, result.content, result.taint)
         most = self._token_budget.result(run.model, calls)
         shown = history.kept_characters(result.content, most, run.model.tokens)
-        return journal.resulted(run.ask.id, call, result, shown=shown, finding=finding, late=late)
+        return resulted(run.ask.id, call, result, shown=shown, finding=finding, late=late)
 
 
 def _together(offered: Offered, caller: Caller, call: ToolCall, again: bool) -> bool:
@@ -316,7 +307,7 @@ def _wrong(offered: Offered, call: ToolCall) -> str:
     return ""
 
 
-def _resumed(run: "Run", waiting: Sequence[Called], interleaved: bool) -> str:
+def _resumed(run: Run, waiting: Sequence[Called], interleaved: bool) -> str:
     """Return the note for the model when the tasks of a turn have ended; empty if none is
     needed.
     """

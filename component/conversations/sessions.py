@@ -52,13 +52,7 @@ class Sessions:
     read again if their file was changed by others. Errors of the disk raise MemoryStoreError.
 
     Args:
-        layout: the directories.
-        settings: the limits.
-        clock: returns seconds since 1970.
         on_forget: is awaited after the files of a conversation were deleted.
-
-    Attributes:
-        layout: as given.
     """
 
     def __init__(

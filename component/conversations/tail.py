@@ -218,12 +218,6 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 class CachedTail:
     """The end of a session file in the state `seen`.
 
-    Args:
-        seen: the state of the file.
-        tail: what was read of it.
-        budget: the maximum number of tokens of the lines.
-        count: counts the tokens of a text.
-
     Attributes:
         last: the time of the last line, in seconds since 1970.
     """

@@ -25,7 +25,6 @@ class AgentProfiles:
 
     Args:
         environment: the settings, in which `llm` is set; the skills of people, and the memories.
-        agents: the states of the agents.
         zone_of: gives the name of the time zone of a person.
 
     Attributes:

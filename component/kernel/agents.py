@@ -54,8 +54,6 @@ class AgentSubsystem:
         zone_of: gives the name of the time zone of a person.
 
     Attributes:
-        conversations: takes messages to agents.
-        agents: the states of the agents.
         profiles: how each agent is for a person.
         budgets: what models may cost, and have cost.
         dialogue: asks people questions about a persona that they define.

@@ -146,7 +146,7 @@ class Kernel:
             return
         # Imported here, because it is needed only where there is a model.
         from component.agent.history import in_order  # noqa: PLC0415
-        from component.agent.journal import add_notification  # noqa: PLC0415
+        from component.agent.run import add_notification  # noqa: PLC0415
 
         said = Said(
             role="assistant",

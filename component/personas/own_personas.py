@@ -55,10 +55,7 @@ class OwnPersonas:
     All methods raise PersonaError if the settings do not allow it, and MemoryStoreError.
 
     Args:
-        layout: the directories.
         personas: the packages for all, whose ids own ones cannot have.
-        configured: the settings.
-        recorder: the audit log.
     """
 
     def __init__(
@@ -225,13 +222,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Drafts:
-    """The drafts: a person has at most one with each agent. All methods raise MemoryStoreError.
-
-    Args:
-        layout: the directories.
-        texts: reads the drafts.
-        clock: returns seconds since 1970.
-    """
+    """The drafts: a person has at most one with each agent. All methods raise MemoryStoreError."""
 
     def __init__(
         self, layout: Layout, texts: Texts, *, clock: Callable[[], float] = system.time

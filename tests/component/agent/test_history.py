@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from component.agent import history
 from component.agent.compaction import as_text, cut
 from component.agent.history import Block, View, blocks, truncated
-from component.agent.journal import called, opaque_parts, resulted
 from component.agent.prompt import LEFT_OUT, fitted
 from component.agent.protocol import ToolResult
+from component.agent.run import called, opaque_parts, resulted
 from component.agent.untrusted_text import Fence
 from component.conversations.lines import (
     Called,
