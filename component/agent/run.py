@@ -8,7 +8,7 @@ import msgspec
 
 from component.agent import prompt
 from component.agent.completions import Guard, Verdict
-from component.agent.history import View, in_order, taints_of
+from component.agent.history import MadeBlocks, View, in_order, taints_of
 from component.agent.protocol import Caller, Profile, ToolResult, Waiting
 from component.agent.requests import MessageStarter, Starter, TurnRequest
 from component.agent.sentences import GOES_ON, WAITS_FOR_PERSON
@@ -82,6 +82,7 @@ class Journal:
         summary: replaces the lines before `lines`.
         lines: the end of the conversation, including the lines that this turn adds.
         left_out: whether there are lines between the summary and these that were not read.
+        derived: the blocks that were made of `lines` by earlier turns.
         ids: the turn, and the messages that joined it.
     """
 
@@ -89,6 +90,7 @@ class Journal:
         self.summary: Summary | None = None
         self.lines: list[Line] = []
         self.left_out = False
+        self.derived: dict[Any, MadeBlocks] = {}
         self.ids: list[str] = [turn]
         self._sessions = sessions
         self._key = key
@@ -101,10 +103,11 @@ class Journal:
         """Read the end of the conversation, up to so many tokens, and all lines of the messages in
         `resumed`.
         """
-        read = self._sessions.open if may_archive else self._sessions.read
-        found = await read(self._key, tokens=tokens, count=count)
+        found = await self._sessions.read(
+            self._key, tokens=tokens, count=count, may_archive=may_archive
+        )
         self.summary, self.lines = found.summary, list(found.lines)
-        self.left_out = found.left_out
+        self.left_out, self.derived = found.left_out, found.derived
         there = {id(line) for line in self.lines}
         for turn in resumed:
             for line in await self._sessions.turn(self._key, turn):
@@ -361,12 +364,13 @@ class Run:
         memories: the memories in the prompt that are still stored unchanged, by key and digest.
     """
 
+    fence: Fence
+
     def __init__(self, ask: Ask, model: Model, sessions: Sessions, loop: Loop) -> None:
         profile = ask.profile
         self.ask = ask
         self.model = model
         self.journal = Journal(sessions, ask.key, ask.id)
-        self.fence = Fence()
         self.guard = Guard(profile.max_iterations or loop.max_iterations, loop.same_call)
         request = ask.messages[0]
         self.spender = Spender(
@@ -390,7 +394,6 @@ class Run:
         self._again = ""
         self._notified = False
         self._view: View | None = None
-        self._view_below: Summary | None = None
         self._instructions = ""
 
     async def open(self, tokens: int) -> None:
@@ -484,23 +487,20 @@ class Run:
         return (*texts, *self.journal.said_by_person())
 
     def view(self, result_tokens: int) -> View:
-        """Return how lines are shown; the same object until that changes or lines are
-        summarised.
-        """
-        ids, summary = tuple(self.journal.ids), self.journal.summary
-        omitted = self.journal.omitted()
-        view = self._view
-        if (
-            view is None
-            or summary is not self._view_below
-            or (view.turns, view.result_tokens, view.omitted) != (ids, result_tokens, omitted)
-        ):
-            view = View(
+        """Return how lines are shown; the same object until that changes."""
+        journal, view = self.journal, self._view
+        ids, omitted = tuple(journal.ids), journal.omitted()
+        now = ids, result_tokens, omitted
+        if view is None or (view.turns, view.result_tokens, view.omitted) != now:
+            shown_as = (self.fence.word, self.model.tokens, result_tokens, omitted)
+            if shown_as not in journal.derived:
+                journal.derived.clear()
+            view = self._view = View(
                 *(self.fence, self.model.tokens, result_tokens, ids),
                 memories=self.memories,
                 omitted=omitted,
+                earlier=journal.derived.setdefault(shown_as, {}),
             )
-            self._view, self._view_below = view, summary
         return view
 
     def instructions(self) -> str:

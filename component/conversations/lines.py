@@ -232,15 +232,17 @@ def encode_line(line: Line | Header) -> bytes:
     return data + b"\n"
 
 
-def encode_lines(lines: Iterable[Line], now: str) -> tuple[list[Line], bytes]:
-    """Return lines as they will be read again, and their bytes; those without a time get `now`.
+def encode_lines(lines: Iterable[Line], now: float) -> tuple[list[Line], bytes]:
+    """Return lines as they will be read again, and their bytes; those without a time get `now`, in
+    seconds since 1970.
 
     Raises MemoryStoreError if one is too long.
     """
+    time = rfc3339(now)
     encoded: list[Line] = []
     data: list[bytes] = []
     for each in lines:
-        line = msgspec.structs.replace(each, ts=now) if each.ts is None else each
+        line = msgspec.structs.replace(each, ts=time) if each.ts is None else each
         try:
             data.append(encode_line(line))
         except UnicodeEncodeError:

@@ -72,40 +72,29 @@ class Sessions:
         self._path = lru_cache(maxsize=1024)(lambda key: layout.folder(key) / HISTORY)
         self._warned: OrderedDict[tuple[int, int], None] = OrderedDict()
 
-    async def open(
-        self,
-        key: SessionKey,
-        *,
-        tokens: int | None = None,
-        count: Callable[[str], int] = _estimate,
-    ) -> History:
-        """Read a conversation for a new message: as `read`, but a conversation that has been silent
-        for longer than session.idle_timeout_mins, or exceeds session.max_bytes, is archived first.
-        """
-        async with self._locks.hold(key):
-            tail = await self._tail(key, tokens, count)
-            if tail is None:
-                return History()
-            if self._is_silent(tail) or tail.seen.size > self._settings.max_bytes:
-                return History(archived=await self._archive(key))
-            return tail.history
-
     async def read(
         self,
         key: SessionKey,
         *,
         tokens: int | None = None,
         count: Callable[[str], int] = _estimate,
+        may_archive: bool = False,
     ) -> History:
         """Read the lines since the last summary and those that it keeps: the last ones, up to
         `tokens` by `count`, but at least one. Default: session.history_tokens, and four characters
         per token.
 
-        `count` must not wait; it may be called in a worker thread.
+        With `may_archive`, a conversation that has been silent for longer than
+        session.idle_timeout_mins, or exceeds session.max_bytes, is archived first. `count` must not
+        wait; it may be called in a worker thread.
         """
         async with self._locks.hold(key):
             tail = await self._tail(key, tokens, count)
-            return History() if tail is None else tail.history
+            if tail is None:
+                return History()
+            if may_archive and (self._is_silent(tail) or tail.seen.size > self._settings.max_bytes):
+                return History(archived=await self._archive(key))
+            return tail.history
 
     async def append(self, key: SessionKey, lines: Sequence[Line], *, sync: bool) -> None:
         """Append lines with one write; a line without a time gets the current one.
@@ -114,7 +103,7 @@ class Sessions:
         process, but not that of the machine. If it raises, none of them is stored.
         """
         now = self._clock()
-        lines, data = encode_lines(lines, rfc3339(now))
+        lines, data = encode_lines(lines, now)
         if not data:
             return
         if not sync and len(data) <= _SHORT and key in self._tails and key not in self._locks:

@@ -5,7 +5,7 @@ of the file.
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -207,12 +207,14 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
         summary: replaces the lines before them.
         left_out: whether lines between them were omitted, since they exceed the tokens requested.
         archived: where the conversation was archived, if it had been silent for too long.
+        derived: what the reader has made of the lines; it lives as long as they are cached.
     """
 
     lines: tuple[Line, ...] = ()
     summary: Summary | None = None
     left_out: bool = False
     archived: Path | None = None
+    derived: dict[Any, Any] = msgspec.field(default_factory=dict)
 
 
 class CachedTail:
@@ -222,7 +224,7 @@ class CachedTail:
         last: the time of the last line, in seconds since 1970.
     """
 
-    __slots__ = ("budget", "costs", "count", "last", "seen", "tail")
+    __slots__ = ("_derived", "budget", "costs", "count", "last", "seen", "tail")
 
     def __init__(
         self, seen: FileState, tail: Tail, budget: int, count: Callable[[str], int]
@@ -231,6 +233,7 @@ class CachedTail:
         self.tail = tail
         self.budget = budget
         self.count = count
+        self._derived: dict[Any, Any] = {}
         self.costs = tokens_of_each(tail.lines, count)
         stamps = [line.ts for line in (*tail.lines[-1:], tail.summary) if line is not None]
         times = [seconds_of(each) for each in stamps]
@@ -268,4 +271,6 @@ class CachedTail:
     def history(self) -> History:
         """The lines for a model."""
         lines, summary, left_out, _ = self.tail
-        return History(lines=tuple(lines), summary=summary, left_out=left_out)
+        return History(
+            lines=tuple(lines), summary=summary, left_out=left_out, derived=self._derived
+        )

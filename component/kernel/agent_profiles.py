@@ -77,12 +77,9 @@ class AgentProfiles:
         StorageError.
         """
         entry = self._agents.entries.get(key.agent)
-        away = self._agents.away(key.agent)
+        away = await self._agents.message_received(key.agent)
         if entry is None:
             return Away(away or "There is no such agent.")
-        if away is None:
-            await self._agents.message_received(key.agent)
-            away = self._agents.away(key.agent)  # another instance may have changed its state
         if away is None:
             return await self._profile(key, entry)
         known = self._agents.get(key.agent)

@@ -112,9 +112,6 @@ class PacedSessions:
         self.lines: dict[SessionKey, list[Line]] = {}
         self.archived: dict[SessionKey, list[Line]] = {}
 
-    async def open(self, key: SessionKey, **_how: Any) -> History:
-        return await self.read(key)
-
     async def read(self, key: SessionKey, **_how: Any) -> History:
         await self._pace()
         return History(lines=tuple(self.lines.get(key, ())))
