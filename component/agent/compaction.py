@@ -15,7 +15,7 @@ import structlog
 from component.agent import history, prompt
 from component.agent.history import Tokens, shortened, truncated
 from component.agent.model_calls import ModelCalls
-from component.agent.prompt import Layout, TokenBudget, layout
+from component.agent.prompt import PromptParts, TokenBudget, prompt_parts
 from component.agent.run import Run
 from component.budget.protocol import BudgetExceededError
 from component.conversations.lines import Called, Line, Note, Resulted, Said, Summary
@@ -160,16 +160,16 @@ class Compaction:
         if earlier > most:
             await self._shorten(run, most // 2 + own, listed=earlier > 2 * most)
 
-    async def fit(self, run: "Run") -> Layout:
+    async def fit(self, run: "Run") -> PromptParts:
         """Lay out the prompt; first summarise lines, including those of the running turn, until it
         fits. Raises StorageError.
         """
-        parts = layout(run, self._token_budget)
+        parts = prompt_parts(run, self._token_budget)
         if sum(block.tokens for block in parts.blocks) <= parts.left:
             return parts
         pinned = sum(block.tokens for block in parts.blocks if block.pinned)
         await self._shorten(run, max(0, parts.left - pinned) // 2, listed=True, within=True)
-        return layout(run, self._token_budget)
+        return prompt_parts(run, self._token_budget)
 
     async def relieve(self, run: Run, tokens: int) -> None:
         """Make the prompt smaller from now on, because the model rejected one of so many tokens.

@@ -20,7 +20,7 @@ from component.agent.engine import Answered
 from component.agent.protocol import Away, Profile
 from component.agent.requests import Outcome, Resumption, Starter, TurnRequest, WorkStarter
 from component.agent.rows import Wait
-from component.agent.run import Ask
+from component.agent.run import TurnInput
 from component.agent.tool_calls import Parked
 from component.memory_directory.layout import SessionKey
 from component.policy.taint import Taint
@@ -401,12 +401,12 @@ class Conversation:
             return await self._park(turn, answer)
         return await self._answer(turn, answer)
 
-    def _ask(self, turn: Turn, profile: Profile, *, interruptible: bool = False) -> Ask:
+    def _ask(self, turn: Turn, profile: Profile, *, interruptible: bool = False) -> TurnInput:
         def notice(sentence: str) -> None:
             self._shared.delivery.mention(turn.request, "notice", sentence)
 
         held = self.parked.ids
-        return Ask(
+        return TurnInput(
             id=turn.id,
             key=self.key,
             profile=profile.limited(turn.request.limits),

@@ -18,7 +18,7 @@ from component.agent.model_calls import ModelCalls
 from component.agent.prompt import TokenBudget, build_prompt
 from component.agent.protocol import Profile, Tools
 from component.agent.requests import TurnRequest
-from component.agent.run import Ask, Run, opaque_parts, usage_fields
+from component.agent.run import Run, TurnInput, opaque_parts, usage_fields
 from component.agent.tool_calls import Parked, ToolCalls
 from component.agent.untrusted_text import InjectionCheck, Scanner
 from component.audit.protocol import AuditEvent
@@ -115,7 +115,7 @@ class Engine:
         """Offer more built-in tools, which need the engine."""
         self._tool_calls.add(builtin)
 
-    async def turn(self, ask: Ask) -> Answered | Parked:
+    async def turn(self, ask: TurnInput) -> Answered | Parked:
         """Run a turn, or the rest of it.
 
         It can be cancelled at any point: stored lines are kept, and the turn can be run again.
@@ -178,7 +178,7 @@ class Engine:
 
     # 1: the session.
 
-    async def _open(self, ask: Ask) -> Run:
+    async def _open(self, ask: TurnInput) -> Run:
         run = Run(ask, self._models(ask.profile), self.sessions, self.loop)
         await run.open(self._token_budget.read(run.model))
         return run
@@ -320,7 +320,7 @@ class Engine:
         """End a turn with a sentence of the service as its answer. Raises StorageError."""
         return await self._persist(run, Verdict(notice=sentence), Usage())
 
-    async def broke(self, ask: Ask, sentence: str) -> Answered:
+    async def broke(self, ask: TurnInput, sentence: str) -> Answered:
         """End a turn that cannot be run because of a fault of the service. Raises StorageError."""
         run = await self._open(ask)
         written = run.journal.answer()
@@ -329,7 +329,7 @@ class Engine:
         await self._add_messages(run, ask.messages, recall=False)
         return await self._excuse(run, sentence)
 
-    async def stop(self, ask: Ask) -> int:
+    async def stop(self, ask: TurnInput) -> int:
         """Stop a turn: give up its tasks, and add a note for the model.
 
         Returns how many tasks were given up. Raises StorageError.

@@ -46,7 +46,7 @@ def _ignore(_sentence: str) -> None:
     pass
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
+class TurnInput(msgspec.Struct, frozen=True, kw_only=True):
     """The input of a turn.
 
     `id` identifies the turn; it is the id of the first of its `messages`, which are answered
@@ -366,7 +366,7 @@ class Run:
 
     fence: Fence
 
-    def __init__(self, ask: Ask, model: Model, sessions: Sessions, loop: Loop) -> None:
+    def __init__(self, ask: TurnInput, model: Model, sessions: Sessions, loop: Loop) -> None:
         profile = ask.profile
         self.ask = ask
         self.model = model
