@@ -18,7 +18,7 @@ from component.agent.engine import Answered, Engine
 from component.agent.history import in_order
 from component.agent.protocol import Caller, Profile, ToolResult, Waiting
 from component.agent.requests import MessageStarter
-from component.agent.run import Ask
+from component.agent.run import TurnInput
 from component.agent.tool_calls import Parked
 from component.audit.protocol import AuditEvent, Recorder
 from component.config.agents import Loop
@@ -70,13 +70,7 @@ class Spawn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Children:
-    """Implements `component.agent.protocol.Tools` for one tool: `spawn_agent`.
-
-    Args:
-        engine: runs the turns of sub-agents as well.
-        loop: the settings that limit the depth and number of sub-agents.
-        recorder: records each sub-agent.
-    """
+    """Implements `component.agent.protocol.Tools` for one tool: `spawn_agent`."""
 
     def __init__(self, engine: Engine, loop: Loop, recorder: Recorder) -> None:
         self._engine = engine
@@ -154,7 +148,7 @@ class Children:
         await self._engine.stop(ask)
         self._record(caller, ask.profile.agent, "killed", spawn.role)
 
-    def _ask(self, caller: Caller, call_id: str, spawn: Spawn) -> Ask:
+    def _ask(self, caller: Caller, call_id: str, spawn: Spawn) -> TurnInput:
         turn = hashlib.sha256(f"{caller.turn} {call_id}".encode()).hexdigest()[:32]
         label = "".join(c for c in spawn.role.casefold() if c.isascii() and c.isalnum())
         agent = f"{caller.agent}/{label[:_LABEL_CHARACTERS] or 'helper'}-{turn[:8]}"
@@ -170,7 +164,7 @@ class Children:
             taint=worst(caller.taints) or "person",
             taints=in_order(caller.taints),
         )
-        return Ask(
+        return TurnInput(
             id=turn,
             key=SessionKey(agent, said.principal),
             profile=_profile(caller, agent, spawn, tuple(above)),
@@ -197,7 +191,9 @@ class Children:
             limiter = self._at_work[key] = anyio.CapacityLimiter(self._loop.children)
         return limiter
 
-    def _told(self, caller: Caller, ask: Ask, outcome: Answered | Parked) -> ToolResult | Waiting:
+    def _told(
+        self, caller: Caller, ask: TurnInput, outcome: Answered | Parked
+    ) -> ToolResult | Waiting:
         if isinstance(outcome, Parked):
             return Waiting(outcome.tasks[0], question=outcome.question)
         ended = "failed" if outcome.excused else "ended"

@@ -14,13 +14,12 @@ import structlog
 
 from component.agent import history, prompt
 from component.agent.history import Tokens, shortened, truncated
-from component.agent.journal import turn_of
 from component.agent.model_calls import ModelCalls
-from component.agent.prompt import Layout, TokenBudget, layout
+from component.agent.prompt import PromptParts, TokenBudget, prompt_parts
 from component.agent.run import Run
 from component.budget.protocol import BudgetExceededError
 from component.conversations.lines import Called, Line, Note, Resulted, Said, Summary
-from component.conversations.tail import tokens_of
+from component.conversations.tail import tokens_of_each
 from component.models.messages import text_message
 from component.models.protocol import ModelError, ModelRequest
 
@@ -71,7 +70,7 @@ def cut(
     """
     left, found, latest = sum(tokens), 0, ("", -1)
     for at, line in enumerate(lines):
-        if getattr(line, "turn", None) in held:
+        if line.turn in held:
             return at if _begins(line) and found < at else found
         is_place = _begins(line)
         if isinstance(line, Called) and line.turn in own:
@@ -151,26 +150,26 @@ class Compaction:
     async def look(self, run: Run) -> None:
         """Summarise earlier turns if they exceed their share of the prompt. Raises StorageError."""
         most, journal = self._token_budget.earlier(run.model), run.journal
-        tokens = [tokens_of(line, run.model.tokens) for line in journal.lines]
-        own = sum(
-            each
-            for each, line in zip(tokens, journal.lines, strict=True)
-            if turn_of(line) in journal.ids
-        )
-        earlier = sum(tokens) - own
+        own = earlier = 0
+        tokens = tokens_of_each(journal.lines, run.model.tokens)
+        for line, each in zip(journal.lines, tokens, strict=True):
+            if line.turn in journal.ids:
+                own += each
+            else:
+                earlier += each
         if earlier > most:
             await self._shorten(run, most // 2 + own, listed=earlier > 2 * most)
 
-    async def fit(self, run: "Run") -> Layout:
+    async def fit(self, run: "Run") -> PromptParts:
         """Lay out the prompt; first summarise lines, including those of the running turn, until it
         fits. Raises StorageError.
         """
-        parts = layout(run, self._token_budget)
+        parts = prompt_parts(run, self._token_budget)
         if sum(block.tokens for block in parts.blocks) <= parts.left:
             return parts
         pinned = sum(block.tokens for block in parts.blocks if block.pinned)
         await self._shorten(run, max(0, parts.left - pinned) // 2, listed=True, within=True)
-        return layout(run, self._token_budget)
+        return prompt_parts(run, self._token_budget)
 
     async def relieve(self, run: Run, tokens: int) -> None:
         """Make the prompt smaller from now on, because the model rejected one of so many tokens.
@@ -199,7 +198,7 @@ class Compaction:
         their lines again when they continue.
         """
         journal, count = run.journal, run.model.tokens
-        tokens = [tokens_of(line, count) for line in journal.lines]
+        tokens = tokens_of_each(journal.lines, count)
         spared, own = (set[str](), journal.ids) if within else ({*run.ask.held, *journal.ids}, ())
         at = cut(journal.lines, tokens, keep, spared, own)
         if not at:

@@ -21,31 +21,31 @@ _BLANK: Final = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 """Fillers of Hangul and an empty pattern of Braille, which are letters and symbols to Unicode."""
 
 
-def without_markup(completion: Completion, asked: ModelRequest) -> Completion:
-    """Return a completion whose text has no markup of calls, which models write in many forms and
-    nobody can read: the same object if it has none. Quotations of what the model was shown are
-    kept.
+def cleaned(completion: Completion, fence: Fence, asked: ModelRequest) -> tuple[Completion, bool]:
+    """Return a completion without the word of the fences, which is secret, and without markup of
+    calls, which models write in many forms and nobody can read. Quotations of what the model was
+    shown are kept.
+
+    The second value says whether there was such markup.
     """
+    has_markup = False
 
     def is_quoted(text: str) -> bool:
         return any(text in one.text for one in asked.messages if one.role in ("user", "tool"))
 
-    parts = map_text(completion.parts, lambda text: without_calls(text, is_quoted))
-    same = parts == completion.parts
-    return completion if same else msgspec.structs.replace(completion, parts=parts)
+    def clean(text: str) -> str:
+        nonlocal has_markup
+        readable = without_calls(text, is_quoted)
+        has_markup = has_markup or readable != text
+        return fence.out_of(readable)
 
-
-def without_fences(completion: Completion, fence: Fence) -> Completion:
-    """Return a completion without the word of the fences, which is secret."""
-    parts = tuple(
-        [
-            msgspec.structs.replace(part, arguments=fence.without_word(part.arguments))
-            if isinstance(part, ToolCall)
-            else part
-            for part in map_text(completion.parts, fence.out_of)
-        ]
-    )
-    return msgspec.structs.replace(completion, parts=parts)
+    parts = [
+        msgspec.structs.replace(part, arguments=fence.without_word(part.arguments))
+        if isinstance(part, ToolCall)
+        else part
+        for part in map_text(completion.parts, clean)
+    ]
+    return msgspec.structs.replace(completion, parts=tuple(parts)), has_markup
 
 
 class Verdict(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ that survives a restart of the process. All changes of a conversation's turns ar
 """
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -15,55 +15,207 @@ import msgspec
 import structlog
 
 from component.agent import rows, sentences
-from component.agent.completions import directed
-from component.agent.delivery import Delivery
-from component.agent.engine import Answered, Engine
-from component.agent.parked import FIRST_WAIT_S, LONGEST_WAIT_S, ParkedTurns
+from component.agent.completions import LONGEST_DELAY_S, directed
+from component.agent.engine import Answered
 from component.agent.protocol import Away, Profile
-from component.agent.requests import Outcome, Resumption, Turn, TurnRequest, WorkStarter
+from component.agent.requests import Outcome, Resumption, Starter, TurnRequest, WorkStarter
 from component.agent.rows import Wait
-from component.agent.run import Ask
-from component.agent.scheduler import Scheduler
-from component.agent.senders import Senders
+from component.agent.run import TurnInput
 from component.agent.tool_calls import Parked
 from component.memory_directory.layout import SessionKey
-from component.store import Storage, StorageError
+from component.policy.taint import Taint
+from component.store import StorageError, waiters
+from component.store.database import Database
 from component.system import monotonic
 from xep.jid import JID
 
 if TYPE_CHECKING:
-    from component.agent.conversations import ConversationPorts
+    from component.agent.conversations import Conversations
 
 _log = structlog.get_logger("component.agent")
 
+FIRST_WAIT_S: Final = 1.0
+"""Seconds until an operation is retried after a storage failure; they double each time."""
+LONGEST_WAIT_S: Final = 60.0
 RESTARTS: Final = 3
 """How often in a turn a call of the model is cancelled because a message arrived."""
 _TOLD_AT_TRY: Final = 2
 """Number of failed attempts to reach the storage after which the person gets a message."""
 
 
-class Shared(msgspec.Struct, frozen=True, kw_only=True):
-    """The objects that all conversations share.
+class Turn(msgspec.Struct, eq=False):
+    """A turn that waits to run, or runs.
 
-    `home` identifies this data directory among those that share a database. `clock` returns
-    milliseconds since 1970, UTC. `spawn` starts work in the background. `forget` is called by a
-    conversation that has nothing left to do, `ended` with the id and the outcome of each turn that
-    has stopped running. `awaited` maps each task that a turn waits for to the parked turns of its
-    conversation.
+    `stored` says that its row is on disk, and that it is not delayed by a storage failure.
+    `resumption` is why it runs again, if it started before. `joined` are requests that get the same
+    answer. `tries` counts storage failures.
     """
 
-    engine: Engine
-    ports: "ConversationPorts"
-    storage: Storage
-    home: str
-    clock: Callable[[], int]
-    scheduler: Scheduler
-    delivery: Delivery
-    senders: Senders
-    spawn: Callable[..., None]
-    forget: "Callable[[Conversation], None]"
-    ended: Callable[[str, Outcome], None]
-    awaited: dict[str, ParkedTurns] = msgspec.field(default_factory=dict)
+    request: TurnRequest
+    stored: bool = False
+    resumption: Resumption | None = None
+    joined: list[TurnRequest] = msgspec.field(default_factory=list)
+    tries: int = 0
+
+    @property
+    def id(self) -> str:
+        """The id of its first request."""
+        return self.request.id
+
+    @property
+    def starter(self) -> Starter:
+        """What starts or continues it now."""
+        return self.request.starter if self.resumption is None else self.resumption
+
+    @property
+    def requests(self) -> list[TurnRequest]:
+        """All requests that it answers, in order."""
+        return [self.request, *self.joined]
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of its rows, its own first."""
+        return (self.id, *(one.id for one in self.joined))
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether it is on disk and has not started."""
+        return self.stored and not (self.resumption or self.joined or self.tries)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it is on disk and all of its requests are labelled."""
+        labelled = not self.request.needs_label and not (self.joined and self.unlabelled)
+        return self.stored and labelled
+
+    @property
+    def unlabelled(self) -> list[TurnRequest]:
+        """Its requests that have no label yet."""
+        return [one for one in self.requests if one.needs_label]
+
+    def label(self, requester: JID, taint: Taint) -> None:
+        """Label the requests of one sender that have no label."""
+
+        def labelled(one: TurnRequest) -> TurnRequest:
+            theirs = one.needs_label and one.requester == requester
+            return msgspec.structs.replace(one, taint=taint) if theirs else one
+
+        self.request = labelled(self.request)
+        self.joined = [labelled(one) for one in self.joined]
+
+    def joins(self, other: "Turn") -> bool:
+        """Whether a waiting turn can join this one."""
+        return self.request.belongs_with(other.request) and other.is_ready and not other.resumption
+
+
+class ParkedTurns:
+    """The parked turns of one conversation, which wait for tasks or for the time of their answer.
+
+    They wait as rows, and continue on the instance that has the conversation.
+    """
+
+    def __init__(self, conversation: "Conversation", conversations: "Conversations") -> None:
+        self._conversation = conversation
+        self._shared = conversations
+        self._turns: dict[str, tuple[str, ...]] = {}
+        self._writing: Sequence[str] = ()
+        """The tasks that the running turn will wait for, while its row is being written."""
+        self._missed = False
+        """Whether one of them has ended in the meantime."""
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of the turns, the one that has waited longest first."""
+        return tuple(self._turns)
+
+    async def until_ended(self, turn: str, tasks: tuple[str, ...]) -> bool:
+        """Park a turn until one of these tasks ends; False if one has already ended, and the turn
+        continues immediately. Raises StorageError.
+        """
+        shared, left = self._shared, None
+
+        def op(database: Database) -> int:
+            rows.wait(database, (turn,), Wait(tasks=tasks))
+            return waiters.wait_for(database, turn, tasks, shared.home)
+
+        # Set before the row is written, so that the end of a task is not missed.
+        self._writing, self._missed = tasks, False
+        shared.awaited.update(dict.fromkeys(tasks, self))
+        try:
+            left = await shared.storage.write(op)
+        finally:
+            self._writing = ()
+            if left is None:
+                self._await_no_longer(tasks)
+        self._turns[turn] = tasks
+        waits = not self._missed and left == len(set(tasks))
+        if not waits:
+            shared.spawn(self._wake, turn)
+        return waits
+
+    async def until(self, turn: str, until: int) -> None:
+        """Park a turn until a time, in milliseconds since 1970. Raises StorageError."""
+        write = partial(rows.wait, turns=(turn,), wait=Wait(until=until))
+        await self._shared.storage.write(write)
+        self.add_until(turn, until)
+
+    def add_until(self, turn: str, until: int) -> None:
+        """Park a turn whose row already has the time."""
+        self._turns[turn] = ()
+        self._shared.spawn(self._wake_at, turn, until)
+
+    def task_ended(self, task: str) -> None:
+        """Continue the turns that wait for a task."""
+        if task in self._writing:
+            self._missed = True
+        for turn in [one for one, tasks in self._turns.items() if task in tasks]:
+            self._shared.spawn(self._wake, turn)
+
+    async def take(self, turn: str) -> Turn | None:
+        """Remove and return a parked turn; None if it is not parked. Raises StorageError."""
+        shared = self._shared
+        found = await shared.storage.read(partial(rows.of_turn, home=shared.home, turn=turn))
+        tasks = self._turns.pop(turn, None)
+        if tasks is None:
+            return None
+        self._await_no_longer(tasks)
+        mine = next((row for row in found if row.request.id == turn), None)
+        if mine is None:
+            self._conversation.look()
+            return None
+        is_due = mine.wait is not None and mine.wait.until is not None
+        return Turn(
+            mine.request,
+            stored=True,
+            resumption=Resumption("time" if is_due else "task"),
+            joined=[row.request for row in found if row is not mine],
+        )
+
+    async def _wake_at(self, turn: str, until: int) -> None:
+        # If the clock was set back, the answer is still not later than the maximum delay.
+        left_s = (until - self._shared.clock()) / 1000
+        await anyio.sleep(min(max(0.0, left_s), LONGEST_DELAY_S))
+        await self._wake(turn)
+
+    async def _wake(self, turn: str) -> None:
+        """Continue a turn as soon as its rows can be read."""
+        wait = FIRST_WAIT_S
+        while True:
+            try:
+                found = await self.take(turn)
+            except StorageError as error:
+                _log.warning("a turn has to wait", turn=turn, reason=str(error), seconds=wait)
+            else:
+                if found is not None:
+                    self._conversation.add(found, first=True)
+                return
+            await anyio.sleep(wait)
+            wait = min(wait * 2, LONGEST_WAIT_S)
+
+    def _await_no_longer(self, tasks: Sequence[str]) -> None:
+        for task in tasks:
+            if self._shared.awaited.get(task) is self:
+                del self._shared.awaited[task]
 
 
 class _Running:
@@ -89,19 +241,18 @@ class Conversation:
     call of the model; a running call is cancelled for them, at most `RESTARTS` times.
 
     Args:
-        key: its session.
-        shared: the objects that all conversations share.
+        conversations: all conversations, and what they share.
 
     Attributes:
         waiting: the turns that wait to run, the next one first.
         parked: the turns that wait for tasks, or for the time of their answer.
     """
 
-    def __init__(self, key: SessionKey, shared: Shared) -> None:
+    def __init__(self, key: SessionKey, conversations: "Conversations") -> None:
         self.key = key
         self.waiting: deque[Turn] = deque()
-        self.parked = ParkedTurns(shared, self._resume, self.look)
-        self._shared = shared
+        self.parked = ParkedTurns(self, conversations)
+        self._shared = conversations
         self._running: _Running | None = None
         self._holds = 0
         self._revisions = 0
@@ -155,7 +306,7 @@ class Conversation:
             elif not self._holds:
                 self._shared.scheduler.ready(self)
         if self.is_idle:
-            self._shared.forget(self)
+            self._shared.drop(self)
 
     async def revise(self, msg_id: str, text: str | None) -> bool:
         """See `Conversations.revised`."""
@@ -183,10 +334,6 @@ class Conversation:
             self._revisions -= 1
             self.look()
         return True
-
-    def _resume(self, turn: Turn) -> None:
-        """Make a turn that was parked the next one."""
-        self.add(turn, first=True)
 
     # The running turn, as the scheduler sees it.
 
@@ -226,7 +373,7 @@ class Conversation:
             shared.engine.model_calls.observer.turn(
                 self.key.agent, outcome.kind, monotonic() - began
             )
-            self._report(turn, outcome)
+            self._shared.turn_ended(turn.id, outcome)
 
     async def _run(self, running: _Running) -> Outcome:
         turn, shared = running.turn, self._shared
@@ -254,12 +401,12 @@ class Conversation:
             return await self._park(turn, answer)
         return await self._answer(turn, answer)
 
-    def _ask(self, turn: Turn, profile: Profile, *, interruptible: bool = False) -> Ask:
+    def _ask(self, turn: Turn, profile: Profile, *, interruptible: bool = False) -> TurnInput:
         def notice(sentence: str) -> None:
             self._shared.delivery.mention(turn.request, "notice", sentence)
 
         held = self.parked.ids
-        return Ask(
+        return TurnInput(
             id=turn.id,
             key=self.key,
             profile=profile.limited(turn.request.limits),
@@ -298,11 +445,6 @@ class Conversation:
             write = partial(rows.conclude, turn=turn.id, outcome=outcome)
             await self._shared.storage.write(write, keep_trying=keep_trying)
             self._shared.ports.concluded()
-
-    def _report(self, turn: Turn, outcome: Outcome) -> None:
-        """Report the outcome of a turn to its followers."""
-        turn.ended(outcome)
-        self._shared.ended(turn.id, outcome)
 
     def _postpone(self, turn: Turn, error: StorageError) -> None:
         """Try the turn again later, before all other turns of the conversation."""
@@ -433,7 +575,7 @@ class Conversation:
             turn.resumption = turn.resumption or Resumption("storage")
             self.add(turn, first=True)
             raise
-        self._report(turn, Outcome("stopped"))
+        self._shared.turn_ended(turn.id, Outcome("stopped"))
 
     async def _end(self, turn: Turn) -> None:
         """Record that a turn was stopped."""

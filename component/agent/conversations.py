@@ -9,8 +9,14 @@ import msgspec
 import structlog
 from anyio.abc import TaskGroup, TaskStatus
 
-from component.agent import parked, rows, sentences
-from component.agent.conversation import Conversation, Shared
+from component.agent import rows, sentences
+from component.agent.conversation import (
+    FIRST_WAIT_S,
+    LONGEST_WAIT_S,
+    Conversation,
+    ParkedTurns,
+    Turn,
+)
 from component.agent.delivery import Delivery
 from component.agent.engine import Engine
 from component.agent.protocol import Profiles, Voice
@@ -19,7 +25,6 @@ from component.agent.requests import (
     MessageStarter,
     Outcome,
     Resumption,
-    Turn,
     TurnRequest,
 )
 from component.agent.rows import Row
@@ -57,8 +62,6 @@ class ConversationPorts(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of the service that conversations use.
 
     Attributes:
-        profiles: gives the profile of an agent for a person, or why it does not answer now.
-        voice: sends what agents say.
         persons: distinguishes people from other agents and services.
         received: is called with each request that was accepted.
         stream: returns an object that identifies the current stream; None while there is none.
@@ -77,12 +80,12 @@ class Conversations:
     """The conversations of all agents: accepts requests, and sends answers by the voice.
 
     Args:
-        engine: runs turns.
-        ports: the parts of the service that conversations use.
-        storage: has the table `turns`.
         home: identifies this data directory among those that share a database.
         clock: milliseconds since 1970, UTC.
         answers_within_s: seconds that a sender has for saying whether it is a person.
+
+    Attributes:
+        awaited: the parked turns of the conversation that waits for a task, by the task.
     """
 
     def __init__(
@@ -95,29 +98,17 @@ class Conversations:
         clock: Callable[[], int] = wall_clock,
         answers_within_s: float = ANSWERS_WITHIN_S,
     ) -> None:
-        self._storage = storage
-        self._home = home
-        self._loop = loop = engine.loop
+        self.engine = engine
+        self.ports = ports
+        self.storage = storage
+        self.home = home
+        self.clock = clock
+        self.scheduler = Scheduler(engine.loop.turns_total)
+        self.delivery = Delivery(ports.voice, storage, engine.model_calls)
+        self.senders = Senders(ports.persons, ports.stream, answers_within_s)
+        self.awaited: dict[str, ParkedTurns] = {}
         self._group: TaskGroup | None = None
         self._conversations: dict[SessionKey, Conversation] = {}
-        self._scheduler = Scheduler(loop.turns_total)
-        self._delivery = Delivery(ports.voice, storage, engine.model_calls)
-        self._senders = Senders(ports.persons, ports.stream, answers_within_s)
-        self._received = ports.received
-        self._sessions = engine.sessions
-        self._shared = Shared(
-            engine=engine,
-            ports=ports,
-            storage=storage,
-            home=home,
-            clock=clock,
-            scheduler=self._scheduler,
-            delivery=self._delivery,
-            senders=self._senders,
-            spawn=self._spawn,
-            forget=self._forget,
-            ended=self._turn_ended,
-        )
         self._followers: dict[str, Callable[[Outcome], None]] = {}
 
     # Requests.
@@ -127,43 +118,44 @@ class Conversations:
     ) -> None:
         """Accept a request: when this returns, it is on disk and will be answered.
 
-        A request that is already there is not added again. `ended` is called with each outcome of
-        its turn, unless the service is restarted before. A person who has too many waiting messages
-        gets a message that says so.
+        A request that is already there is not added again. `ended` is called with the first
+        outcome of its turn, unless the service is restarted before. A person who has too many
+        waiting messages gets a message that says so.
 
         Raises TooManyWaitingError for any other starter, and StorageError; then the request is not
         accepted.
         """
-        count = self._scheduler.waiting[request.principal]
-        if count >= self._loop.waiting_per_principal:
+        count = self.scheduler.waiting[request.principal]
+        if count >= self.engine.loop.waiting_per_principal:
             if not isinstance(request.starter, MessageStarter):
                 raise TooManyWaitingError(count)
-            self._delivery.mention(request, "full", sentences.TOO_MANY.format(count=count))
+            self.delivery.mention(request, "full", sentences.TOO_MANY.format(count=count))
             return
         turn = Turn(request)
         if ended is not None:
-            turn.ended = ended
+            self._followers[turn.id] = ended
         # The turn is queued before it is on disk, so that the requests of one conversation keep
         # their order, and its sender is queried in the meantime.
         conversation = self._of(request.session)
         conversation.add(turn)
-        stored, written, answered = False, False, self._delivery.take()
+        stored, written, answered = False, False, self.delivery.take()
         try:
-            stored = await self._storage.write(partial(self._insert, turn.request, answered))
+            stored = await self.storage.write(partial(self._insert, turn.request, answered))
             written = True
         finally:
             if not written:
-                self._delivery.put_back(answered)
+                self.delivery.put_back(answered)
             if not stored:
+                self._followers.pop(turn.id, None)
                 conversation.remove(turn)
         if stored:
             turn.stored = True
-            self._received(request)
+            self.ports.received(request)
             conversation.look()
 
     def _insert(self, request: TurnRequest, answered: Sequence[str], database: Database) -> bool:
         # In this order, so that a repetition of a request that was just answered finds its row.
-        added = rows.insert(database, self._home, request)
+        added = rows.insert(database, self.home, request)
         rows.delete(database, answered)
         return added
 
@@ -185,18 +177,18 @@ class Conversations:
 
         self._followers[request.id] = note
         try:
-            standing = await self._storage.read(
-                partial(rows.standing, home=self._home, turn=request.id)
+            standing = await self.storage.read(
+                partial(rows.standing, home=self.home, turn=request.id)
             )
             if isinstance(standing, Outcome):
                 return standing
             if standing in ("waiting", "elsewhere"):
                 return None
             if standing is None:
-                await self.received(request)
+                await self.received(request, note)
             await ended.wait()
         finally:
-            del self._followers[request.id]
+            self._followers.pop(request.id, None)
         return None if outcomes[0].kind in CONTINUES else outcomes[0]
 
     async def cancel(self, agent: str, principal: JID, turn: str) -> None:
@@ -204,10 +196,11 @@ class Conversations:
         conversation = self._conversations.get(SessionKey(agent, principal))
         if conversation is not None:
             await conversation.stop_turn(turn)
-        await self._storage.write(partial(rows.forget_outcome, turn=turn))
+        await self.storage.write(partial(rows.forget_outcome, turn=turn))
 
-    def _turn_ended(self, turn: str, outcome: Outcome) -> None:
-        follower = self._followers.get(turn)
+    def turn_ended(self, turn: str, outcome: Outcome) -> None:
+        """Report that a turn has stopped running."""
+        follower = self._followers.pop(turn, None)
         if follower is not None:
             follower(outcome)
 
@@ -222,12 +215,12 @@ class Conversations:
 
     def connected(self) -> None:
         """Send the answers and queries that have waited for a stream."""
-        self._delivery.connected()
-        self._senders.connected()
+        self.delivery.connected()
+        self.senders.connected()
 
     def ended(self, task: str) -> None:
         """A task has ended: the turn that waits for it continues. Never waits."""
-        waiting = self._shared.awaited.get(task)
+        waiting = self.awaited.get(task)
         if waiting is not None:
             waiting.task_ended(task)
 
@@ -238,19 +231,19 @@ class Conversations:
 
         Raises StorageError if those cannot be read.
         """
-        left = await self._storage.read(partial(rows.of_home, home=self._home))
+        left = await self.storage.read(partial(rows.of_home, home=self.home))
         async with anyio.create_task_group() as group:
             self._group = group
             self._take_up(left)
             group.start_soon(self._watch_tasks)
-            for part in (self._delivery, self._senders, self._scheduler):
+            for part in (self.delivery, self.senders, self.scheduler):
                 part.open(group)
             task_status.started()
             try:
                 await anyio.sleep_forever()
             finally:
                 self._group = None
-                for part in (self._delivery, self._senders, self._scheduler):
+                for part in (self.delivery, self.senders, self.scheduler):
                     part.open(None)
                 group.cancel_scope.cancel()
 
@@ -276,24 +269,25 @@ class Conversations:
 
     async def _watch_tasks(self) -> None:
         """Continue turns whose tasks end on other instances."""
-        wait = parked.FIRST_WAIT_S
+        wait = FIRST_WAIT_S
         while True:
             try:
-                async with self._storage.listen(waiters.CHANNEL) as notified:
+                async with self.storage.listen(waiters.CHANNEL) as notified:
                     await self._continue_ready()  # tasks that ended before
                     async for _ in notified:
                         await self._continue_ready()
-                        wait = parked.FIRST_WAIT_S
+                        wait = FIRST_WAIT_S
             except StorageError as error:
                 _log.warning("cannot read which tasks have ended", reason=str(error), seconds=wait)
             await anyio.sleep(wait)
-            wait = min(wait * 2, parked.LONGEST_WAIT_S)
+            wait = min(wait * 2, LONGEST_WAIT_S)
 
     async def _continue_ready(self) -> None:
-        for task in await self._storage.read(partial(waiters.ended_tasks, home=self._home)):
+        for task in await self.storage.read(partial(waiters.ended_tasks, home=self.home)):
             self.ended(task)
 
-    def _spawn(self, work: Callable[..., Any], *args: Any) -> None:
+    def spawn(self, work: Callable[..., Any], *args: Any) -> None:
+        """Start work in the background, while the conversations run."""
         if self._group is not None:
             self._group.start_soon(work, *args)
 
@@ -316,7 +310,7 @@ class Conversations:
         """
         key = SessionKey(agent, principal)
         async with self._of(key).stopped():
-            return await self._sessions.archive(key) is not None
+            return await self.engine.sessions.archive(key) is not None
 
     async def forget(self, agent: str, principal: JID) -> Forgotten:
         """Delete a conversation and everything known about the person; all turns are stopped first.
@@ -325,7 +319,7 @@ class Conversations:
         """
         key = SessionKey(agent, principal)
         async with self._of(key).stopped():
-            return await self._sessions.forget(key)
+            return await self.engine.sessions.forget(key)
 
     async def stop_agent(self, agent: str) -> int:
         """Stop everything that an agent does. Returns the number of conversations concerned.
@@ -350,9 +344,10 @@ class Conversations:
     def _of(self, key: SessionKey) -> Conversation:
         found = self._conversations.get(key)
         if found is None:
-            found = self._conversations[key] = Conversation(key, self._shared)
+            found = self._conversations[key] = Conversation(key, self)
         return found
 
-    def _forget(self, conversation: Conversation) -> None:
+    def drop(self, conversation: Conversation) -> None:
+        """Drop a conversation that has nothing left to do."""
         if self._conversations.get(conversation.key) is conversation:
             del self._conversations[conversation.key]

@@ -26,13 +26,7 @@ _LAST_DELETE_S: Final = 5.0
 
 
 class Delivery:
-    """Sends answers in their order, immediately or when there is a stream.
-
-    Args:
-        voice: sends texts.
-        storage: has the rows.
-        model_calls: are told of each turn that has ended.
-    """
+    """Sends answers in their order, immediately or when there is a stream."""
 
     def __init__(self, voice: Voice, storage: Storage, model_calls: ModelCalls) -> None:
         self._voice = voice

@@ -11,14 +11,14 @@ import anyio
 import msgspec
 import structlog
 
-from component.agent import completions, history, journal, sentences
+from component.agent import completions, history, sentences
 from component.agent.compaction import Compaction
 from component.agent.completions import Verdict
 from component.agent.model_calls import ModelCalls
 from component.agent.prompt import TokenBudget, build_prompt
 from component.agent.protocol import Profile, Tools
 from component.agent.requests import TurnRequest
-from component.agent.run import Ask, Run
+from component.agent.run import Run, TurnInput, opaque_parts, usage_fields
 from component.agent.tool_calls import Parked, ToolCalls
 from component.agent.untrusted_text import InjectionCheck, Scanner
 from component.audit.protocol import AuditEvent
@@ -73,9 +73,6 @@ class EngineLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of a turn.
 
     Attributes:
-        loop: the settings of the loop.
-        history_tokens: see session.history_tokens.
-        max_tokens: maximum number of tokens of an answer.
         recalled: maximum number of memories shown with a message.
     """
 
@@ -86,17 +83,7 @@ class EngineLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Engine:
-    """Runs turns.
-
-    Args:
-        models: returns the model that an agent uses.
-        model_calls: calls models.
-        tools: the skills.
-        sessions: the conversations on disk.
-        recall: finds memories; None to use none.
-        scanner: looks for instructions in data.
-        limits: the limits of a turn.
-    """
+    """Runs turns."""
 
     def __init__(
         self,
@@ -128,20 +115,19 @@ class Engine:
         """Offer more built-in tools, which need the engine."""
         self._tool_calls.add(builtin)
 
-    async def turn(self, ask: Ask) -> Answered | Parked:
+    async def turn(self, ask: TurnInput) -> Answered | Parked:
         """Run a turn, or the rest of it.
 
         It can be cancelled at any point: stored lines are kept, and the turn can be run again.
         Raises StorageError, after which it can be run again, too.
         """
-        run = self._run(ask)
         with self.model_calls.observer.span(
             "invoke_agent",
             agent=ask.profile.agent,
             turn=ask.id,
             starter=str(ask.starter.__struct_config__.tag),
         ):
-            await self._open(run)
+            run = await self._open(ask)
             written = run.journal.answer()
             if written is not None:
                 return Answered.of(written)
@@ -172,7 +158,6 @@ class Engine:
             if completion is None:
                 run.discard_retry()  # a message has arrived
                 continue
-            completion = completions.without_fences(completion, run.fence)
             verdict = completions.classify(
                 completion,
                 partial=run.partial,
@@ -188,16 +173,15 @@ class Engine:
                     return parked
             else:
                 whole = verdict.answer == completion.paragraphs
-                parts = journal.opaque_parts(completion) if whole else ()
+                parts = opaque_parts(completion) if whole else ()
                 return await self._persist(run, verdict, completion.usage, parts)
 
     # 1: the session.
 
-    def _run(self, ask: Ask) -> Run:
-        return Run(ask, self._models(ask.profile), self.sessions, self.loop)
-
-    async def _open(self, run: Run) -> None:
-        await run.open(self._token_budget.read(run.model), may_archive=run.ask.may_archive)
+    async def _open(self, ask: TurnInput) -> Run:
+        run = Run(ask, self._models(ask.profile), self.sessions, self.loop)
+        await run.open(self._token_budget.read(run.model))
+        return run
 
     # 2: messages and memories.
 
@@ -300,13 +284,13 @@ class Engine:
                 waited = True
                 await anyio.sleep(error.retry_after_s)
             else:
-                run.guard.asked += completion is not None
-                if completion is not None and completion.refused:
+                if completion is None:
+                    return None
+                run.guard.asked += 1
+                if completion.refused:
                     omitted = tuple(sorted(completion.refused))
                     await run.journal.add([Note(content="", turn=run.ask.id, omitted=omitted)])
-                if completion is not None:
-                    without = completions.without_markup(completion, asked.request)
-                    run.unread, completion = without is not completion, without
+                completion, run.unread = completions.cleaned(completion, run.fence, asked.request)
                 return completion
 
     # 5 and 6 are in `tool_calls`.
@@ -327,7 +311,7 @@ class Engine:
             final=True,
             taints=history.in_order(run.taints),
             parts=parts,
-            **journal.usage_fields(usage),
+            **usage_fields(usage),
         )
         await run.journal.add([line], sync=True)
         return Answered.of(line)
@@ -336,24 +320,21 @@ class Engine:
         """End a turn with a sentence of the service as its answer. Raises StorageError."""
         return await self._persist(run, Verdict(notice=sentence), Usage())
 
-    async def broke(self, ask: Ask, sentence: str) -> Answered:
+    async def broke(self, ask: TurnInput, sentence: str) -> Answered:
         """End a turn that cannot be run because of a fault of the service. Raises StorageError."""
-        run = self._run(ask)
-        await self._open(run)
+        run = await self._open(ask)
         written = run.journal.answer()
         if written is not None:
             return Answered.of(written)
         await self._add_messages(run, ask.messages, recall=False)
         return await self._excuse(run, sentence)
 
-    async def stop(self, ask: Ask) -> int:
+    async def stop(self, ask: TurnInput) -> int:
         """Stop a turn: give up its tasks, and add a note for the model.
 
         Returns how many tasks were given up. Raises StorageError.
         """
-        ask = msgspec.structs.replace(ask, resumed=True)
-        run = self._run(ask)
-        await self._open(run)
+        run = await self._open(msgspec.structs.replace(ask, resumed=True))
         if run.journal.answer() is not None:
             return 0
         await self._add_messages(run, ask.messages, recall=False)

@@ -5,6 +5,7 @@ Blocks are kept or dropped as a whole, so that no result is ever shown without i
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Final, TypeAlias
 
 import msgspec
@@ -31,6 +32,8 @@ Tokens: TypeAlias = Callable[[str], int]
 _MESSAGE_TOKENS: Final = 4
 """About how many tokens a message takes in addition to its text."""
 _BYTES_PER_TOKEN: Final = 4
+_SURPLUS: Final = 64
+"""Cached blocks of lines that are not shown any more."""
 IMAGE_TOKENS: Final = 1600
 """About how many tokens providers count for an image, which they scale down."""
 EARLIER: Final = "Earlier in this conversation:"
@@ -61,13 +64,20 @@ class Block(msgspec.Struct, frozen=True):
     pinned: bool = False
 
 
+MadeBlocks: TypeAlias = dict[tuple[int, ...], tuple[Block, Sequence[Line | None]]]
+
+
 class View(msgspec.Struct, frozen=True):
     """How lines are shown: `count` estimates tokens, `result_tokens` limits each tool result whose
     line does not say how much of it is shown.
 
     `turns` are the running turn and the messages that joined it: their texts are pinned. `memories`
     are the stored ones, by key and digest; others are not shown any more. `omitted` are the digests
-    of parts that are not shown. `made` caches blocks, since a turn shows the same ones repeatedly.
+    of parts that are not shown.
+
+    `made` caches the blocks of this turn, which it shows repeatedly, and `earlier` those of other
+    turns, which the next turn shows as well. Each has the lines that it was made of, so that no
+    other line gets their identity.
     """
 
     fence: Fence
@@ -76,7 +86,8 @@ class View(msgspec.Struct, frozen=True):
     turns: Collection[str] = ()
     memories: Mapping[tuple[str, str], Recalled] = msgspec.field(default_factory=dict)
     omitted: frozenset[str] = frozenset()
-    made: dict[tuple[int, ...], Block] = msgspec.field(default_factory=dict)
+    made: MadeBlocks = msgspec.field(default_factory=dict)
+    earlier: MadeBlocks = msgspec.field(default_factory=dict)
 
 
 def blocks(lines: Sequence[Line], view: View, summary: Summary | None = None) -> list[Block]:
@@ -84,7 +95,7 @@ def blocks(lines: Sequence[Line], view: View, summary: Summary | None = None) ->
 
     The latest result of a call follows its call. A late result stays where its line is, because
     requests without it have been sent before. Other results whose call is not among the lines are
-    left out. The lines must live as long as the view.
+    left out.
     """
     results = {
         (line.turn, line.id): line for line in lines if isinstance(line, Resulted) and not line.late
@@ -93,7 +104,6 @@ def blocks(lines: Sequence[Line], view: View, summary: Summary | None = None) ->
     for line in lines:
         if isinstance(line, Called):
             rounds.setdefault((line.turn, line.round), []).append(line)
-    made = view.made
     shown: list[Block] = []
     earlier: tuple[Line, ...] = () if summary is None else (summary, *summary.requests)
     for line in (*earlier, *lines):
@@ -101,27 +111,31 @@ def blocks(lines: Sequence[Line], view: View, summary: Summary | None = None) ->
             continue
         if isinstance(line, Note) and line.omitted:
             continue
-        if not isinstance(line, Called):
-            key: tuple[int, ...] = (id(line),)
-            block = made.get(key)
-            if block is None:
-                block = made[key] = _single(line, view)
-            shown.append(block)
-            continue
-        calls = rounds.pop((line.turn, line.round), None)
-        if calls is not None:
+        of: Sequence[Line | None]
+        if isinstance(line, Called):
+            calls = rounds.pop((line.turn, line.round), None)
+            if calls is None:
+                continue
             found = [results.get((call.turn, call.id)) for call in calls]
-            key = (*map(id, calls), *map(id, found))
-            block = made.get(key)
-            if block is None:
-                block = made[key] = _round(calls, found, view)
-            shown.append(block)
+            of, make = (*calls, *found), partial(_round, calls, found, view)
+        else:
+            of, make = (line,), partial(_single, line, view)
+        # A memory may be deleted before the next turn.
+        is_own = line.turn in view.turns or (isinstance(line, Said) and line.memories)
+        made = view.made if is_own else view.earlier
+        key = tuple(map(id, of))
+        entry = made.get(key)
+        if entry is None:
+            entry = made[key] = make(), of
+        shown.append(entry[0])
+    if len(view.earlier) > 2 * len(shown) + _SURPLUS:
+        view.earlier.clear()
     return shown
 
 
 def _single(line: Said | Note | Summary | Resulted, view: View) -> Block:
-    own = not isinstance(line, Summary) and line.turn is not None and line.turn in view.turns
-    pinned = own and (isinstance(line, Note | Resulted) or (_is_request(line)))
+    own = line.turn is not None and line.turn in view.turns
+    pinned = own and (isinstance(line, Note | Resulted) or _is_request(line))
     messages: tuple[ModelMessage, ...]
     match line:
         case Said(role="user"):

@@ -67,12 +67,7 @@ class Learning:
     """Proposes facts after conversations.
 
     Args:
-        facts: stores facts.
-        profiles: gives the profile of an agent for a person.
-        models: gives the model of a profile.
-        model_calls: calls models on somebody's account.
         idle_s: seconds without a message after which a conversation is read; 0 for never.
-        clock: a monotonic clock, in seconds.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
 """Calls models: charges a budget, records and measures the call, and cancels it on interrupts."""
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Awaitable, Callable
+from functools import reduce
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import structlog
@@ -12,7 +12,7 @@ from component.agent import history
 from component.audit.protocol import AuditEvent, Recorder
 from component.budget.book import BudgetBook
 from component.budget.protocol import Amount, BudgetExceededError, Spender
-from component.metrics.traces import Span
+from component.metrics.observer import Observer
 from component.models.building import only
 from component.models.messages import ModelMessage, text_message
 from component.models.protocol import (
@@ -39,32 +39,8 @@ _log = structlog.get_logger("component.agent")
 _NOTHING: Final = Amount()
 
 
-class Observer(Protocol):
-    """Counts, measures and traces. No method waits or raises. Durations are in seconds."""
-
-    def turn(self, agent: str, outcome: str, seconds: float) -> None:
-        """Count a turn that has stopped running: answered, silent, delayed, excused, parked, asked,
-        stopped, away, postponed, failed.
-        """
-
-    def model_call(self, model: str, outcome: str, seconds: float, usage: Usage) -> None:
-        """Count a call of a model: done, dropped, overflow, unavailable, refused, broke."""
-
-    def tool_call(self, tool: str, outcome: str, seconds: float) -> None:
-        """Count a tool call: done, failed, waits, unknown, malformed, storage, broke."""
-
-    def span(self, name: str, **attributes: str) -> AbstractContextManager[Span]:
-        """Open a span for the duration of the context: invoke_agent, chat, execute_tool."""
-
-
 class ModelCalls:
-    """Calls models, and charges the budgets of the spender.
-
-    Args:
-        budgets: reserves and charges the cost of calls.
-        recorder: records calls in the audit log.
-        observer: counts and traces calls.
-    """
+    """Calls models, and charges the budgets of the spender."""
 
     def __init__(self, budgets: BudgetBook, recorder: Recorder, observer: Observer) -> None:
         self.recorder = recorder
@@ -158,7 +134,7 @@ class ModelCalls:
                 spent = amount(model.tokens("".join(pieces)) if pieces else 0)
             name = model.name if completion is None else completion.model or model.name
             try:
-                self._budgets.settle(reservation, _sum((spent, *broken_off)))
+                self._budgets.settle(reservation, reduce(Amount.plus, broken_off, spent))
                 self.observer.model_call(name, outcome, monotonic() - began, usage)
                 self._tell(name, outcome, spender, _described(usage))
             except Exception:  # noqa: BLE001 - a fault in accounting must not lose an answer
@@ -177,15 +153,6 @@ class ModelCalls:
                 detail=detail,
             )
         )
-
-
-def _sum(amounts: Sequence[Amount]) -> Amount:
-    return Amount(
-        sum(one.tokens for one in amounts),
-        sum(one.usd for one in amounts),
-        sum(one.cached for one in amounts),
-        sum(one.reasoning for one in amounts),
-    )
 
 
 def _described(usage: Usage) -> str:
@@ -213,7 +180,6 @@ class SkillModel:
 
     Args:
         model: returns the model that an agent uses for a principal. Raises StorageError.
-        calls: calls models, charges budgets, and records calls.
     """
 
     def __init__(self, model: Callable[[str, JID], Awaitable[Model]], calls: ModelCalls) -> None:

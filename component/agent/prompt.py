@@ -177,7 +177,7 @@ class BuiltPrompt(msgspec.Struct, frozen=True):
         return self.fixed > _MUCH and (self.tokens - self.fixed) * 10 < self.tokens
 
 
-class Layout(msgspec.Struct, frozen=True):
+class PromptParts(msgspec.Struct, frozen=True):
     """The parts of a prompt, before the conversation is shortened to what is left for it.
 
     `before` are the instructions, `after` the messages that are only for this call of the model,
@@ -194,12 +194,12 @@ class Layout(msgspec.Struct, frozen=True):
     left: int
 
 
-def layout(run: "Run", budget: TokenBudget) -> Layout:
+def prompt_parts(run: "Run", budget: TokenBudget) -> PromptParts:
     """Lay out the prompt for the next call of the model."""
-    model, toolbox = run.model, run.toolbox
+    model = run.model
     answer = min(budget.answer(model), run.ask.profile.max_tokens or budget.max_tokens)
     room = model.context_tokens - answer
-    tools = () if toolbox is None else toolbox.tools
+    tools = () if run.offered is None else run.offered.tools
     tool_tokens = _tokens_of(tools)
     if tool_tokens > room // 2:
         tools = tuple([tool for tool in tools if not tool.optional])
@@ -207,7 +207,7 @@ def layout(run: "Run", budget: TokenBudget) -> Layout:
     before, after = text_message("system", run.instructions()), run.notes()
     around = sum(history.tokens_of(one, model.tokens) for one in (before, *after))
     left = max(0, room - around - tool_tokens)
-    return Layout(
+    return PromptParts(
         before,
         history.blocks(run.journal.shown(), run.view(budget.result(model)), run.journal.summary),
         after,
@@ -218,7 +218,7 @@ def layout(run: "Run", budget: TokenBudget) -> Layout:
     )
 
 
-def build_prompt(run: "Run", parts: Layout) -> BuiltPrompt:
+def build_prompt(run: "Run", parts: PromptParts) -> BuiltPrompt:
     """Make the request for the next call of the model.
 
     It begins with the previous request, unless lines were summarised in the meantime.

@@ -11,32 +11,24 @@ from component.link.messages.inbound import ReplyAddress
 from component.memory_directory.layout import SessionKey
 from component.models.messages import FilePart, ImagePart, ToolCall
 from component.models.protocol import Tool
+from component.personas.workspace import Character
 from component.policy.flows import AgentLimits
 from component.policy.globs import common
 from component.policy.taint import Taint
 
 
-class Profile(msgspec.Struct, frozen=True, kw_only=True):
+class Profile(Character, frozen=True, kw_only=True):
     """An agent as it is for one person, during a turn.
 
     `agent` is its localpart, or `parent/id` of a sub-agent, `above` the ancestors of a sub-agent,
-    the nearest first; `title` is the name that it gives itself. `identity`, `personality` and
-    `instructions` are texts for the model, from the declaration, the workspace or a persona;
-    empty ones have a default. `context` is its knowledge of its field, `user` and `memory` are its
-    notes about the person, in files; `zone` is the name of the person's time zone.
-    `max_iterations` replaces the value of the settings,
-    `max_tokens` lowers their maximum for an answer. `model_of` is the agent whose own model it
-    uses instead of that of a tier. `spawn` says whether it may have sub-agents.
+    the nearest first; `title` is the name that it gives itself. Empty texts have a default.
+    `zone` is the name of the person's time zone. `max_iterations` replaces the value of the
+    settings, `max_tokens` lowers their maximum for an answer. `model_of` is the agent whose own
+    model it uses instead of that of a tier. `spawn` says whether it may have sub-agents.
     """
 
     agent: str
     title: str = ""
-    identity: str = ""
-    personality: str = ""
-    instructions: str = ""
-    context: str = ""
-    user: str = ""
-    memory: str = ""
     zone: str = "UTC"
     tier: Tier = "standard"
     model_of: str = ""

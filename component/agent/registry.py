@@ -50,13 +50,9 @@ class Agents:
     """All agents of the component, by localpart.
 
     Args:
-        entries: the declarations of the agents.
-        storage: stores identities and states.
-        recorder: records changes.
         stopped: is called with the localpart of an agent that was killed, here or by another
             instance, to stop its work and all its sub-agents.
         idle_s: seconds without a message after which an agent is idle.
-        now: returns the current time.
     """
 
     def __init__(
@@ -157,17 +153,18 @@ class Agents:
                 return "I was shut down permanently and no longer answer."
         return None
 
-    async def message_received(self, name: str) -> None:
-        """Note that an agent has received a message."""
+    async def message_received(self, name: str) -> str | None:
+        """Note that an agent has received a message; return why it does not answer, as `away`."""
         known = self._known.get(name)
         if known is None or known.state not in _AT_WORK:
-            return
+            return self.away(name)
         if known.state != "active":
             await self._keep(name, "active")
         # Only now, because an agent that is not active cannot become idle.
         if self._known[name].state == "active":
             self._last[name] = anyio.current_time()
             self._touched.set()
+        return self.away(name)  # another instance may have changed its state
 
     # Commands of admins.
 

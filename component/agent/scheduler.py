@@ -17,11 +17,7 @@ class Scheduler:
     Of the principals with a turn that can begin, the one that has waited longest is next, no matter
     how many turns the others have. The same applies to the conversations of one principal.
 
-    Args:
-        limit: the maximum number of turns that run at the same time.
-
     Attributes:
-        running: the number of turns that run.
         waiting: the number of requests of each principal that wait for their turn.
     """
 

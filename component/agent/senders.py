@@ -1,15 +1,18 @@
 """Determines whether a person or another agent wrote a message, by querying the sender."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 from anyio.abc import TaskGroup
 
-from component.agent.requests import Turn, TurnRequest
+from component.agent.requests import TurnRequest
 from component.policy.persons import Persons
 from component.policy.taint import Taint
 from xep.jid import JID
+
+if TYPE_CHECKING:
+    from component.agent.conversation import Turn
 
 ANSWERS_WITHIN_S: Final = 1.5
 """Seconds that a client has for saying what it is; after that its message is processed anyway.
@@ -37,9 +40,7 @@ class Senders:
     sent again, because a lost connection says nothing about the sender.
 
     Args:
-        persons: distinguishes people from all others.
         stream: returns an object that identifies the current stream; None while there is none.
-        within_s: see `ANSWERS_WITHIN_S`.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Senders:
         for query in list(self._queries.values()):
             self._begin(query)
 
-    def label(self, turn: Turn, done: Callable[[], None]) -> None:
+    def label(self, turn: "Turn", done: Callable[[], None]) -> None:
         """Label the requests of a turn; `done` is called later for each sender that is queried."""
         for one in turn.unlabelled:
             person = self._persons.known(one.principal, one.requester)
@@ -77,7 +78,7 @@ class Senders:
             query.waiting.append((turn, done))
             self._begin(query)
 
-    def label_now(self, turn: Turn) -> None:
+    def label_now(self, turn: "Turn") -> None:
         """Label a turn that will not run; a sender that has not answered counts as a person."""
         for one in turn.unlabelled:
             known = self._persons.known(one.principal, one.requester)

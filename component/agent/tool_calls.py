@@ -5,169 +5,44 @@ A call is stored before it is made, and is queried until it has a result.
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio
 import msgspec
 import structlog
 
-from component.agent import history, journal, prompt, sentences
-from component.agent.model_calls import Observer
+from component.agent import history, prompt, sentences
 from component.agent.prompt import TokenBudget
 from component.agent.protocol import Caller, ToolResult, Tools, Waiting
+from component.agent.run import Run, called, resulted
 from component.agent.untrusted_text import InjectionCheck
 from component.conversations.lines import Called, Line, Note, Resulted
+from component.metrics.observer import Observer
 from component.models.answer_limits import ARGUMENTS_DEPTH, JSON_VALUES, too_complex
 from component.models.messages import ToolCall, with_distinct_ids
 from component.models.protocol import Completion, Tool
 from component.store.errors import StorageError
 from component.system import monotonic, time
 
-if TYPE_CHECKING:
-    from component.agent.run import Run
-
 _log = structlog.get_logger("component.agent")
 
 _NAMES_SHOWN: Final = 20
-
-
-class Toolbox:
-    """The tools that one caller is offered.
-
-    A built-in tool of the loop comes before a skill of the same name.
-    """
-
-    def __init__(
-        self, skills: Tools, builtin: Sequence[Tools], caller: Caller, observer: Observer
-    ) -> None:
-        self.tools: tuple[Tool, ...]
-        self._skills = skills
-        self._observer = observer
-        self._sources: dict[str, Tools] = {}
-        tools: dict[str, Tool] = {}
-        for source in (*builtin, skills):
-            for tool in source.offered(caller):
-                if tool.name not in tools:
-                    tools[tool.name] = tool
-                    self._sources[tool.name] = source
-        self.tools = tuple(tools.values())
-
-    def source(self, name: str) -> Tools:
-        """Who knows a tool. What is not offered any more is the skills' to tell about."""
-        return self._sources.get(name, self._skills)
-
-    async def round(
-        self, caller: Caller, calls: Sequence[ToolCall], *, again: bool = False
-    ) -> list[ToolResult | Waiting]:
-        """Call the tools of one answer; the results are in the order of the calls.
-
-        Calls that the person must confirm are asked about in one question. Of the others, those
-        without effects run in parallel. Calls with effects are made in order, each after the end of
-        the previous one, and none after one that raised.
-
-        `again` says that these calls were made before; then their outcomes are queried even if the
-        tools are not offered any more. Raises StorageError.
-        """
-        results: list[ToolResult | Waiting | StorageError | None] = [None] * len(calls)
-        together = await self._confirm_together(caller, calls, again)
-
-        async def one(at: int) -> None:
-            results[at] = await self._one(caller, calls[at], again)
-
-        async def in_order(places: Sequence[int]) -> None:
-            for at in places:
-                await one(at)
-                if isinstance(results[at], StorageError):
-                    return
-
-        effects = []
-        async with anyio.create_task_group() as group:
-            for at, call in enumerate(calls):
-                if call.id in together:
-                    results[at] = together[call.id]
-                elif self._together(caller, call, again):
-                    group.start_soon(one, at)
-                else:
-                    effects.append(at)
-            await in_order(effects)
-        for result in results:
-            if isinstance(result, StorageError):
-                raise result
-        return [one for one in results if isinstance(one, ToolResult | Waiting)]
-
-    async def _confirm_together(
-        self, caller: Caller, calls: Sequence[ToolCall], again: bool
-    ) -> Mapping[str, ToolResult | Waiting]:
-        skills = [
-            call
-            for call in calls
-            if self.source(call.name) is self._skills and (again or not self._wrong(call))
-        ]
-        if len(skills) < 2:
-            return {}
-        return await self._skills.confirm_together(caller, skills, again=again)
-
-    def _together(self, caller: Caller, call: ToolCall, again: bool) -> bool:
-        source = self._sources.get(call.name)
-        if source is None:
-            return not again  # a call of an unknown tool is an immediate error
-        return source.together(caller, call.name)
-
-    async def _one(
-        self, caller: Caller, call: ToolCall, again: bool
-    ) -> ToolResult | Waiting | StorageError:
-        if not again:
-            wrong = self._wrong(call)
-            if wrong:
-                self.source(call.name).refused(caller, call.name)
-                self._observer.tool_call(
-                    call.name, "unknown" if call.name not in self._sources else "malformed", 0.0
-                )
-                return ToolResult(wrong, is_error=True)
-        began, outcome = monotonic(), "broke"
-        arguments = call.arguments if call.arguments.strip() else "{}"
-        try:
-            with self._observer.span("execute_tool", tool=call.name, call=call.id):
-                result = await self.source(call.name).call(caller, call.id, call.name, arguments)
-        except StorageError as error:
-            outcome = "storage"
-            return error
-        except Exception:  # noqa: BLE001 - a broken tool is a result for the model, like any failure
-            _log.exception("a tool failed", tool=call.name, turn=caller.turn)
-            return ToolResult("The tool is broken; this was written down.", is_error=True)
-        else:
-            if isinstance(result, Waiting):
-                outcome = "waits"
-            else:
-                outcome = "failed" if result.is_error else "done"
-            return result
-        finally:
-            self._observer.tool_call(call.name, outcome, monotonic() - began)
-
-    def _wrong(self, call: ToolCall) -> str:
-        if call.name not in self._sources:
-            names = sorted(self._sources)
-            more = "" if len(names) <= _NAMES_SHOWN else f" and {len(names) - _NAMES_SHOWN} more"
-            known = ", ".join(names[:_NAMES_SHOWN]) + more
-            return f"There is no tool of this name. There are: {known or 'none'}."
-        if not call.arguments.strip():
-            return ""
-        if too_complex(call.arguments):
-            return (
-                f"The arguments are nested deeper than {ARGUMENTS_DEPTH}, or have more than"
-                f" {JSON_VALUES:,} objects and arrays. Nothing was called."
-            )
-        try:
-            msgspec.json.decode(call.arguments, type=dict[str, msgspec.Raw])
-        except (msgspec.DecodeError, RecursionError, ValueError) as error:
-            return f"The arguments are not a JSON object ({error}). Nothing was called."
-        return ""
 
 
 _QUOTED: Final = 500
 """Characters of a request that a note repeats."""
 _LONG_S: Final = 600.0
 """Seconds after which a turn gets the current time again."""
+
+
+class Offered(msgspec.Struct, frozen=True):
+    """The tools that a turn is offered, and who makes the calls of each, by its name.
+
+    A built-in tool of the loop comes before a skill of the same name.
+    """
+
+    tools: tuple[Tool, ...]
+    sources: dict[str, Tools]
 
 
 class Parked(msgspec.Struct, frozen=True):
@@ -184,14 +59,7 @@ class Parked(msgspec.Struct, frozen=True):
 
 
 class ToolCalls:
-    """Makes the calls of turns.
-
-    Args:
-        tools: the skills.
-        injection_check: scans results for instructions.
-        token_budget: limits how much of a result is shown.
-        observer: measures the calls.
-    """
+    """Makes the calls of turns."""
 
     def __init__(
         self,
@@ -210,16 +78,107 @@ class ToolCalls:
         """Offer tools of the loop itself, such as the one for sub-agents."""
         self._builtin.append(builtin)
 
-    def offer(self, run: "Run") -> Toolbox:
+    def offer(self, run: Run) -> Offered:
         """Return the tools that a turn is offered, which are collected once."""
-        if run.toolbox is None:
-            run.toolbox = Toolbox(self._tools, self._builtin, run.caller(), self._observer)
-        return run.toolbox
+        if run.offered is None:
+            caller, sources, tools = run.caller(), dict[str, Tools](), list[Tool]()
+            for source in (*self._builtin, self._tools):
+                for tool in source.offered(caller):
+                    if sources.setdefault(tool.name, source) is source:
+                        tools.append(tool)
+            run.offered = Offered(tuple(tools), sources)
+        return run.offered
+
+    def _source(self, offered: Offered, call: ToolCall | Called) -> Tools:
+        """Return who makes a call. The skills say why a tool is not offered any more."""
+        return offered.sources.get(call.name, self._tools)
+
+    async def _round(
+        self, run: Run, caller: Caller, calls: Sequence[ToolCall], *, again: bool = False
+    ) -> list[ToolResult | Waiting]:
+        """Call the tools of one answer; the results are in the order of the calls.
+
+        Calls that the person must confirm are asked about in one question. Of the others, those
+        without effects run in parallel. Calls with effects are made in order, each after the end of
+        the previous one, and none after one that raised.
+
+        `again` says that these calls were made before; then their outcomes are queried even if the
+        tools are not offered any more. Raises StorageError.
+        """
+        results: list[ToolResult | Waiting | StorageError | None] = [None] * len(calls)
+        offered = self.offer(run)
+        together = await self._confirm_together(offered, caller, calls, again)
+
+        async def one(at: int) -> None:
+            results[at] = await self._one(offered, caller, calls[at], again)
+
+        async def in_order(places: Sequence[int]) -> None:
+            for at in places:
+                await one(at)
+                if isinstance(results[at], StorageError):
+                    return
+
+        effects = []
+        async with anyio.create_task_group() as group:
+            for at, call in enumerate(calls):
+                if call.id in together:
+                    results[at] = together[call.id]
+                elif _together(offered, caller, call, again):
+                    group.start_soon(one, at)
+                else:
+                    effects.append(at)
+            await in_order(effects)
+        for result in results:
+            if isinstance(result, StorageError):
+                raise result
+        return [one for one in results if isinstance(one, ToolResult | Waiting)]
+
+    async def _confirm_together(
+        self, offered: Offered, caller: Caller, calls: Sequence[ToolCall], again: bool
+    ) -> Mapping[str, ToolResult | Waiting]:
+        skills = [
+            call
+            for call in calls
+            if self._source(offered, call) is self._tools and (again or not _wrong(offered, call))
+        ]
+        if len(skills) < 2:
+            return {}
+        return await self._tools.confirm_together(caller, skills, again=again)
+
+    async def _one(
+        self, offered: Offered, caller: Caller, call: ToolCall, again: bool
+    ) -> ToolResult | Waiting | StorageError:
+        source = self._source(offered, call)
+        wrong = "" if again else _wrong(offered, call)
+        if wrong:
+            source.refused(caller, call.name)
+            outcome = "malformed" if call.name in offered.sources else "unknown"
+            self._observer.tool_call(call.name, outcome, 0.0)
+            return ToolResult(wrong, is_error=True)
+        began, outcome = monotonic(), "broke"
+        arguments = call.arguments if call.arguments.strip() else "{}"
+        try:
+            with self._observer.span("execute_tool", tool=call.name, call=call.id):
+                result = await source.call(caller, call.id, call.name, arguments)
+        except StorageError as error:
+            outcome = "storage"
+            return error
+        except Exception:  # noqa: BLE001 - a broken tool is a result for the model, like any failure
+            _log.exception("a tool failed", tool=call.name, turn=caller.turn)
+            return ToolResult("The tool is broken; this was written down.", is_error=True)
+        else:
+            if isinstance(result, Waiting):
+                outcome = "waits"
+            else:
+                outcome = "failed" if result.is_error else "done"
+            return result
+        finally:
+            self._observer.tool_call(call.name, outcome, monotonic() - began)
 
     # 5 and 6: the tools, and the guard.
 
     async def call(
-        self, run: "Run", completion: Completion, wanted: Sequence[ToolCall]
+        self, run: Run, completion: Completion, wanted: Sequence[ToolCall]
     ) -> Parked | None:
         """Make the calls that a model requests, and store their results.
 
@@ -230,10 +189,10 @@ class ToolCalls:
         )
         # The calls are stored before they are made, so that after a crash these are continued, and
         # the model does not make others instead.
-        await run.journal.add(journal.called(run.ask.id, run.rounds, completion, calls))
+        await run.journal.add(called(run.ask.id, run.rounds, completion, calls))
         run.rounds += 1
         run.discard_retry()
-        results = await self.offer(run).round(run.caller(), calls)
+        results = await self._round(run, run.caller(), calls)
         lines: list[Line] = [
             await self._line(run, call.id, result, calls=len(calls))
             for call, result in zip(calls, results, strict=True)
@@ -247,27 +206,27 @@ class ToolCalls:
         await run.journal.add(lines, sync=parked is not None)
         return parked
 
-    async def unfinished(self, run: "Run") -> Parked | None:
+    async def unfinished(self, run: Run) -> Parked | None:
         """Get the results of calls that were made before. Raises StorageError."""
         waiting = run.journal.open_calls() if run.ask.resumed else []
         if not waiting:
             return None
         # It is not known what the prompt had when these were called, so all taints count.
         run.taints |= run.journal.taints()
-        toolbox, caller = self.offer(run), run.caller()
+        offered, caller = self.offer(run), run.caller()
         fresh = [call for call, task in waiting if task is None]
         results: dict[str, ToolResult | Waiting] = {}
         if fresh:
             calls = [_tool_call(one) for one in fresh]
-            found = await toolbox.round(caller, calls, again=True)
+            found = await self._round(run, caller, calls, again=True)
             results.update(zip((one.id for one in calls), found, strict=True))
         for call, task in waiting:
             if task is not None:
-                source = toolbox.source(call.name)
+                source = self._source(offered, call)
                 results[call.id] = await source.outcome(caller, _tool_call(call), task)
         return await self._resulted(run, [call for call, _ in waiting], results)
 
-    async def give_up(self, run: "Run") -> tuple[list[Line], int]:
+    async def give_up(self, run: Run) -> tuple[list[Line], int]:
         """Give up the calls that have no result yet.
 
         Returns the lines to store, and how many tasks were given up. Raises StorageError.
@@ -276,15 +235,15 @@ class ToolCalls:
         given_up = 0
         lines: list[Line] = []
         for call, task in waiting:
-            source = self.offer(run).source(call.name)
+            source = self._source(self.offer(run), call)
             await source.give_up(run.caller(), _tool_call(call), task)
             given_up += task is not None
             stopped = ToolResult(sentences.STOPPED_CALL, is_error=True)
-            lines.append(journal.resulted(run.ask.id, call.id, stopped))
+            lines.append(resulted(run.ask.id, call.id, stopped))
         return lines, given_up
 
     async def _resulted(
-        self, run: "Run", waiting: Sequence[Called], results: dict[str, ToolResult | Waiting]
+        self, run: Run, waiting: Sequence[Called], results: dict[str, ToolResult | Waiting]
     ) -> Parked | None:
         known = {call.id: task for call, task in run.journal.open_calls()}
         interleaved = run.journal.interleaved()
@@ -303,7 +262,7 @@ class ToolCalls:
 
     async def _line(
         self,
-        run: "Run",
+        run: Run,
         call: str,
         result: ToolResult | Waiting,
         *,
@@ -312,16 +271,43 @@ class ToolCalls:
     ) -> Resulted:
         """Make the line of a result, which is one of `calls` results."""
         if isinstance(result, Waiting):
-            return journal.resulted(run.ask.id, call, result)
+            return resulted(run.ask.id, call, result)
         finding = ""
         if result.taint is not None:
             finding = await self._injection_check.scan(run, result.content, result.taint)
         most = self._token_budget.result(run.model, calls)
         shown = history.kept_characters(result.content, most, run.model.tokens)
-        return journal.resulted(run.ask.id, call, result, shown=shown, finding=finding, late=late)
+        return resulted(run.ask.id, call, result, shown=shown, finding=finding, late=late)
 
 
-def _resumed(run: "Run", waiting: Sequence[Called], interleaved: bool) -> str:
+def _together(offered: Offered, caller: Caller, call: ToolCall, again: bool) -> bool:
+    source = offered.sources.get(call.name)
+    if source is None:
+        return not again  # a call of an unknown tool is an immediate error
+    return source.together(caller, call.name)
+
+
+def _wrong(offered: Offered, call: ToolCall) -> str:
+    if call.name not in offered.sources:
+        names = sorted(offered.sources)
+        more = "" if len(names) <= _NAMES_SHOWN else f" and {len(names) - _NAMES_SHOWN} more"
+        known = ", ".join(names[:_NAMES_SHOWN]) + more
+        return f"There is no tool of this name. There are: {known or 'none'}."
+    if not call.arguments.strip():
+        return ""
+    if too_complex(call.arguments):
+        return (
+            f"The arguments are nested deeper than {ARGUMENTS_DEPTH}, or have more than"
+            f" {JSON_VALUES:,} objects and arrays. Nothing was called."
+        )
+    try:
+        msgspec.json.decode(call.arguments, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        return f"The arguments are not a JSON object ({error}). Nothing was called."
+    return ""
+
+
+def _resumed(run: Run, waiting: Sequence[Called], interleaved: bool) -> str:
     """Return the note for the model when the tasks of a turn have ended; empty if none is
     needed.
     """

@@ -147,12 +147,7 @@ _LONGEST: Final = 512
 
 
 class InjectionCheck:
-    """Scans the texts of turns.
-
-    Args:
-        scanner: scans texts.
-        recorder: records findings.
-    """
+    """Scans the texts of turns."""
 
     def __init__(self, scanner: Scanner, recorder: Recorder) -> None:
         self._scanner = scanner

@@ -98,13 +98,7 @@ _decode = msgspec.json.Decoder(_Kept | _Read).decode
 
 
 class Facts:
-    """Learned facts of all people.
-
-    Args:
-        layout: where the files are.
-        knowledge: stores the memories.
-        recorder: the audit log.
-    """
+    """Learned facts of all people."""
 
     def __init__(self, layout: Layout, knowledge: Knowledge, recorder: Recorder) -> None:
         self._layout = layout

@@ -10,7 +10,7 @@ prompt, too.
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -176,6 +176,8 @@ class Summary(msgspec.Struct, frozen=True, tag="summary", omit_defaults=True, kw
         notes: digest of these notes, as in `Said`.
     """
 
+    turn: ClassVar[None] = None
+    """A summary belongs to no turn."""
     content: str
     kept: int = 0
     taints: tuple[Taint, ...] = ()
@@ -230,15 +232,17 @@ def encode_line(line: Line | Header) -> bytes:
     return data + b"\n"
 
 
-def encode_lines(lines: Iterable[Line], now: str) -> tuple[list[Line], bytes]:
-    """Return lines as they will be read again, and their bytes; those without a time get `now`.
+def encode_lines(lines: Iterable[Line], now: float) -> tuple[list[Line], bytes]:
+    """Return lines as they will be read again, and their bytes; those without a time get `now`, in
+    seconds since 1970.
 
     Raises MemoryStoreError if one is too long.
     """
+    time = rfc3339(now)
     encoded: list[Line] = []
     data: list[bytes] = []
     for each in lines:
-        line = msgspec.structs.replace(each, ts=now) if each.ts is None else each
+        line = msgspec.structs.replace(each, ts=time) if each.ts is None else each
         try:
             data.append(encode_line(line))
         except UnicodeEncodeError:

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 import structlog
 
@@ -46,13 +45,6 @@ async def _do_nothing(_key: SessionKey) -> None:
     pass
 
 
-class _DamagedLine(NamedTuple):
-    path: Path
-    inode: int
-    number: int
-    damage: Damage
-
-
 class Sessions:
     """All conversations of all agents.
 
@@ -60,13 +52,7 @@ class Sessions:
     read again if their file was changed by others. Errors of the disk raise MemoryStoreError.
 
     Args:
-        layout: the directories.
-        settings: the limits.
-        clock: returns seconds since 1970.
         on_forget: is awaited after the files of a conversation were deleted.
-
-    Attributes:
-        layout: as given.
     """
 
     def __init__(
@@ -86,40 +72,29 @@ class Sessions:
         self._path = lru_cache(maxsize=1024)(lambda key: layout.folder(key) / HISTORY)
         self._warned: OrderedDict[tuple[int, int], None] = OrderedDict()
 
-    async def open(
-        self,
-        key: SessionKey,
-        *,
-        tokens: int | None = None,
-        count: Callable[[str], int] = _estimate,
-    ) -> History:
-        """Read a conversation for a new message: as `read`, but a conversation that has been silent
-        for longer than session.idle_timeout_mins, or exceeds session.max_bytes, is archived first.
-        """
-        async with self._locks.hold(key):
-            tail = await self._tail(key, tokens, count)
-            if tail is None:
-                return History()
-            if self._is_silent(tail) or tail.seen.size > self._settings.max_bytes:
-                return History(archived=await self._archive(key))
-            return tail.history
-
     async def read(
         self,
         key: SessionKey,
         *,
         tokens: int | None = None,
         count: Callable[[str], int] = _estimate,
+        may_archive: bool = False,
     ) -> History:
         """Read the lines since the last summary and those that it keeps: the last ones, up to
         `tokens` by `count`, but at least one. Default: session.history_tokens, and four characters
         per token.
 
-        `count` must not wait; it may be called in a worker thread.
+        With `may_archive`, a conversation that has been silent for longer than
+        session.idle_timeout_mins, or exceeds session.max_bytes, is archived first. `count` must not
+        wait; it may be called in a worker thread.
         """
         async with self._locks.hold(key):
             tail = await self._tail(key, tokens, count)
-            return History() if tail is None else tail.history
+            if tail is None:
+                return History()
+            if may_archive and (self._is_silent(tail) or tail.seen.size > self._settings.max_bytes):
+                return History(archived=await self._archive(key))
+            return tail.history
 
     async def append(self, key: SessionKey, lines: Sequence[Line], *, sync: bool) -> None:
         """Append lines with one write; a line without a time gets the current one.
@@ -128,7 +103,7 @@ class Sessions:
         process, but not that of the machine. If it raises, none of them is stored.
         """
         now = self._clock()
-        lines, data = encode_lines(lines, rfc3339(now))
+        lines, data = encode_lines(lines, now)
         if not data:
             return
         if not sync and len(data) <= _SHORT and key in self._tails and key not in self._locks:
@@ -144,9 +119,7 @@ class Sessions:
         there are none. They may be in an archived session.
         """
         async with self._locks.hold(key):
-            lines, damaged = await system.in_thread(self._read_turn, key, turn)
-        self._warn(damaged)
-        return tuple(lines)
+            return await system.in_thread(self._read_turn, key, turn)
 
     async def archive(self, key: SessionKey) -> Path | None:
         """Archive the conversation as `sessions/YYYYMMDD-HHMMSS.jsonl` (UTC), so that the next
@@ -192,8 +165,7 @@ class Sessions:
         if seen is None:
             return None
         if tail is None or (tail.seen, tail.budget, tail.count) != (seen, budget, count):
-            tail, damaged = await system.in_thread(self._read, path, budget, count)
-            self._warn(damaged)
+            tail = await system.in_thread(self._read, path, budget, count)
         if tail is not None:
             self._keep(key, tail)
         return tail
@@ -227,18 +199,6 @@ class Sessions:
         limit = self._settings.idle_timeout_mins * 60
         return bool(limit) and not tail.is_empty and self._clock() - tail.last > limit
 
-    def _warn(self, damaged: list[_DamagedLine]) -> None:
-        for path, inode, line, damage in damaged:
-            self._warned[inode, damage.offset] = None
-            if len(self._warned) > _WARNED:
-                self._warned.popitem(last=False)
-            log.warning(
-                "a line of a conversation cannot be read and is left out",
-                file=str(path),
-                line=line,
-                why=damage.why,
-            )
-
     # In worker threads; `_write` also in the event loop, if it does not wait.
 
     def _write(
@@ -253,22 +213,19 @@ class Sessions:
 
         return before, files.append(path, data, first=first, sync=sync)
 
-    def _read(
-        self, path: Path, budget: int, count: Callable[[str], int]
-    ) -> tuple[CachedTail | None, list[_DamagedLine]]:
+    def _read(self, path: Path, budget: int, count: Callable[[str], int]) -> CachedTail | None:
         with _opened(path) as descriptor:
             if descriptor is None:
-                return None, []
+                return None
             seen = files.state_of_open(descriptor)
             tail = read_tail(descriptor, seen.size, budget, count)
-            damaged = self._new_damage(path, descriptor, tail.damage)
-            return CachedTail(seen, tail, budget, count), damaged
+            self._warn(path, descriptor, tail.damage)
+            return CachedTail(seen, tail, budget, count)
 
-    def _read_turn(self, key: SessionKey, turn: str) -> tuple[list[Line], list[_DamagedLine]]:
+    def _read_turn(self, key: SessionKey, turn: str) -> tuple[Line, ...]:
         path = self._path(key)
         archived = directories.archives(self.layout.root, path.parent)[:_ARCHIVES]
         lines: list[Line] = []
-        damaged: list[_DamagedLine] = []
         for each in (path, *(e for e in archived if e.suffix == ".jsonl")):
             with _opened(each) as descriptor:
                 if descriptor is None:
@@ -276,20 +233,26 @@ class Sessions:
                 size = files.state_of_open(descriptor).size
                 found, is_complete, damage = read_turn(descriptor, size, turn)
                 lines[:0] = found
-                damaged += self._new_damage(each, descriptor, damage)
+                self._warn(each, descriptor, damage)
                 if is_complete:
                     break
-        return lines, damaged
+        return tuple(lines)
 
-    def _new_damage(
-        self, path: Path, descriptor: int, damage: Sequence[Damage]
-    ) -> list[_DamagedLine]:
+    def _warn(self, path: Path, descriptor: int, damage: Sequence[Damage]) -> None:
+        """Log each damaged line once."""
         inode = files.state_of_open(descriptor).inode
-        return [
-            _DamagedLine(path, inode, line_number(descriptor, each.offset), each)
-            for each in damage
-            if (inode, each.offset) not in self._warned
-        ]
+        for offset, why in damage:
+            if (inode, offset) in self._warned:
+                continue
+            self._warned[inode, offset] = None
+            if len(self._warned) > _WARNED:
+                self._warned.popitem(last=False)
+            log.warning(
+                "a line of a conversation cannot be read and is left out",
+                file=str(path),
+                line=line_number(descriptor, offset),
+                why=why,
+            )
 
 
 @contextmanager

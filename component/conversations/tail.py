@@ -3,9 +3,9 @@ of the file.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -48,8 +48,12 @@ class Tail(NamedTuple):
     damage: list[Damage]
 
 
-def tokens_of(line: Line, count: Callable[[str], int]) -> int:
-    """Estimate the number of tokens of a line, with `count` for texts."""
+def tokens_of_each(lines: Iterable[Line], count: Callable[[str], int]) -> list[int]:
+    """Estimate the number of tokens of each line, with `count` for texts."""
+    return [_tokens_of(line, count) for line in lines]
+
+
+def _tokens_of(line: Line, count: Callable[[str], int]) -> int:
     match line:
         case Called():
             parts = _opaque_bytes(line.before) // _BYTES_PER_TOKEN
@@ -57,9 +61,8 @@ def tokens_of(line: Line, count: Callable[[str], int]) -> int:
         case Said():
             context = count(line.context) if line.context else 0
             context += sum(one.size for one in line.memories) // _BYTES_PER_TOKEN
-            return (
-                count(line.sent_text) + context + _opaque_bytes(line.parts) // _BYTES_PER_TOKEN + 4
-            )
+            text = line.sent_text if line.notice else line.content
+            return count(text) + context + _opaque_bytes(line.parts) // _BYTES_PER_TOKEN + 4
         case Resulted(content=content, shown=int() as shown):
             return count(content[:shown]) + 4
         case _:
@@ -85,7 +88,7 @@ def read_tail(descriptor: int, end: int, budget: int, count: Callable[[str], int
             if summary is None:
                 summary, kept = line, line.kept
         elif line is not None:
-            cost = tokens_of(line, count)
+            cost = _tokens_of(line, count)
             if lines and spent + cost > budget:
                 left_out = True
                 summary = summary or reader.summary_above(offset)
@@ -109,7 +112,7 @@ def read_turn(descriptor: int, end: int, turn: str) -> tuple[list[Line], bool, l
     begun = False
     for offset, raw in reader:
         line = reader.decode(offset, raw) if named in raw else None
-        if line is not None and not isinstance(line, Summary) and line.turn == turn:
+        if line is not None and line.turn == turn:
             lines.append(line)
             begun = isinstance(line, Said) and line.role == "user"
             if begun:
@@ -204,28 +207,24 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
         summary: replaces the lines before them.
         left_out: whether lines between them were omitted, since they exceed the tokens requested.
         archived: where the conversation was archived, if it had been silent for too long.
+        derived: what the reader has made of the lines; it lives as long as they are cached.
     """
 
     lines: tuple[Line, ...] = ()
     summary: Summary | None = None
     left_out: bool = False
     archived: Path | None = None
+    derived: dict[Any, Any] = msgspec.field(default_factory=dict)
 
 
 class CachedTail:
     """The end of a session file in the state `seen`.
 
-    Args:
-        seen: the state of the file.
-        tail: what was read of it.
-        budget: the maximum number of tokens of the lines.
-        count: counts the tokens of a text.
-
     Attributes:
         last: the time of the last line, in seconds since 1970.
     """
 
-    __slots__ = ("budget", "costs", "count", "last", "seen", "tail")
+    __slots__ = ("_derived", "budget", "costs", "count", "last", "seen", "tail")
 
     def __init__(
         self, seen: FileState, tail: Tail, budget: int, count: Callable[[str], int]
@@ -234,7 +233,8 @@ class CachedTail:
         self.tail = tail
         self.budget = budget
         self.count = count
-        self.costs = [tokens_of(line, count) for line in tail.lines]
+        self._derived: dict[Any, Any] = {}
+        self.costs = tokens_of_each(tail.lines, count)
         stamps = [line.ts for line in (*tail.lines[-1:], tail.summary) if line is not None]
         times = [seconds_of(each) for each in stamps]
         self.last = max((each for each in times if each is not None), default=seen.mtime / 1e9)
@@ -251,7 +251,7 @@ class CachedTail:
                 summary, left_out = line, False
             else:
                 kept.append(line)
-                self.costs.append(tokens_of(line, self.count))
+                self.costs.append(_tokens_of(line, self.count))
         spent = sum(self.costs)
         drop = 0
         while spent > self.budget and drop < len(kept) - 1:
@@ -271,4 +271,6 @@ class CachedTail:
     def history(self) -> History:
         """The lines for a model."""
         lines, summary, left_out, _ = self.tail
-        return History(lines=tuple(lines), summary=summary, left_out=left_out)
+        return History(
+            lines=tuple(lines), summary=summary, left_out=left_out, derived=self._derived
+        )

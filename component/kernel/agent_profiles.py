@@ -1,15 +1,14 @@
 """The profile of an agent for a person: its declaration, its files, and the chosen persona."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
 from component.agent.protocol import Away, Profile
 from component.agent.registry import Agents
-from component.config import Settings
 from component.config.agents import AgentEntry
 from component.config.llm import Tier
-from component.kernel.memory import Memories
+from component.kernel.environment import Environment
 from component.kernel.options import agent_titles, limited_in_usd, own_models
 from component.memory_directory.layout import SessionKey
 from component.models.building import Models
@@ -20,18 +19,13 @@ from component.personas.workspace import Character
 from component.policy.globs import narrowed
 from xep.jid import JID
 
-if TYPE_CHECKING:
-    from component.kernel.agents import AgentPorts
-
 
 class AgentProfiles:
     """Puts together the profiles of agents, and gives them their models.
 
     Args:
-        settings: the settings; `llm` is set.
-        memories: the personas and the files of agents.
-        agents: the states of the agents.
-        ports: give the skills and the time zones of people, and make models.
+        environment: the settings, in which `llm` is set; the skills of people, and the memories.
+        zone_of: gives the name of the time zone of a person.
 
     Attributes:
         titles: the names of the agents that people see, by the names of the agents.
@@ -41,13 +35,17 @@ class AgentProfiles:
     """
 
     def __init__(
-        self, settings: Settings, memories: Memories, agents: Agents, ports: "AgentPorts"
+        self,
+        environment: Environment,
+        agents: Agents,
+        zone_of: Callable[[JID], Awaitable[str]],
     ) -> None:
+        settings = environment.settings
         assert settings.llm is not None, "there is a model"
-        self._memories = memories
+        self._memories = environment.memories
         self._agents = agents
-        self._skill_names = ports.skill_names
-        self._zone_of = ports.zone_of
+        self._view = environment.catalog.view
+        self._zone_of = zone_of
         self.titles = agent_titles(settings)
         self.refused_tools = RefusedTools(settings.storage.path)
         self._models = Models(
@@ -55,7 +53,7 @@ class AgentProfiles:
             own_models(settings),
             in_usd=limited_in_usd(settings),
             refused=self.refused_tools.add,
-            make=ports.make_model,
+            make=environment.make_model,
         )
 
     def model(self, tier: Tier, of: str = "") -> Model:
@@ -79,12 +77,9 @@ class AgentProfiles:
         StorageError.
         """
         entry = self._agents.entries.get(key.agent)
-        away = self._agents.away(key.agent)
+        away = await self._agents.message_received(key.agent)
         if entry is None:
             return Away(away or "There is no such agent.")
-        if away is None:
-            await self._agents.message_received(key.agent)
-            away = self._agents.away(key.agent)  # another instance may have changed its state
         if away is None:
             return await self._profile(key, entry)
         known = self._agents.get(key.agent)
@@ -106,15 +101,10 @@ class AgentProfiles:
         persona, character = await self._character(key, entry)
         tier, model_of = _model_of(entry, persona)
         profile = Profile(
+            **msgspec.structs.asdict(character),
             agent=key.agent,
             title=self.titles[key.agent],
-            identity=character.identity,
-            personality=character.personality,
-            instructions=character.instructions,
-            context=character.context,
-            user=character.user,
-            memory=character.memory,
-            zone="UTC" if self._zone_of is None else await self._zone_of(key.who),
+            zone=await self._zone_of(key.who),
             tier=tier,
             model_of=model_of,
             temperature=entry.temperature,
@@ -129,7 +119,7 @@ class AgentProfiles:
             profile,
             skills=profile.skills
             if persona.skills is None
-            else narrowed(persona.skills, profile.skills, self._skill_names(key.who)),
+            else narrowed(persona.skills, profile.skills, self._view(key.who).names()),
             max_tokens=persona.max_tokens_per_message,
         )
 

@@ -1,15 +1,12 @@
 """The agents that talk: their models, budgets and states, and the loop that runs their turns.
 
-It owns the conversations, to which messages and the requests of operators go. It learns of
-everything else through `AgentPorts`.
+It owns the conversations, to which messages and the requests of operators go.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
-from datetime import datetime
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import anyio
-import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
@@ -17,29 +14,24 @@ from component.agent.children import Children
 from component.agent.conversations import ConversationPorts, Conversations
 from component.agent.engine import Engine, EngineLimits
 from component.agent.learning import Learning
-from component.agent.model_calls import ModelCalls, Observer, SkillModel
-from component.agent.protocol import Tools, Voice
+from component.agent.model_calls import ModelCalls, SkillModel
 from component.agent.registry import Agents
 from component.agent.untrusted_text import load_scanner
-from component.audit.protocol import Recorder
 from component.budget.book import BudgetBook
 from component.budget.protocol import Spender, TurnBudget
-from component.config import Settings
 from component.config.model import DEFAULT_AGENT
 from component.conversations.facts import Facts
 from component.kernel.agent_profiles import AgentProfiles
 from component.kernel.contacts import ContactSubsystem
 from component.kernel.environment import Environment
-from component.kernel.memory import Memories
 from component.kernel.options import agent_entries, budget_limits
 from component.kernel.persona_dialogue import PersonaDialogue
 from component.kernel.speech import Speech
 from component.kernel.stream import StreamSubsystem
 from component.kernel.tasks import TaskSubsystem
-from component.models.protocol import MakeModel, Model
-from component.policy.persons import Persons
+from component.models.protocol import Model
 from component.skills.operations import ModelQuestion
-from component.store import Storage, StorageError
+from component.store import StorageError
 from component.tasks.request import Request
 from component.tools.joint_confirmation import JointConfirmations
 from component.tools.tools import ToolExecutor
@@ -51,85 +43,18 @@ _FIRST_WAIT_S: Final = 0.2
 _LONGEST_WAIT_S: Final = 10.0
 
 
-class AgentPorts(msgspec.Struct, frozen=True, kw_only=True):
-    """The dependencies of the agents on other subsystems.
-
-    Attributes:
-        tools: the skills, as models see them.
-        skill_names: gives the names of the skills that a principal may use.
-        voice: sends what agents say.
-        persons: distinguishes people from other agents and services.
-        recorder: the audit log.
-        observer: counts and traces.
-        alert: sends a sentence to the admins.
-        connected_since: returns when the current session began; None while there is none.
-        instance: gives the name of this instance among those that share the database.
-        zone_of: gives the name of the time zone of a person; None: all times are in UTC.
-        task_ready: called when a task that waited for a turn may continue.
-        make_model: makes a model from its settings; None for the clients of their providers.
-    """
-
-    tools: Tools
-    skill_names: Callable[[JID], Iterable[str]]
-    voice: Voice
-    persons: Persons
-    recorder: Recorder
-    observer: Observer
-    alert: Callable[[str], None]
-    connected_since: Callable[[], datetime | None]
-    instance: Callable[[], str]
-    zone_of: Callable[[JID], Awaitable[str]] | None = None
-    task_ready: Callable[[], None] = lambda: None
-    make_model: MakeModel | None = None
-
-
-def agent_ports(
-    environment: Environment,
-    stream: StreamSubsystem,
-    contacts: ContactSubsystem,
-    tasks: TaskSubsystem,
-    zone_of: Callable[[JID], Awaitable[str]],
-) -> AgentPorts:
-    """Return what the agents of a service use of its other subsystems."""
-    settings, view = environment.settings, environment.catalog.view
-    recorder = environment.monitoring.recorder
-    timeout_s = settings.loop.tool_timeout_s
-
-    return AgentPorts(
-        tools=ToolExecutor(
-            *(tasks.service, view, tasks.gate, recorder),
-            JointConfirmations(tasks.approvers, tasks.service),
-            timeout_s,
-        ),
-        skill_names=lambda who: view(who).names(),
-        voice=Speech(stream.messenger, stream.is_connected, contacts.may_write),
-        persons=contacts.persons,
-        recorder=recorder,
-        observer=environment.monitoring,
-        alert=contacts.tell_admins,
-        connected_since=lambda: stream.connected_since,
-        instance=lambda: tasks.service.instance,
-        zone_of=zone_of,
-        task_ready=tasks.service.requeued,
-        make_model=environment.make_model,
-    )
-
-
 class AgentSubsystem:
     """The agents of a service, where a model is set up.
 
     Args:
-        settings: the settings; `llm` is set.
-        storage: keeps open turns, the states of agents, and spending.
-        home: names this data directory among those that share a database.
-        memories: conversations, personas and memories.
-        ports: what the agents use of the other subsystems.
+        environment: the settings, in which `llm` is set; the database and the memories.
+        stream: sends what agents say.
+        contacts: distinguishes people from other agents and services.
+        tasks: runs the skills that models call.
+        zone_of: gives the name of the time zone of a person.
 
     Attributes:
-        conversations: takes messages to agents.
-        agents: the states of the agents.
         profiles: how each agent is for a person.
-        tools: the skills, as models see them.
         budgets: what models may cost, and have cost.
         dialogue: asks people questions about a persona that they define.
 
@@ -139,28 +64,39 @@ class AgentSubsystem:
 
     def __init__(
         self,
-        settings: Settings,
-        storage: Storage,
-        home: str,
-        memories: Memories,
-        ports: AgentPorts,
+        environment: Environment,
+        stream: StreamSubsystem,
+        contacts: ContactSubsystem,
+        tasks: TaskSubsystem,
+        zone_of: Callable[[JID], Awaitable[str]],
     ) -> None:
+        settings, storage = environment.settings, environment.storage
+        memories, recorder = environment.memories, environment.monitoring.recorder
         assert settings.llm is not None, "there is a model"
-        self.tools = ports.tools
         self._killed: list[str] = []
         self._any_killed = anyio.Event()
         self.dialogue = PersonaDialogue(memories.own_personas, memories.drafts)
         self.agents = Agents(
-            *(agent_entries(settings), storage, ports.recorder, self._stop_agent),
+            *(agent_entries(settings), storage, recorder, self._stop_agent),
             settings.loop.idle_s,
         )
-        self.profiles = AgentProfiles(settings, memories, self.agents, ports)
-        self.budgets = _budgets(settings, storage, ports)
-        model_calls = ModelCalls(self.budgets, ports.recorder, ports.observer)
+        self.profiles = AgentProfiles(environment, self.agents, zone_of)
+        # Several instances may share a database of PostgreSQL.
+        is_shared = bool(settings.storage.postgres.get_secret_value())
+        self.budgets = BudgetBook(
+            *(storage, budget_limits(settings), recorder),
+            instance=(lambda: tasks.service.instance) if is_shared else None,
+            alert=contacts.tell_admins,
+        )
+        model_calls = ModelCalls(self.budgets, recorder, environment.monitoring)
         engine = Engine(
             models=self.profiles.model_for,
             model_calls=model_calls,
-            tools=ports.tools,
+            tools=ToolExecutor(
+                *(tasks.service, environment.catalog.view, tasks.gate, recorder),
+                JointConfirmations(tasks.approvers, tasks.service),
+                settings.loop.tool_timeout_s,
+            ),
             sessions=memories.sessions,
             scanner=load_scanner(settings.policy.scanner),
             limits=EngineLimits(
@@ -172,9 +108,9 @@ class AgentSubsystem:
             recall=memories.knowledge,
         )
         self._skill_model = SkillModel(self._model_of, model_calls)
-        engine.add(Children(engine, settings.loop, ports.recorder))
+        engine.add(Children(engine, settings.loop, recorder))
         self._learning = Learning(
-            Facts(memories.layout, memories.knowledge, ports.recorder),
+            Facts(memories.layout, memories.knowledge, recorder),
             self.profiles.profile,
             self.profiles.model_for,
             model_calls,
@@ -183,14 +119,14 @@ class AgentSubsystem:
         self.conversations = Conversations(
             engine=engine,
             storage=storage,
-            home=home,
+            home=environment.home,
             ports=ConversationPorts(
                 profiles=self.profiles.profile,
-                voice=ports.voice,
-                persons=ports.persons,
+                voice=Speech(stream.messenger, stream.is_connected, contacts.may_write),
+                persons=contacts.persons,
                 received=self._learning.received,
-                stream=ports.connected_since,
-                concluded=ports.task_ready,
+                stream=lambda: stream.connected_since,
+                concluded=tasks.service.requeued,
             ),
         )
 
@@ -256,15 +192,3 @@ class AgentSubsystem:
                 return
             await anyio.sleep(wait)
             wait = min(wait * 2, _LONGEST_WAIT_S)
-
-
-def _budgets(settings: Settings, storage: Storage, ports: AgentPorts) -> BudgetBook:
-    # Several instances may share a database of PostgreSQL.
-    is_shared = bool(settings.storage.postgres.get_secret_value())
-    return BudgetBook(
-        storage,
-        budget_limits(settings),
-        ports.recorder,
-        instance=ports.instance if is_shared else None,
-        alert=ports.alert,
-    )

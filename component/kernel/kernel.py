@@ -142,7 +142,7 @@ class Kernel:
             return
         # Imported here, because it is needed only where there is a model.
         from component.agent.history import in_order  # noqa: PLC0415
-        from component.agent.journal import add_notification  # noqa: PLC0415
+        from component.agent.run import add_notification  # noqa: PLC0415
 
         said = Said(
             role="assistant",
@@ -171,15 +171,10 @@ class Kernel:
         if self.settings.llm is None:
             return None
         # Imported only where there is a model: a service without one starts faster.
-        from component.kernel.agents import AgentSubsystem, agent_ports  # noqa: PLC0415
+        from component.kernel.agents import AgentSubsystem  # noqa: PLC0415
 
-        environment = self.environment
         return AgentSubsystem(
-            environment.settings,
-            environment.storage,
-            environment.home,
-            environment.memories,
-            agent_ports(environment, self.stream, self.contacts, self.tasks, self.zones.of),
+            self.environment, self.stream, self.contacts, self.tasks, self.zones.of
         )
 
     async def forget_person(self, agent: str, person: JID) -> None:

@@ -4,7 +4,7 @@ Other subsystems get the parts that they report to, and do not know the rest.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 
 import anyio
@@ -16,8 +16,9 @@ from component.audit.quota import Refusals
 from component.audit.record import Audit
 from component.config import Settings
 from component.kernel.options import SOFTWARE
-from component.metrics.counters import Counters, Usage
-from component.metrics.traces import NoTracer, Span, Tracer, make_tracer
+from component.metrics.counters import Counters
+from component.metrics.observer import Observer
+from component.metrics.traces import NoTracer, Tracer, make_tracer
 from component.store import Storage
 from component.tasks.records import TaskRecords
 
@@ -32,8 +33,8 @@ _MOST_LOGGED = 1_000
 """Maximum number of senders whose refusal is logged."""
 
 
-class Monitoring:
-    """Everything that a service reports to. It is also the observer of the agents' loop.
+class Monitoring(Observer):
+    """Everything that a service reports to. It is the observer of the agents' loop, too.
 
     Attributes:
         recorder: the audit log; without one it drops everything.
@@ -52,8 +53,7 @@ class Monitoring:
         self._tracer = tracer or NoTracer()
         self._logged: set[str] = set()
         self.full: Callable[[], str | None] = _never_full if audit is None else audit.full
-        self.turn = self.counters.turn
-        self.tool_call = self.counters.tool_call
+        super().__init__(self.counters, self._tracer)
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Write the audit log until cancelled."""
@@ -78,14 +78,6 @@ class Monitoring:
         """
         self.counters.refusals.add(why)
         self.refusals.refused(principal, why)
-
-    def model_call(self, model: str, outcome: str, seconds: float, usage: Usage) -> None:
-        """Note a call of a model; see `component.agent.model_calls.Observer`."""
-        self.counters.model_call(model, outcome, seconds, usage)
-
-    def span(self, name: str, **attributes: str) -> AbstractContextManager[Span]:
-        """Return a part of a trace; see `component.metrics.traces.Tracer`."""
-        return self._tracer.span(name, **attributes)
 
     async def close(self) -> None:
         """Send the traces that are not sent yet."""

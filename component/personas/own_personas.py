@@ -8,7 +8,7 @@ after a restart.
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import structlog
@@ -24,6 +24,7 @@ from component.personas.packages import (
     ID,
     MANIFEST,
     TEXTS,
+    DescribedPersona,
     PersonaError,
     PersonaText,
     check_persona,
@@ -54,10 +55,7 @@ class OwnPersonas:
     All methods raise PersonaError if the settings do not allow it, and MemoryStoreError.
 
     Args:
-        layout: the directories.
         personas: the packages for all, whose ids own ones cannot have.
-        configured: the settings.
-        recorder: the audit log.
     """
 
     def __init__(
@@ -184,16 +182,11 @@ class OwnPersonas:
         persona = parse_manifest(folder, text, own=True)
         if isinstance(persona, str):
             raise PersonaError(f"Your persona {id_!r} is damaged. {printable(persona, _LONGEST)}")
-        return PersonaText(
-            id=persona.id,
-            name=persona.name,
-            description=persona.description,
-            icon=persona.icon,
-            tier=persona.tier,
-            skills=persona.skills,
-            max_tokens_per_message=persona.max_tokens_per_message,
-            **{kind: _text(folder / f"{kind}.md") or "" for kind in TEXTS},
-        )
+        values: dict[str, Any] = {
+            each: getattr(persona, each) for each in DescribedPersona.__struct_fields__
+        }
+        values |= {kind: _text(folder / f"{kind}.md") or "" for kind in TEXTS}
+        return PersonaText(**values)
 
     def _remove(self, key: SessionKey, id_: str) -> bool:
         folder = self._layout.own_personas(key) / id_
@@ -229,13 +222,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Drafts:
-    """The drafts: a person has at most one with each agent. All methods raise MemoryStoreError.
-
-    Args:
-        layout: the directories.
-        texts: reads the drafts.
-        clock: returns seconds since 1970.
-    """
+    """The drafts: a person has at most one with each agent. All methods raise MemoryStoreError."""
 
     def __init__(
         self, layout: Layout, texts: Texts, *, clock: Callable[[], float] = system.time

@@ -56,7 +56,9 @@ class PersonaError(Exception):
     """A persona cannot be chosen, created or changed; the message is for the person."""
 
 
-class _Described(msgspec.Struct, frozen=True, kw_only=True):
+class DescribedPersona(msgspec.Struct, frozen=True, kw_only=True):
+    """What a package for all and one of a person have in common."""
+
     id: str
     name: str = ""
     description: str = ""
@@ -66,7 +68,7 @@ class _Described(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens_per_message: int | None = None
 
 
-class Persona(_Described, frozen=True, kw_only=True):
+class Persona(DescribedPersona, frozen=True, kw_only=True):
     """One package.
 
     Attributes:
@@ -82,7 +84,7 @@ class Persona(_Described, frozen=True, kw_only=True):
     own: bool = False
 
 
-class PersonaText(_Described, frozen=True, kw_only=True):
+class PersonaText(DescribedPersona, frozen=True, kw_only=True):
     """What a person has written for a persona of their own; missing texts are empty."""
 
     identity: str = ""
@@ -175,18 +177,19 @@ def parse_manifest(folder: Path, text: str, *, own: bool = False) -> Persona | s
         return "Its name, description or icon holds control characters, which nobody can be shown."
     if table.id != folder.name:
         return f"Its id is {table.id!r} and its directory {folder.name!r}. Name them alike."
-    return Persona(
-        id=table.id,
-        name=table.name or table.id,
-        folder=folder,
-        description=table.description,
-        icon=table.icon,
-        tier=table.defaults.tier,
-        skills=table.defaults.skills,
-        allowed_jids=allowed,
-        max_tokens_per_message=table.restrictions.max_tokens_per_message,
-        own=own,
-    )
+    return Persona(**_described(table), folder=folder, allowed_jids=allowed, own=own)
+
+
+def _described(table: "_PersonaTable | _ImportedTable") -> dict[str, Any]:
+    return {
+        "id": table.id,
+        "name": table.name or table.id,
+        "description": table.description,
+        "icon": table.icon,
+        "tier": table.defaults.tier,
+        "skills": table.defaults.skills,
+        "max_tokens_per_message": table.restrictions.max_tokens_per_message,
+    }
 
 
 def _unknown_key(error: Exception, manifest: type[msgspec.Struct]) -> str | None:
@@ -274,18 +277,7 @@ def imported(text: str) -> PersonaText:
             raise PersonaError(sentence) from None
         why = printable(str(error), _LONGEST_REASON).rstrip(".")
         raise PersonaError(f"It is no persona in TOML: {why or 'nothing is there'}.") from None
-    written = PersonaText(
-        id=found.id,
-        name=found.name or found.id,
-        description=found.description,
-        icon=found.icon,
-        tier=found.defaults.tier,
-        skills=found.defaults.skills,
-        max_tokens_per_message=found.restrictions.max_tokens_per_message,
-        identity=found.texts.identity,
-        personality=found.texts.personality,
-        instructions=found.texts.instructions,
-    )
+    written = PersonaText(**_described(found), **msgspec.structs.asdict(found.texts))
     check_persona(written)
     return written
 

@@ -36,9 +36,6 @@ class Personas:
     applies to the person: its ids are those of packages that the operator knows.
 
     Args:
-        layout: the directories.
-        texts: reads the packages.
-        configured: the settings.
         defaults: the persona of each agent for people who have chosen none, by id.
     """
 

@@ -80,8 +80,6 @@ class ConversationCommands:
     """The commands about conversations.
 
     Args:
-        conversations: the current conversations.
-        memories: the stored conversations, and the personas.
         describe: returns the status of an agent, by its localpart, for a person.
         agents: the names of the agents; the first one answers for the domain.
         forget_more: deletes the other data of an agent, by its localpart, about a person.

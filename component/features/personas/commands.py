@@ -2,12 +2,12 @@
 create. It uses no model.
 """
 
-from collections.abc import Callable
 from typing import Annotated, Any, Final
 
 import msgspec
 
-from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline
+from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline, whose
+from component.config.model import DEFAULT_AGENT
 from component.kernel.persona_dialogue import PersonaDialogue, changed_persona
 from component.personas.own_personas import OwnPersonas
 from component.personas.packages import VERBS, Persona, PersonaError, exported, id_of
@@ -84,33 +84,19 @@ PERSONA = Outline(
 
 
 class PersonaCommands:
-    """The command about personas.
+    """The command about personas: those to choose from, and those that people create."""
 
-    Args:
-        personas: the personas to choose from.
-        own: the personas that people create.
-        dialogue: asks people for the texts of their persona.
-        whose: returns the agent and the person of a command. Raises CommandError.
-    """
-
-    def __init__(
-        self,
-        personas: Personas,
-        own: OwnPersonas,
-        dialogue: PersonaDialogue,
-        whose: Callable[[Asking], tuple[str, JID]],
-    ) -> None:
+    def __init__(self, personas: Personas, own: OwnPersonas, dialogue: PersonaDialogue) -> None:
         self._personas = personas
         self._own = own
         self._dialogue = dialogue
-        self._whose = whose
 
     def commands(self) -> tuple[AnyCommand, ...]:
         """Return all of them."""
         return (PERSONA.done_by(self._persona),)
 
     async def _persona(self, asking: Asking, params: PersonaParams) -> CommandResult:
-        agent, who = self._whose(asking)
+        agent, who = whose(asking, DEFAULT_AGENT)
         said = params.persona.strip()
         verb, name = said.casefold(), " ".join(" ".join(params.name).split())
         _check_together(verb, name, params)

@@ -1,7 +1,5 @@
 """The command by which people choose and define the persona of an agent."""
 
-from component.commands import whose
-from component.config.model import DEFAULT_AGENT
 from component.features.feature import Feature, Opened
 from component.features.personas.commands import PersonaCommands
 from component.kernel.kernel import Kernel
@@ -14,12 +12,7 @@ class PersonasFeature(Feature):
         """Make the command."""
         agents, memories = kernel.agents, kernel.environment.memories
         assert agents is not None, "the feature is used only with a model"
-        commands = PersonaCommands(
-            memories.personas,
-            memories.own_personas,
-            agents.dialogue,
-            lambda asking: whose(asking, DEFAULT_AGENT),
-        )
+        commands = PersonaCommands(memories.personas, memories.own_personas, agents.dialogue)
         return Opened(commands=commands.commands())
 
 

@@ -17,7 +17,7 @@ import pytest
 import trio._core._run as trio_run
 from anyio.streams.memory import MemoryObjectSendStream
 
-from component.agent import conversation, delivery, parked, rows
+from component.agent import conversation, conversations, delivery, rows
 from component.agent.conversations import ConversationPorts, Conversations
 from component.agent.engine import Engine, EngineLimits
 from component.agent.model_calls import ModelCalls
@@ -112,9 +112,6 @@ class PacedSessions:
         self.lines: dict[SessionKey, list[Line]] = {}
         self.archived: dict[SessionKey, list[Line]] = {}
 
-    async def open(self, key: SessionKey, **_how: Any) -> History:
-        return await self.read(key)
-
     async def read(self, key: SessionKey, **_how: Any) -> History:
         await self._pace()
         return History(lines=tuple(self.lines.get(key, ())))
@@ -205,14 +202,14 @@ class Paced(World):
             clock=lambda: next(self._clock) * 1000,
             answers_within_s=self.answers_within_s,
         )
-        send = self.conversations._delivery.answer
+        send = self.conversations.delivery.answer
 
         def answer(requests: Sequence[TurnRequest], text: str) -> None:
             ids = tuple(one.id for one in requests)
             self.answers.append((ids[0], ids))
             send(requests, text)
 
-        self.conversations._delivery.answer = answer  # type: ignore[method-assign]  # counts them
+        self.conversations.delivery.answer = answer  # type: ignore[method-assign]  # counts them
         yield self.conversations
 
     async def rows(self) -> list[str]:
@@ -237,7 +234,7 @@ class Paced(World):
         for _ in range(3_000):
             known = self.conversations._conversations.values()
             busy = any(one.is_running or one.waiting or one._holds for one in known)
-            if not (busy or self.conversations._delivery._answered or await self._left()):
+            if not (busy or self.conversations.delivery._answered or await self._left()):
                 return
             await anyio.lowlevel.checkpoint()
         left = [(one.is_running, list(one.waiting)) for one in known]
@@ -259,11 +256,11 @@ def a_database(path: Path) -> Iterator[SQLite]:
 def without_time() -> Iterator[None]:
     """Waits take no real time."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (conversation, parked):
+        for module in (conversation, conversations):
             patch.setattr(module, "FIRST_WAIT_S", 0.0)
             patch.setattr(module, "LONGEST_WAIT_S", 0.0)
         patch.setattr(delivery, "_GATHER_S", 0.0)
-        patch.setattr(parked, "LONGEST_DELAY_S", 0.0)
+        patch.setattr(conversation, "LONGEST_DELAY_S", 0.0)
         yield
 
 

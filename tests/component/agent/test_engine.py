@@ -7,7 +7,7 @@ import pytest
 
 from component.agent.engine import Answered
 from component.agent.protocol import Profile, ToolResult
-from component.agent.run import Ask
+from component.agent.run import TurnInput
 from component.agent.tool_calls import Parked
 from component.conversations.lines import Said
 from component.memory_directory.layout import SessionKey
@@ -18,9 +18,9 @@ pytestmark = pytest.mark.anyio
 KEY = SessionKey("assistant/child-1", ROMEO)
 
 
-def ask(resumed: bool = False) -> Ask:
+def ask(resumed: bool = False) -> TurnInput:
     said = message("m1/child-1", "look it up", agent=KEY.agent)
-    return Ask(
+    return TurnInput(
         id="m1/child-1",
         key=KEY,
         profile=Profile(

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from component.agent import history
 from component.agent.compaction import as_text, cut
 from component.agent.history import Block, View, blocks, truncated
-from component.agent.journal import called, opaque_parts, resulted
 from component.agent.prompt import LEFT_OUT, fitted
 from component.agent.protocol import ToolResult
+from component.agent.run import called, opaque_parts, resulted
 from component.agent.untrusted_text import Fence
 from component.conversations.lines import (
     Called,
@@ -38,6 +38,23 @@ def view(*turns: str, result_tokens: int = 1000) -> View:
 
 def messages(found: Sequence[Block]) -> list[ModelMessage]:
     return [one for block in found for one in block.messages]
+
+
+def test_the_blocks_of_earlier_turns_are_made_once() -> None:
+    lines: list[Line] = [
+        Said(role="user", content="one", turn="1"),
+        Said(role="assistant", content="two", turn="1", final=True),
+    ]
+    views = [view(turn) for turn in "123"]
+    views[1:] = [msgspec.structs.replace(one, earlier=views[0].earlier) for one in views[1:]]
+    first, second, third = (blocks(lines, one) for one in views)
+    assert (first[0].pinned, second[0].pinned) == (True, False)
+    assert all(one is other for one, other in zip(second, third, strict=True))
+    assert messages(first) == messages(second)
+    other: list[Line] = [Note(content=str(number)) for number in range(500)]
+    for at in range(len(other)):
+        blocks(other[at : at + 1], views[2])
+    assert len(views[2].earlier) < 100
 
 
 def user(turn: str, content: str = "hi") -> Said:

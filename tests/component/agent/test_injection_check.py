@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from component.agent.run import Ask, Run
+from component.agent.run import Run, TurnInput
 from component.agent.untrusted_text import InjectionCheck
 from component.memory_directory.layout import SessionKey
 from tests.component.agent.world import ROMEO, World, message
@@ -31,7 +31,7 @@ async def scanned(path: Path, text: str, taint: str | None) -> tuple[str, list[s
     world, scanner = World(path), Scanner()
     async with world.built():
         request = message("m1")
-        ask = Ask(
+        ask = TurnInput(
             id="m1",
             key=SessionKey("assistant", ROMEO),
             profile=world.profile,

@@ -79,10 +79,10 @@ def check(world: Paced, taken: Sequence[str], stopped: bool) -> None:
     said = [reply.id for reply in world.ear.said if reply.id.endswith(".answer")]
     assert said == [f"{turn}.answer" for turn, _ in world.answers]
     assert not world.purse.open
-    scheduler = world.conversations._scheduler
+    scheduler = world.conversations.scheduler
     assert not any((scheduler._ready, scheduler._principals, scheduler._queued))
     assert not any((scheduler.running, scheduler.waiting))
-    assert not any((world.conversations._conversations, world.conversations._shared.awaited))
+    assert not any((world.conversations._conversations, world.conversations.awaited))
 
 
 @BACKENDS

@@ -182,7 +182,7 @@ async def test_a_delayed_answer_is_sent_after_a_restart(tmp_path: Path) -> None:
 async def test_a_storage_failure_delays_a_due_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("component.agent.parked.FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr("component.agent.conversation.FIRST_WAIT_S", 0.01)
     world = World(tmp_path)
     world.brain.think = lambda request: says("[[delay:1s]] There you are.")
     async with world.life() as conversations:

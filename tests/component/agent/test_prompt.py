@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from component.agent.journal import add_notification
 from component.agent.prompt import spoken_time
 from component.agent.protocol import Profile
+from component.agent.run import add_notification
 from component.audit.protocol import AuditEvent
 from component.conversations.lines import Said
 from component.memory.store import Recalled

@@ -12,7 +12,7 @@ from component.conversations.lines import (
     Said,
     Summary,
 )
-from component.conversations.tail import tokens_of
+from component.conversations.tail import tokens_of_each
 
 TEXT = st.text(max_size=20)
 MAYBE = st.none() | TEXT
@@ -57,7 +57,7 @@ def expected(lines: list[Line], budget: int = 1 << 30) -> tuple[list[Line], Summ
     fit: list[Line] = []
     spent = 0
     for line in reversed(shown):
-        spent += tokens_of(line, letters)
+        spent += sum(tokens_of_each([line], letters))
         if fit and spent > budget:
             return fit[::-1], summary, True
         fit.append(line)

@@ -24,7 +24,6 @@ from component.conversations.lines import (
     Said,
     Summary,
     encode_lines,
-    rfc3339,
 )
 from component.conversations.sessions import History, Sessions
 from component.memory.knowledge_lines import seconds_of
@@ -91,7 +90,7 @@ def texts(history: History) -> list[str]:
 
 
 async def test_an_empty_conversation_has_no_directory(world: World) -> None:
-    assert await world.sessions.open(ALICE) == History()
+    assert await world.sessions.read(ALICE, may_archive=True) == History()
     assert await world.sessions.turn(ALICE, "t") == ()
     assert await world.sessions.archive(ALICE) is None
     assert (await world.sessions.status(ALICE)).messages == 0
@@ -145,12 +144,12 @@ async def test_changes_by_other_programs_are_read_immediately(world: World) -> N
     await world.sessions.append(ALICE, [note("a")], sync=True)
     await world.sessions.read(ALICE)
     with world.file(ALICE).open("ab") as file:
-        file.write(encode_lines([note("by hand")], "now")[1])
+        file.write(encode_lines([note("by hand")], 0.0)[1])
     assert texts(await world.sessions.read(ALICE)) == ["a", "by hand"]
     await world.sessions.append(ALICE, [note("b")], sync=False)
     assert texts(await world.sessions.read(ALICE)) == ["a", "by hand", "b"]
     with world.file(ALICE).open("ab") as file:
-        file.write(encode_lines([note("by hand")], "now")[1])
+        file.write(encode_lines([note("by hand")], 0.0)[1])
     await world.sessions.append(ALICE, [note("c")], sync=False)
     assert texts(await world.sessions.read(ALICE)) == ["a", "by hand", "b", "by hand", "c"]
     shutil.rmtree(world.file(ALICE).parent)
@@ -164,28 +163,28 @@ async def test_a_conversation_that_was_silent_too_long_is_archived_at_the_next_m
 ) -> None:
     await world.sessions.append(ALICE, [note("old")], sync=True)
     world.clock.now += 240 * 60
-    assert texts(await world.sessions.open(ALICE)) == ["old"]
+    assert texts(await world.sessions.read(ALICE, may_archive=True)) == ["old"]
     world.clock.now += 1
     assert texts(await world.sessions.read(ALICE)) == ["old"]
-    history = await world.fresh().open(ALICE)
+    history = await world.fresh().read(ALICE, may_archive=True)
     assert history == History(archived=world.file(ALICE, "sessions/20250615-190641.jsonl"))
     assert history.archived is not None
     assert b'"old"' in history.archived.read_bytes()
-    assert await world.sessions.open(ALICE) == History()
+    assert await world.sessions.read(ALICE, may_archive=True) == History()
 
 
 async def test_lines_without_times_are_as_old_as_the_file(world: World) -> None:
     world.file(ALICE).parent.mkdir()
     world.file(ALICE).write_text('{"type":"note","content":"old"}\n')
     os.utime(world.file(ALICE), (START - 241 * 60, START - 241 * 60))
-    assert (await world.sessions.open(ALICE)).archived is not None
+    assert (await world.sessions.read(ALICE, may_archive=True)).archived is not None
 
 
 async def test_a_timeout_of_zero_never_archives(tmp_path: Path) -> None:
     world = World(tmp_path / "memory", idle_timeout_mins=0)
     await world.sessions.append(ALICE, [note("old")], sync=True)
     world.clock.now += 1e9
-    assert texts(await world.sessions.open(ALICE)) == ["old"]
+    assert texts(await world.sessions.read(ALICE, may_archive=True)) == ["old"]
 
 
 async def test_a_conversation_that_is_too_large_is_archived_at_the_next_message(
@@ -193,10 +192,10 @@ async def test_a_conversation_that_is_too_large_is_archived_at_the_next_message(
 ) -> None:
     world = World(tmp_path / "memory", max_bytes=1_000)
     await world.sessions.append(ALICE, [note("x" * 400)], sync=True)
-    assert (await world.sessions.open(ALICE)).archived is None
+    assert (await world.sessions.read(ALICE, may_archive=True)).archived is None
     await world.sessions.append(ALICE, [note("x" * 700)], sync=True)
-    assert (await world.sessions.open(ALICE)).archived is not None
-    assert await world.sessions.open(ALICE) == History()
+    assert (await world.sessions.read(ALICE, may_archive=True)).archived is not None
+    assert await world.sessions.read(ALICE, may_archive=True) == History()
 
 
 async def test_the_oldest_archives_are_removed_and_the_latest_is_kept(tmp_path: Path) -> None:
@@ -240,7 +239,7 @@ async def test_a_session_with_only_a_header_is_not_archived(world: World) -> Non
     world.file(ALICE).write_text(header + "\n")
     assert await world.sessions.archive(ALICE) is None
     world.clock.now += 1e9
-    assert await world.sessions.open(ALICE) == History()
+    assert await world.sessions.read(ALICE, may_archive=True) == History()
 
 
 async def test_a_conversation_stays_if_it_cannot_be_archived(
@@ -328,7 +327,7 @@ async def test_a_linked_directory_is_refused_by_every_operation(
     world.layout.folder(ALICE).symlink_to(world.layout.folder(BOB))
     sessions = world.sessions
     operations: list[Callable[[], Awaitable[object]]] = [
-        lambda: sessions.open(ALICE),
+        lambda: sessions.read(ALICE, may_archive=True),
         lambda: sessions.read(ALICE),
         lambda: sessions.append(ALICE, [note("x")], sync=False),
         lambda: sessions.turn(ALICE, "t"),
@@ -486,7 +485,7 @@ class Compared:
         # A time of the lines' own would decide how long nothing was said.
         lines = [msgspec.structs.replace(each, ts=None) for each in lines]
         await self.world.sessions.append(key, lines, sync=sync)
-        self.lines[key] += encode_lines(lines, rfc3339(self.world.clock.now))[0]
+        self.lines[key] += encode_lines(lines, self.world.clock.now)[0]
         if budget is not None:
             await self.read(key, budget)
 
@@ -498,7 +497,7 @@ class Compared:
     async def open(self, key: SessionKey, minutes: int) -> None:
         self.world.clock.now += minutes * 60
         last = seconds_of(self.lines[key][-1].ts) if self.lines[key] else None
-        history = await self.world.sessions.open(key, count=letters)
+        history = await self.world.sessions.read(key, count=letters, may_archive=True)
         if key not in self.touched:
             silent = last is not None and self.world.clock.now - last > 3600
             assert (history.archived is not None) is silent
@@ -523,7 +522,7 @@ class Compared:
 
     async def edit(self, key: SessionKey, line: Line) -> None:
         if self.world.file(key).exists():
-            (line,), raw = encode_lines([line], "1")
+            (line,), raw = encode_lines([line], 0.0)
             await self.damage(key, b"\n" + raw)
             self.lines[key].append(line)
 

@@ -63,7 +63,7 @@ def read(path: Path, budget: int = 1 << 30) -> tail.Tail:
 
 @given(LINE)
 def test_a_line_is_read_as_it_was_written(line: Line) -> None:
-    (kept,), data = encode_lines([line], "2026-01-01T00:00:00.000Z")
+    (kept,), data = encode_lines([line], 0.0)
     assert data.count(b"\n") == 1
     assert data.endswith(b"\n")
     assert decode_line(data) == kept
@@ -72,7 +72,7 @@ def test_a_line_is_read_as_it_was_written(line: Line) -> None:
 
 def test_lone_surrogates_are_replaced() -> None:
     call = Called(turn="t", round=0, id="1", name="say", arguments='{"text":"a\ud83d"}')
-    (kept,), data = encode_lines([call], "now")
+    (kept,), data = encode_lines([call], 0.0)
     assert decode_line(data) == kept
     assert isinstance(kept, Called)
     assert kept.arguments == '{"text":"a?"}'
@@ -83,7 +83,7 @@ def test_a_line_that_could_not_be_read_again_is_not_written(
 ) -> None:
     monkeypatch.setattr("component.conversations.lines.MAX_LINE", 100)
     with pytest.raises(MemoryStoreError, match="only up to 100"):
-        encode_lines([Note(content="x" * 100)], "now")
+        encode_lines([Note(content="x" * 100)], 0.0)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -91,7 +91,7 @@ def test_a_line_that_could_not_be_read_again_is_not_written(
 def test_the_tail_has_the_lines_since_the_last_summary_that_fit(
     tmp_path: Path, lines: list[Line], budget: int, block: int
 ) -> None:
-    kept, data = encode_lines(lines, "now")
+    kept, data = encode_lines(lines, 0.0)
     header = b'{"type":"session","version":1,"created":"2026","jid":"a@b"}\n'
     path = tmp_path / "history.jsonl"
     path.write_bytes(header + data)
@@ -112,7 +112,7 @@ def test_damaged_lines_are_skipped_anywhere(
         if isinstance(line, bytes):
             raws.append(line)
         else:
-            (kept,), data = encode_lines([line], "now")
+            (kept,), data = encode_lines([line], 0.0)
             good.append(kept)
             raws.append(data[:-1])
     path = tmp_path / "history.jsonl"
@@ -137,12 +137,12 @@ def test_damaged_lines_are_skipped_anywhere(
 def test_an_interrupted_write_loses_only_its_own_lines(
     tmp_path: Path, before: list[Line], torn: list[Line], data: st.DataObject
 ) -> None:
-    before, first = encode_lines(before, "now")
-    torn, second = encode_lines(torn, "now")
+    before, first = encode_lines(before, 0.0)
+    torn, second = encode_lines(torn, 0.0)
     cut = data.draw(st.integers(0, len(second)))
     path = tmp_path / "history.jsonl"
     path.write_bytes(first + second[:cut])
-    after, third = encode_lines([Note(content="after")], "now")
+    after, third = encode_lines([Note(content="after")], 0.0)
     append(path, third)
     whole = second[:cut].count(b"\n") + (cut < len(second) and second[cut : cut + 1] == b"\n")
     found = read(path)
@@ -199,7 +199,7 @@ def test_a_summary_before_the_lines_that_fit_is_found(tmp_path: Path) -> None:
             Note(content="x" * 50),
             Note(content="last"),
         ],
-        "now",
+        0.0,
     )
     path.write_bytes(data)
     found = read(path, 10)
@@ -260,7 +260,7 @@ def test_a_turn_is_read_from_between_other_lines(tmp_path: Path) -> None:
         Summary(content='"t"', kept=9, ts="1"),
         Said(role="assistant", content="yes", turn="u", final=True, ts="1"),
     ]
-    _, data = encode_lines([*other, *of_turn[:3], *other, of_turn[3]], "now")
+    _, data = encode_lines([*other, *of_turn[:3], *other, of_turn[3]], 0.0)
     path.write_bytes(data)
     assert turn_of(path, "t") == (of_turn, True)
     assert turn_of(path, "nobody's") == ([], False)

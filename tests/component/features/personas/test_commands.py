@@ -12,7 +12,6 @@ from component.commands import (
     CommandResult,
     Commands,
     read_words,
-    whose,
 )
 from component.config.agents import Personas as Configured
 from component.features.personas.commands import PERSONA, Exported, PersonaCommands, PersonaParams
@@ -49,9 +48,7 @@ class Chat:
         self.own = OwnPersonas(layout, self.personas, configured, Book())
         drafts = Drafts(layout, texts, clock=lambda: self.now)
         self.dialogue = PersonaDialogue(self.own, drafts)
-        commands = PersonaCommands(
-            self.personas, self.own, self.dialogue, lambda asking: whose(asking, "assistant")
-        )
+        commands = PersonaCommands(self.personas, self.own, self.dialogue)
         self.commands = Commands(commands.commands())
 
     def of_all(self, id_: str, manifest: str = "") -> None:
