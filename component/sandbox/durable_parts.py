@@ -67,7 +67,7 @@ class DurableParts(PartialHost):
         )
 
     async def _progress(self, report: ReportProgress) -> None:
-        await self._functions.progress(report.fraction, report.text)
+        await self._guest.ask(report, type=type(None))
 
     async def _output(self, part: PublishPart) -> None:
         try:
@@ -76,7 +76,7 @@ class DurableParts(PartialHost):
             raise ValueError(str(error)) from error
 
     async def _llm(self, asked: AskModel, _check: Callable[[str], object]) -> str:
-        if self._functions.llm is None:
+        if AskModel not in self._functions.handlers:
             raise CapabilityMissing(self._skill, CAPABILITY)
         return await self._guest.ask(asked, branch=self._in_branch(), type=str)
 

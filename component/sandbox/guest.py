@@ -7,8 +7,8 @@ import os
 import shutil
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar, cast
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar, cast, get_args
 
 import anyio
 import msgspec
@@ -17,10 +17,6 @@ from component.policy.taint import Taint
 from component.sandbox.durable_parts import DurableParts
 from component.sandbox.messages import (
     Ask,
-    AskCredential,
-    AskHttp,
-    AskMemory,
-    AskXmpp,
     Begin,
     Call,
     Cancel,
@@ -31,12 +27,12 @@ from component.sandbox.messages import (
     FailureKind,
     Frames,
     FromChild,
-    HostFunction,
     LogLine,
     Reply,
     Result,
     StepEnded,
     ToChild,
+    Wanted,
     Withdraw,
     frame,
     read_to_child,
@@ -56,13 +52,7 @@ from component.skills.errors import (
     StepFailed,
     UsageError,
 )
-from component.skills.host import (
-    HostError,
-    HostFunctions,
-    HttpRequest,
-    HttpResponse,
-    LogLevel,
-)
+from component.skills.host import Function, HostError, HostFunctions, LogLevel
 from component.skills.inputs import Arguments
 from component.skills.loading import load_module, skills_of
 from component.skills.model_answers import ModelFailed
@@ -168,7 +158,12 @@ class Guest:
             return _failure(error)
 
     async def _with_host(self, skill: Skill, arguments: Arguments, wanted: Call) -> FromChild:
-        functions = _functions(self, wanted.declared)
+        may_use = {
+            each: self._perform
+            for each in (*get_args(Function), ReportProgress, AskModel)
+            if each.tag() in wanted.declared
+        }
+        functions = HostFunctions(wanted.skill, self._log, may_use)
         task = anyio.get_current_task().id if skill.kind == "async" else None
         context = Context(
             principal=wanted.principal,
@@ -216,9 +211,15 @@ class Guest:
             waiting.message = message
             waiting.event.set()
 
+    def _log(self, level: LogLevel, text: str) -> None:
+        self.send(LogLine(level, text))
+
+    async def _perform(self, function: Any) -> Any:
+        return await self.ask(function, type=function.result_type())
+
     async def ask(
         self,
-        what: HostFunction,
+        what: Wanted,
         *,
         type: type[T],  # noqa: A002 - it is one
         branch: bool = True,
@@ -277,72 +278,6 @@ def _error(kind: ErrorKind, text: str) -> Exception:
         case "model":
             return ModelFailed("refused", text)
     return ModelFailed(kind, text)
-
-
-def _functions(guest: Guest, declared: Sequence[str]) -> HostFunctions:
-    return HostFunctions(
-        log=_Log(guest),
-        progress=_Progress(guest),
-        http=_Http(guest) if "http" in declared else None,
-        memory=_Memory(guest) if "memory" in declared else None,
-        credentials=_Credentials(guest) if "credentials" in declared else None,
-        llm=_Llm(guest) if "llm" in declared else None,
-        xmpp=_Xmpp(guest) if "xmpp" in declared else None,
-    )
-
-
-class _Asking:
-    def __init__(self, guest: Guest) -> None:
-        self._guest = guest
-
-
-class _Log(_Asking):
-    def __call__(self, level: LogLevel, text: str) -> None:
-        self._guest.send(LogLine(level, text))
-
-
-class _Progress(_Asking):
-    async def __call__(self, fraction: float, text: str) -> None:
-        await self._guest.ask(ReportProgress(fraction, text), type=type(None))
-
-
-class _Http(_Asking):
-    async def __call__(self, request: HttpRequest) -> HttpResponse:
-        return await self._guest.ask(AskHttp(request), type=HttpResponse)
-
-
-class _Memory(_Asking):
-    async def get(self, key: str) -> str | None:
-        return await self._guest.ask(AskMemory("get", key), type=str | None)  # type: ignore[arg-type]
-
-    async def put(self, key: str, value: str) -> None:
-        await self._guest.ask(AskMemory("put", key, value), type=type(None))
-
-    async def delete(self, key: str) -> None:
-        await self._guest.ask(AskMemory("delete", key), type=type(None))
-
-    async def keys(self, prefix: str) -> list[str]:
-        return await self._guest.ask(AskMemory("keys", prefix), type=list[str])
-
-
-class _Credentials(_Asking):
-    async def available(self, name: str) -> bool:
-        return await self._guest.ask(AskCredential(name), type=bool)
-
-
-class _Llm(_Asking):
-    async def __call__(
-        self, prompt: str, schema: str, max_tokens: int, key: str | int | None = None
-    ) -> str:
-        # Skills ask through their Context, which says whether they are in a branch.
-        return await self._guest.ask(
-            AskModel(prompt, schema.encode(), max_tokens, "", key), type=str
-        )
-
-
-class _Xmpp(_Asking):
-    async def send(self, to: str, text: str, key: str | None = None) -> None:
-        await self._guest.ask(AskXmpp(to, text, key), type=type(None))
 
 
 def _failure(error: Exception) -> Failure:

@@ -17,8 +17,8 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping
-from functools import cache, partial
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, Final, cast
 
 import wasmtime
@@ -28,11 +28,23 @@ from component import system
 from component.sandbox.wasm_call import IMPORTS, GuestStopped, Import, WasmCall, current
 from component.sandbox.wasm_engine import engine, store_for
 from component.skills.errors import CapabilityMissing, InvalidParam, SkillError, SkillLoadError
-from component.skills.host import HostError, HttpRequest, HttpResponse, LogLevel, Memory
-from component.skills.model_answers import ModelFailed
+from component.skills.host import (
+    DeleteMemory,
+    HasCredential,
+    HostError,
+    HostFunction,
+    HttpRequest,
+    HttpResponse,
+    ListMemory,
+    LogLevel,
+    ReadMemory,
+    SendMessage,
+    WriteMemory,
+)
+from component.skills.operations import AskModel, ReportProgress
 
 Imports = frozenset[Import]
-HostFunction = Callable[..., Any]
+Implementation = Callable[..., Any]
 
 _RANDOM_BYTES: Final = 1_024
 _HEADERS: Final = 100
@@ -267,7 +279,7 @@ def _linker(granted: Imports) -> wc.Linker:
     return made
 
 
-def _guarded(function: HostFunction) -> HostFunction:
+def _guarded(function: Implementation) -> Implementation:
     """Wrap a host function so that it raises nothing but WasmtimeError; see `wasm_call`."""
 
     def run(_: object, *arguments: Any) -> Any:
@@ -292,22 +304,22 @@ def _progress(call: WasmCall, fraction: float, text: str) -> None:
     if not 0 <= fraction <= 1 or math.isnan(fraction):
         raise call.failed("it reported progress that is not from 0 to 1.")
     try:
-        call.ask("progress", lambda: call.host.progress(fraction, text[:1_000]))
+        call.ask("progress", ReportProgress(fraction, text[:1_000]))
     except HostError as error:
         raise call.failed(str(error)) from None
 
 
-def _tagged(call: WasmCall, what: str, work: Callable[[], Coroutine[Any, Any, Any]]) -> wc.Variant:
-    """Run a host function whose result has two cases that wasmtime-py cannot tell apart."""
+def _tagged(call: WasmCall, what: str, function: HostFunction[Any]) -> wc.Variant:
+    """Perform a host function whose result has two cases that wasmtime-py cannot tell apart."""
     try:
-        return wc.Variant("ok", _fit(call.ask(what, work)))
+        return wc.Variant("ok", _fit(call.ask(what, function)))
     except HostError as error:
         return wc.Variant("err", _fit(str(error)))
 
 
-def _untagged(call: WasmCall, what: str, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+def _untagged(call: WasmCall, what: str, function: HostFunction[Any]) -> Any:
     try:
-        return _fit(call.ask(what, work))
+        return _fit(call.ask(what, function))
     except HostError as error:
         return _fit(str(error))
 
@@ -320,9 +332,6 @@ def _fit(value: Any) -> Any:
 
 
 def _send(call: WasmCall, asked: Any) -> Any:
-    http = call.host.http
-    if http is None:
-        raise call.missing("http")
     try:
         headers = _headers_of(asked.headers)
         body = _bytes_of(asked.body)
@@ -336,7 +345,7 @@ def _send(call: WasmCall, asked: Any) -> Any:
         credential=asked.credential or "",
     )
     try:
-        return _response(call.ask("the server", lambda: http(request)))
+        return _response(call.ask("the server", request))
     except HostError as error:
         return _fit(str(error))
 
@@ -379,49 +388,31 @@ def _response(response: HttpResponse) -> wc.Record:
     return made
 
 
-def _memory(call: WasmCall) -> Memory:
-    if call.host.memory is None:
-        raise call.missing("memory")
-    return call.host.memory
-
-
 def _memory_get(call: WasmCall, key: str) -> wc.Variant:
-    return _tagged(call, "the memory", partial(_memory(call).get, key))
+    return _tagged(call, "the memory", ReadMemory(key))
 
 
 def _memory_put(call: WasmCall, key: str, value: str) -> Any:
-    return _untagged(call, "the memory", partial(_memory(call).put, key, value))
+    return _untagged(call, "the memory", WriteMemory(key, value))
 
 
 def _memory_delete(call: WasmCall, key: str) -> Any:
-    return _untagged(call, "the memory", partial(_memory(call).delete, key))
+    return _untagged(call, "the memory", DeleteMemory(key))
 
 
 def _memory_keys(call: WasmCall, prefix: str) -> Any:
-    return _untagged(call, "the memory", partial(_memory(call).keys, prefix))
+    return _untagged(call, "the memory", ListMemory(prefix))
 
 
 def _available(call: WasmCall, name: str) -> bool:
-    credentials = call.host.credentials
-    if credentials is None:
-        raise call.missing("credentials")
     try:
-        return bool(call.ask("the credentials", lambda: credentials.available(name)))
+        return call.ask("the credentials", HasCredential(name))
     except HostError:
         return False
 
 
 def _llm(call: WasmCall, prompt: str, schema: str, max_tokens: int) -> wc.Variant:
-    llm = call.host.llm
-    if llm is None:
-        raise call.missing("llm")
-
-    async def asked() -> str:
-        try:
-            return await llm(prompt, schema, max_tokens)
-        except ModelFailed as error:
-            raise HostError(str(error)) from None
-
+    asked = AskModel(prompt, schema.encode(), max_tokens, "", None)
     try:
         answer = call.ask("the model", asked, seconds=call.limits.llm_s)
     except HostError as error:
@@ -430,10 +421,7 @@ def _llm(call: WasmCall, prompt: str, schema: str, max_tokens: int) -> wc.Varian
 
 
 def _xmpp_send(call: WasmCall, to: str, text: str) -> Any:
-    xmpp = call.host.xmpp
-    if xmpp is None:
-        raise call.missing("xmpp")
-    return _untagged(call, "the message", lambda: xmpp.send(to, text))
+    return _untagged(call, "the message", SendMessage(to, text))
 
 
 def _bytes(call: WasmCall, length: int) -> bytes:
@@ -442,7 +430,7 @@ def _bytes(call: WasmCall, length: int) -> bytes:
     return system.token_bytes(length)
 
 
-_FUNCTIONS: Final[Mapping[str, Mapping[str, HostFunction]]] = {
+_FUNCTIONS: Final[Mapping[str, Mapping[str, Implementation]]] = {
     "log": {"write": _log},
     "progress": {"report": _progress},
     "http": {"send": _send},

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
 import msgspec
 import structlog
@@ -20,13 +21,23 @@ from component.skills.errors import (
     UsageError,
     printable,
 )
-from component.skills.host import HostError, HostFunctions, HttpRequest, HttpResponse, LogLevel
+from component.skills.host import (
+    Handlers,
+    HasCredential,
+    HostError,
+    HostFunction,
+    HostFunctions,
+    HttpRequest,
+    HttpResponse,
+    LogLevel,
+    SendMessage,
+)
+from component.skills.operations import AskModel, ReportProgress
 from component.store.storage import Storage
 from xep.binding.json_bounds import decoded_json
 
 if TYPE_CHECKING:
     from component.http.gate import Access, HttpGate, HttpLimits
-    from component.skill_directories.http_functions import GatedHttp
 
 _log = structlog.get_logger("component.skills")
 
@@ -105,35 +116,37 @@ def functions_of(artefact: Artefact, services: Services) -> Functions:
 
 def functions_for(name: str, capabilities: Capabilities, services: Services) -> Functions:
     """Return what makes the functions for each call of a skill with these capabilities."""
-    storage = services.storage
-    remembers = bool(capabilities.memory_read or capabilities.memory_write)
 
     def make(context: Context) -> HostFunctions:
-        llm = None if capabilities.llm is None else _Llm(context)
-        if context.functions is not None:  # of a test
-            return msgspec.structs.replace(context.functions, llm=llm)
-        secrets = Credentials(name, capabilities, services) if capabilities.credential else None
-        return HostFunctions(
-            log=_Log(name),
-            progress=context.progress,
-            http=_Http(name, capabilities, secrets, services) if capabilities.network else None,
-            credentials=secrets,
-            memory=SkillMemory(storage, name, context.principal, capabilities)
-            if remembers
-            else None,
-            llm=llm,
-            xmpp=_Xmpp(context, capabilities, services) if capabilities.xmpp else None,
-        )
+        asks_model: Handlers = {} if capabilities.llm is None else {AskModel: _Llm(context)}
+        of_test = context.functions
+        if of_test is not None:
+            handlers = {**of_test.handlers, **asks_model}
+            return msgspec.structs.replace(of_test, skill=name, handlers=handlers)
+
+        async def report(progress: ReportProgress) -> None:
+            await context.progress(progress.fraction, progress.text)
+
+        made: dict[type[HostFunction[Any]], Callable[[Any], Awaitable[Any]]]
+        made = {ReportProgress: report, **asks_model}
+        credentials = None
+        if capabilities.credential:
+            credentials = Credentials(name, capabilities, services)
+            made[HasCredential] = credentials.available
+        if capabilities.network:
+            made[HttpRequest] = _Http(name, capabilities, credentials, services)
+        if capabilities.memory_read or capabilities.memory_write:
+            memory = SkillMemory(services.storage, name, context.principal, capabilities)
+            made |= memory.handlers
+        if capabilities.xmpp:
+            made[SendMessage] = _Xmpp(context, capabilities, services)
+        return HostFunctions(name, partial(_write_log, name), made)
 
     return make
 
 
-class _Log:
-    def __init__(self, skill: str) -> None:
-        self._skill = skill
-
-    def __call__(self, level: LogLevel, text: str) -> None:
-        getattr(_log, level)("a skill logs", skill=self._skill, text=printable(text, _LONGEST_LINE))
+def _write_log(skill: str, level: LogLevel, text: str) -> None:
+    getattr(_log, level)("a skill logs", skill=skill, text=printable(text, _LONGEST_LINE))
 
 
 def gate_of(
@@ -161,15 +174,14 @@ class _Http:
         self._capabilities = capabilities
         self._credentials = credentials
         self._services = services
-        self._gated: GatedHttp | None = None
+        self._gate: HttpGate | None = None
 
     async def __call__(self, request: HttpRequest) -> HttpResponse:
-        if self._gated is None:
-            from component.skill_directories.http_functions import GatedHttp  # noqa: PLC0415 - as the gate
+        from component.skill_directories.http_functions import send_request  # noqa: PLC0415 - as the gate
 
-            gate = gate_of(self._capabilities, self._services)
-            self._gated = GatedHttp(self._skill, gate, self._credentials)
-        return await self._gated(request)
+        if self._gate is None:
+            self._gate = gate_of(self._capabilities, self._services)
+        return await send_request(self._skill, self._gate, self._credentials, request)
 
 
 def _access(endpoint: Endpoint) -> Access:
@@ -200,10 +212,10 @@ class Credentials:
         self._declared = capabilities.credential
         self._credentials = services.credentials
 
-    async def available(self, name: str) -> bool:
-        """See `component.skills.host.Credentials`."""
-        self._check(name)
-        return name in self._credentials
+    async def available(self, wanted: HasCredential) -> bool:
+        """Return whether a credential is set. Raises CapabilityMissing."""
+        self._check(wanted.name)
+        return wanted.name in self._credentials
 
     def headers(self, name: str, url: str) -> tuple[tuple[str, str], ...]:
         """Return what a credential adds to a request. Raises CapabilityMissing, HostError."""
@@ -230,15 +242,15 @@ class _Llm:
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    async def __call__(
-        self, prompt: str, schema: str, max_tokens: int, key: str | int | None = None
-    ) -> str:
+    async def __call__(self, asked: AskModel) -> str:
         try:
-            wanted = msgspec.convert(decoded_json(schema), dict[str, object])
+            wanted = msgspec.convert(decoded_json(asked.schema), dict[str, object])
         except ValueError as error:
             raise HostError(f"The schema is not JSON: {error}") from None
         try:
-            answer = await self._context.llm(prompt, wanted, max_tokens=max_tokens, key=key)
+            answer = await self._context.llm(
+                asked.prompt, wanted, max_tokens=asked.max_tokens, key=asked.key
+            )
         except UsageError as error:
             raise HostError(str(error)) from error
         return msgspec.json.encode(cast("object", answer)).decode()
@@ -251,8 +263,8 @@ class _Xmpp:
         self._services = services
         self._sent = 0
 
-    async def send(self, to: str, text: str, key: str | None = None) -> None:
-        context = self._context
+    async def __call__(self, message: SendMessage) -> None:
+        context, to = self._context, message.to
         self._sent += 1
         if to not in self._recipients:
             raise CapabilityMissing(context.skill, f"xmpp:{printable(to, 100)}")
@@ -261,8 +273,8 @@ class _Xmpp:
             raise HostError("Messages cannot be sent here: no service is connected.")
         try:
             await messages.send(
-                *(context.agent, context.principal, to, text),
-                key=key or f"{context.key} {self._sent}",
+                *(context.agent, context.principal, to, message.text),
+                key=message.key or f"{context.key} {self._sent}",
                 skill=context.skill,
             )
         except (SkillError, InvalidParam) as error:

@@ -14,43 +14,32 @@ if TYPE_CHECKING:
     from component.skill_directories.host_functions import Credentials
 
 
-class GatedHttp:
-    """Implements `component.skills.host.Http`.
+async def send_request(
+    skill: str, gate: HttpGate, credentials: Credentials | None, request: HttpRequest
+) -> HttpResponse:
+    """Make a request of a skill through a gate. Raises HostError and CapabilityMissing.
 
     A credential goes only to the server of the request, not to one that it redirects to. If the
     response repeats it, as servers for tests do, it is replaced there.
-
-    Args:
-        skill: the name of the skill.
-        gate: permits what the skill declares.
-        credentials: those of the skill; None if it has none.
     """
-
-    def __init__(self, skill: str, gate: HttpGate, credentials: Credentials | None = None) -> None:
-        self._skill = skill
-        self._gate = gate
-        self._credentials = credentials
-
-    async def __call__(self, request: HttpRequest) -> HttpResponse:
-        """Make a request. Raises HostError and CapabilityMissing."""
-        secret: Headers = ()
-        if request.credential:
-            if self._credentials is None:
-                raise CapabilityMissing(self._skill, f"credential:{request.credential}")
-            secret = self._credentials.headers(request.credential, request.url)
-        try:
-            found = await self._gate.send(
-                http_gate.HttpRequest(
-                    url=request.url,
-                    method=request.method,
-                    headers=request.headers,
-                    body=request.body,
-                    secret_headers=secret,
-                )
+    secret: Headers = ()
+    if request.credential:
+        if credentials is None:
+            raise CapabilityMissing(skill, f"credential:{request.credential}")
+        secret = credentials.headers(request.credential, request.url)
+    try:
+        found = await gate.send(
+            http_gate.HttpRequest(
+                url=request.url,
+                method=request.method,
+                headers=request.headers,
+                body=request.body,
+                secret_headers=secret,
             )
-        except HttpRefused as error:
-            raise CapabilityMissing(self._skill, error.capability) from error
-        except HttpError as error:
-            raise HostError(str(error)) from error
-        clean = redacted(found, secret)
-        return HttpResponse(clean.status, clean.headers, clean.body)
+        )
+    except HttpRefused as error:
+        raise CapabilityMissing(skill, error.capability) from error
+    except HttpError as error:
+        raise HostError(str(error)) from error
+    clean = redacted(found, secret)
+    return HttpResponse(clean.status, clean.headers, clean.body)

@@ -21,7 +21,7 @@ from component.skill_directories.runners import Artefact, SkillRunner
 from component.skill_directories.version import read_schema
 from component.skills.context import Context
 from component.skills.errors import CapabilityMissing, SkillError, SkillLoadError, SkillUnavailable
-from component.skills.host import HostError
+from component.skills.host import HasCredential, HostError
 from component.skills.manifest import FILE
 from component.skills.outputs import File, Link, SkillResult
 from component.skills.rest_request import RestResponse
@@ -83,9 +83,9 @@ class RestRequests(SkillRunner["_Request"]):
         known = Credentials(artefact.name, artefact.manifest.skill.capabilities, self._services)
         provided = context.functions  # of a test, which sends nothing
         try:
-            if provided is None or provided.credentials is None:
+            if provided is None or HasCredential not in provided.handlers:
                 return known.headers(credential, url)
-            if await provided.credentials.available(credential):
+            if await provided.perform(HasCredential(credential)):
                 return ()
         except HostError as error:
             raise SkillUnavailable(str(error), begun=False) from error

@@ -12,7 +12,15 @@ from component import system
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
 from component.skills.errors import CapabilityMissing, SkillError, UsageError
-from component.skills.host import HostFunctions, LogLevel
+from component.skills.host import (
+    HasCredential,
+    HostFunction,
+    HostFunctions,
+    HttpRequest,
+    LogLevel,
+    ReadMemory,
+    SendMessage,
+)
 from component.skills.model_answers import question
 from component.skills.operations import (
     AskModel,
@@ -115,9 +123,7 @@ class Context:
 
         Raises CapabilityMissing if the skill declares no `network`.
         """
-        if self._functions is None or self._functions.http is None:
-            raise CapabilityMissing(self.skill, "network")
-        return ContextHttp(self._functions.http)
+        return ContextHttp(self._functions_with(HttpRequest, "network"))
 
     @property
     def memory(self) -> ContextMemory:
@@ -125,9 +131,7 @@ class Context:
 
         Raises CapabilityMissing if the skill declares neither `memory_read` nor `memory_write`.
         """
-        if self._functions is None or self._functions.memory is None:
-            raise CapabilityMissing(self.skill, "memory")
-        return ContextMemory(self._functions.memory)
+        return ContextMemory(self._functions_with(ReadMemory, "memory"))
 
     @property
     def xmpp(self) -> ContextXmpp:
@@ -135,9 +139,7 @@ class Context:
 
         Raises CapabilityMissing if the skill declares no `xmpp`.
         """
-        if self._functions is None or self._functions.xmpp is None:
-            raise CapabilityMissing(self.skill, "xmpp")
-        return ContextXmpp(self._functions.xmpp)
+        return ContextXmpp(self._functions_with(SendMessage, "xmpp"))
 
     def log(self, text: str, level: LogLevel = "info") -> None:
         """Write a line to the log of the service, where admins see it."""
@@ -157,9 +159,14 @@ class Context:
 
         Raises CapabilityMissing if the skill does not declare it.
         """
-        if self._functions is None or self._functions.credentials is None:
-            raise CapabilityMissing(self.skill, f"credential:{name}")
-        return await self._functions.credentials.available(name)
+        functions = self._functions_with(HasCredential, f"credential:{name}")
+        return await functions.perform(HasCredential(name))
+
+    def _functions_with(self, function: type[HostFunction[Any]], capability: str) -> HostFunctions:
+        """Return the functions of the service. Raises CapabilityMissing without this one."""
+        if self._functions is None or function not in self._functions.handlers:
+            raise CapabilityMissing(self.skill, capability)
+        return self._functions
 
     def now(self) -> datetime:
         """Return the time, in UTC. A durable skill reads it in a step, so that it stays the same

@@ -20,6 +20,7 @@ import msgspec
 
 from component import system
 from component.skills.errors import UsageError
+from component.skills.host import HostFunction
 
 T = TypeVar("T")
 
@@ -59,7 +60,7 @@ Key: TypeAlias = str | int | None
 """Identifies an operation in a branch beside others; None where its order does."""
 
 
-class ReportProgress(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="progress"):
+class ReportProgress(HostFunction[None], frozen=True, tag="progress"):
     """Report progress. There is no result."""
 
     fraction: float
@@ -136,12 +137,14 @@ class WaitForTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="
     turn: str
 
 
-class AskModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="llm"):
+class AskModel(HostFunction[str], frozen=True, tag="llm"):
     """Ask a model for an object that fits a JSON Schema. The result is the answer, as JSON text.
 
     A function that reads an answer, and raises ValueError if it does not fit, is passed beside it.
     Raises ModelFailed, CapabilityMissing and UsageError.
     """
+
+    capability = "llm"
 
     prompt: str
     schema: bytes
