@@ -16,8 +16,9 @@ from component.audit.quota import Refusals
 from component.audit.record import Audit
 from component.config import Settings
 from component.kernel.options import SOFTWARE
-from component.metrics.counters import Counters, Usage
-from component.metrics.traces import NoTracer, Span, Tracer, make_tracer
+from component.metrics.counters import Counters
+from component.metrics.traces import Span, Tracer, make_tracer
+from component.models.protocol import Usage
 from component.store import Storage
 from component.tasks.records import TaskRecords
 
@@ -53,7 +54,7 @@ class Monitoring:
         self.refusals = Refusals(self.recorder)
         self.counters = Counters()
         self.tasks = TaskRecords(self.recorder, self.refusals, self.counters)
-        self._tracer = tracer or NoTracer()
+        self._tracer = tracer or Tracer()
         self._logged: set[str] = set()
         self.full: Callable[[], str | None] = _never_full if audit is None else audit.full
         self.turn = self.counters.turn
@@ -85,7 +86,16 @@ class Monitoring:
 
     def model_call(self, model: str, outcome: str, seconds: float, usage: Usage) -> None:
         """Note a call of a model; see `component.agent.model_calls.Observer`."""
-        self.counters.model_call(model, outcome, seconds, usage)
+        counters = self.counters
+        counters.model_calls.add(seconds, model, outcome)
+        if usage.tokens_in or usage.tokens_out:
+            counters.tokens.add(model, "in", by=usage.tokens_in)
+            counters.tokens.add(model, "out", by=usage.tokens_out)
+        for kind in ("cache_read", "cache_write", "reasoning"):
+            if tokens := getattr(usage, kind):
+                counters.tokens.add(model, kind, by=tokens)
+        if usage.cost_usd:
+            counters.usd.add(model, by=usage.cost_usd)
 
     def span(self, name: str, **attributes: str) -> AbstractContextManager[Span]:
         """Return a part of a trace; see `component.metrics.traces.Tracer`."""
