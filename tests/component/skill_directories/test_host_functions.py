@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from component.http.gate import Access, Headers, HttpGate
-from component.skill_directories.http_functions import send_request
+from component.skill_directories.host_functions import send_request
 from component.skills.errors import CapabilityMissing
 from component.skills.host import HostError
 from component.skills.host import HttpRequest as HostRequest
