@@ -237,7 +237,7 @@ class ProcessSkills:
         Raises SkillUnavailable when the child dies, floods or hangs, and InvalidParam, SkillFailed,
         SkillTimeout and CapabilityMissing as any skill.
         """
-        functions = self._functions(context)
+        functions = msgspec.structs.replace(self._functions(context), skill=name)
         remaining = context.remaining()
         longest = self._profile.limits.wall_s
         wanted = Call(

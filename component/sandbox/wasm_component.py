@@ -36,7 +36,6 @@ from component.skills.host import (
     HttpRequest,
     HttpResponse,
     ListMemory,
-    LogLevel,
     ReadMemory,
     SendMessage,
     WriteMemory,
@@ -296,10 +295,6 @@ def _guarded(function: Implementation) -> Implementation:
     return run
 
 
-def _log(call: WasmCall, level: LogLevel, text: str) -> None:
-    call.log(level, text)
-
-
 def _progress(call: WasmCall, fraction: float, text: str) -> None:
     if not 0 <= fraction <= 1 or math.isnan(fraction):
         raise call.failed("it reported progress that is not from 0 to 1.")
@@ -309,10 +304,12 @@ def _progress(call: WasmCall, fraction: float, text: str) -> None:
         raise call.failed(str(error)) from None
 
 
-def _tagged(call: WasmCall, what: str, function: HostFunction[Any]) -> wc.Variant:
+def _tagged(
+    call: WasmCall, what: str, function: HostFunction[Any], seconds: float | None = None
+) -> wc.Variant:
     """Perform a host function whose result has two cases that wasmtime-py cannot tell apart."""
     try:
-        return wc.Variant("ok", _fit(call.ask(what, function)))
+        return wc.Variant("ok", _fit(call.ask(what, function, seconds)))
     except HostError as error:
         return wc.Variant("err", _fit(str(error)))
 
@@ -388,22 +385,6 @@ def _response(response: HttpResponse) -> wc.Record:
     return made
 
 
-def _memory_get(call: WasmCall, key: str) -> wc.Variant:
-    return _tagged(call, "the memory", ReadMemory(key))
-
-
-def _memory_put(call: WasmCall, key: str, value: str) -> Any:
-    return _untagged(call, "the memory", WriteMemory(key, value))
-
-
-def _memory_delete(call: WasmCall, key: str) -> Any:
-    return _untagged(call, "the memory", DeleteMemory(key))
-
-
-def _memory_keys(call: WasmCall, prefix: str) -> Any:
-    return _untagged(call, "the memory", ListMemory(prefix))
-
-
 def _available(call: WasmCall, name: str) -> bool:
     try:
         return call.ask("the credentials", HasCredential(name))
@@ -413,15 +394,7 @@ def _available(call: WasmCall, name: str) -> bool:
 
 def _llm(call: WasmCall, prompt: str, schema: str, max_tokens: int) -> wc.Variant:
     asked = AskModel(prompt, schema.encode(), max_tokens, "", None)
-    try:
-        answer = call.ask("the model", asked, seconds=call.limits.llm_s)
-    except HostError as error:
-        return wc.Variant("err", _fit(str(error)))
-    return wc.Variant("ok", _fit(answer))
-
-
-def _xmpp_send(call: WasmCall, to: str, text: str) -> Any:
-    return _untagged(call, "the message", SendMessage(to, text))
+    return _tagged(call, "the model", asked, call.limits.llm_s)
 
 
 def _bytes(call: WasmCall, length: int) -> bytes:
@@ -431,18 +404,18 @@ def _bytes(call: WasmCall, length: int) -> bytes:
 
 
 _FUNCTIONS: Final[Mapping[str, Mapping[str, Implementation]]] = {
-    "log": {"write": _log},
+    "log": {"write": WasmCall.log},
     "progress": {"report": _progress},
     "http": {"send": _send},
     "memory": {
-        "get": _memory_get,
-        "put": _memory_put,
-        "delete": _memory_delete,
-        "keys": _memory_keys,
+        "get": lambda call, key: _tagged(call, "the memory", ReadMemory(key)),
+        "put": lambda call, key, value: _untagged(call, "the memory", WriteMemory(key, value)),
+        "delete": lambda call, key: _untagged(call, "the memory", DeleteMemory(key)),
+        "keys": lambda call, prefix: _untagged(call, "the memory", ListMemory(prefix)),
     },
     "credentials": {"available": _available},
     "llm": {"ask": _llm},
-    "xmpp": {"send": _xmpp_send},
+    "xmpp": {"send": lambda call, to, text: _untagged(call, "the message", SendMessage(to, text))},
     "clock": {
         "now": lambda _: system.time_ns() // 1_000_000,
         "monotonic": lambda _: time.monotonic_ns(),
