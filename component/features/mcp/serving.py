@@ -9,7 +9,7 @@ import anyio
 import structlog
 
 from component.features.mcp.calls import Runner
-from component.features.mcp.connection import Connection, ToolDescription
+from component.features.mcp.connection import ServerConnection, ToolDescription
 from component.features.mcp.errors import ServerFailed
 from component.features.mcp.guard import CLOSED
 from component.features.mcp.pool import Backoff, Pool
@@ -71,7 +71,7 @@ class Serving:
         self, offer: Offer, pool: Pool, runner: Runner, task_status: TaskStatus[None]
     ) -> None:
         """Offer the tools of the server until it fails. Raises ServerFailed."""
-        connection = Connection(self._name, self._entry)
+        connection = ServerConnection(self._name, self._entry)
         async with connection.connected():
             wait = _FIRST_S
             while True:
@@ -124,7 +124,7 @@ async def probe(name: str, entry: McpServer) -> tuple[str, int, int]:
 
     Raises ServerFailed.
     """
-    connection = Connection(name, entry)
+    connection = ServerConnection(name, entry)
     async with connection.connected():
         tools = await connection.tools()
         skills = skills_of(name, entry, tools, _not_called)
