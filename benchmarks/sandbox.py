@@ -27,6 +27,7 @@ from component.sandbox.wasm_code import run_code
 from component.sandbox.wasm_engine import engine, store_for, ticker
 from component.skills.errors import SkillFailed, SkillTimeout
 from component.skills.host import HostFunctions
+from component.skills.operations import ReportProgress
 from tests.component.sandbox import guests, wat
 from tests.component.sandbox.running import Told, context, runtime, skill
 
@@ -87,7 +88,7 @@ def _function(runs: int) -> Line:
 def _host() -> HostFunctions:
     """Return the functions that every skill has."""
     told = Told()
-    return HostFunctions(log=told.log, progress=told.report)
+    return HostFunctions("guest", told.log, {ReportProgress: told.report})
 
 
 def _called(linked: wasmtime.InstancePre, store: wasmtime.Store) -> Any:

@@ -12,9 +12,9 @@ from component.agent import history
 from component.audit.protocol import AuditEvent, Recorder
 from component.budget.book import BudgetBook
 from component.budget.protocol import Amount, BudgetExceededError, Spender
-from component.metrics.observer import Observer
 from component.models.building import only
 from component.models.messages import ModelMessage, text_message
+from component.models.observer import Observer
 from component.models.protocol import (
     Completion,
     ContextOverflowError,

@@ -17,9 +17,9 @@ from component.agent.protocol import Caller, ToolResult, Tools, Waiting
 from component.agent.run import Run, called, resulted
 from component.agent.untrusted_text import InjectionCheck
 from component.conversations.lines import Called, Line, Note, Resulted
-from component.metrics.observer import Observer
 from component.models.answer_limits import ARGUMENTS_DEPTH, JSON_VALUES, too_complex
 from component.models.messages import ToolCall, with_distinct_ids
+from component.models.observer import Observer
 from component.models.protocol import Completion, Tool
 from component.store.errors import StorageError
 from component.system import monotonic, time

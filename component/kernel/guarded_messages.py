@@ -19,7 +19,9 @@ from component.kernel.stream import StreamSubsystem
 from component.link.messages.inbound import ReplyAddress
 from component.link.messages.messenger import TooBigError
 from component.link.messages.outbound import OutboundMessage, Text, conversation_with
+from component.skills.context import Context
 from component.skills.errors import InvalidParam, SkillError
+from component.skills.host import SendMessage
 from component.store import StorageError
 from component.store.contacts import SubscriptionStore
 from xep.jid import JID, JIDError
@@ -114,26 +116,20 @@ class GuardedMessages:
         self._by_person = HourlyLimit(settings.per_hour)
         self._by_recipient = HourlyLimit(settings.per_recipient_per_hour)
 
-    async def send(
-        self, agent: str, principal: str, to: str, text: str, *, key: str, skill: str = ""
-    ) -> None:
-        """Send a message on behalf of a person.
+    async def send(self, context: Context, message: SendMessage, skill: str = "") -> None:
+        """Send a message on behalf of the person of a context, which it names.
 
-        Args:
-            agent: the agent that sends it, or a sub-agent of it.
-            principal: the person.
-            to: the address of the recipient.
-            text: the text, to which the message adds on whose behalf it is.
-            key: identifies the message.
-            skill: the skill that has written the text; empty if the person has.
+        `skill` has written the text; it is empty if the person has. The message has a key, which
+        identifies it.
 
         Raises SkillError if the message must not be sent, and InvalidParam for an address or a text
         that cannot be used.
         """
-        person = read_address(to)
+        principal, text = context.principal, message.text
+        person = read_address(message.to)
         if len(text) > self._settings.max_characters:
             raise InvalidParam("text", f"has more than {self._settings.max_characters} characters")
-        agent = agent.partition("/")[0]
+        agent = context.agent.partition("/")[0]
         refusal = self._messages.refusal(agent, person)
         if refusal is not None:
             raise SkillError(refusal)
@@ -154,7 +150,8 @@ class GuardedMessages:
             raise SkillError("I have sent as many messages as I may in an hour. Try again later.")
         self._by_person.count(principal, now)
         self._by_recipient.count(str(person), now)
-        self._messages.send(agent, person, body, f"{skill} {principal} {key}" if skill else key)
+        key = f"{skill} {principal} {message.key}" if skill else message.key
+        self._messages.send(agent, person, body, key or "")
 
 
 def read_address(text: str) -> JID:

@@ -89,7 +89,9 @@ class Kernel:
         self.commands = Commands(
             admins=environment.catalog.admins, agent_at=self.stream.addresses.agent_at
         )
-        modules = ModuleFunctions(environment.settings, environment.storage, self.messages)
+        modules = ModuleFunctions(
+            environment.settings, environment.storage, lambda: self.messages().send
+        )
         self.tasks = TaskSubsystem(
             *(environment, self.stream, self.contacts, modules.provide), lambda: self.agents
         )

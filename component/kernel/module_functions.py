@@ -8,7 +8,7 @@ from component.skills import Context, Skill
 from component.store.storage import Storage
 
 if TYPE_CHECKING:
-    from component.skill_directories.host_functions import Functions, Services, SkillMessages
+    from component.skill_directories.host_functions import Functions, SendMessageOf, Services
 
 _BUILT_IN = "component."
 
@@ -25,7 +25,7 @@ class ModuleFunctions:
         self,
         settings: Settings,
         storage: Storage | None,
-        messages: Callable[[], "SkillMessages | None"],
+        messages: Callable[[], "SendMessageOf | None"],
     ) -> None:
         self._settings = settings
         self._storage = storage
@@ -52,7 +52,9 @@ class ModuleFunctions:
 
 
 def skill_services(
-    settings: Settings, storage: Storage | None, messages: Callable[[], "SkillMessages | None"]
+    settings: Settings,
+    storage: Storage | None,
+    messages: Callable[[], "SendMessageOf | None"],
 ) -> "Services":
     """Return what the service has for skills."""
     from component.skill_directories.host_functions import Credential, Services  # noqa: PLC0415

@@ -17,8 +17,8 @@ from component.audit.record import Audit
 from component.config import Settings
 from component.kernel.options import SOFTWARE
 from component.metrics.counters import Counters
-from component.metrics.observer import Observer
-from component.metrics.traces import NoTracer, Tracer, make_tracer
+from component.metrics.traces import Tracer, make_tracer
+from component.models.observer import Observer
 from component.store import Storage
 from component.tasks.records import TaskRecords
 
@@ -50,7 +50,7 @@ class Monitoring(Observer):
         self.refusals = Refusals(self.recorder)
         self.counters = Counters()
         self.tasks = TaskRecords(self.recorder, self.refusals, self.counters)
-        self._tracer = tracer or NoTracer()
+        self._tracer = tracer or Tracer()
         self._logged: set[str] = set()
         self.full: Callable[[], str | None] = _never_full if audit is None else audit.full
         super().__init__(self.counters, self._tracer)

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -11,34 +11,6 @@ BOUNDS_S: Final = (0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 6
 _MOST_LABELS: Final = 1000
 """Maximum number of label sets in one family, so that ever new names cannot fill the memory."""
 OTHER: Final = "other"
-
-
-class Usage(Protocol):
-    """The usage of one model call."""
-
-    @property
-    def tokens_in(self) -> int:
-        """Tokens in the prompt."""
-
-    @property
-    def tokens_out(self) -> int:
-        """Tokens in the answer."""
-
-    @property
-    def cost_usd(self) -> float:
-        """The cost in US dollars."""
-
-    @property
-    def cache_read(self) -> int:
-        """Tokens in the prompt that the provider read from its cache."""
-
-    @property
-    def cache_write(self) -> int:
-        """Tokens in the prompt that the provider wrote to its cache."""
-
-    @property
-    def reasoning(self) -> int:
-        """Tokens in the answer that are reasoning."""
 
 
 Cell: TypeAlias = tuple[list[int], list[float]]
@@ -121,18 +93,6 @@ class Counters:
     def turn(self, agent: str, outcome: str, seconds: float) -> None:
         """Count a turn that has ended."""
         self.turns.add(seconds, agent, outcome)
-
-    def model_call(self, model: str, outcome: str, seconds: float, usage: Usage) -> None:
-        """Count a model call and its usage."""
-        self.model_calls.add(seconds, model, outcome)
-        if usage.tokens_in or usage.tokens_out:
-            self.tokens.add(model, "in", by=usage.tokens_in)
-            self.tokens.add(model, "out", by=usage.tokens_out)
-        for kind in ("cache_read", "cache_write", "reasoning"):
-            if tokens := getattr(usage, kind):
-                self.tokens.add(model, kind, by=tokens)
-        if usage.cost_usd:
-            self.usd.add(model, by=usage.cost_usd)
 
     def tool_call(self, tool: str, outcome: str, seconds: float) -> None:
         """Count a tool call. Names that a model has invented count as `other`."""

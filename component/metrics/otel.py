@@ -5,7 +5,7 @@ variables of the SDK do not change where spans are sent.
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Final
 
 import anyio
@@ -19,7 +19,7 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from component import system
 from component.config.service import Traces
-from component.metrics.traces import Span
+from component.metrics.traces import Span, Tracer
 
 _TIMEOUT_S: Final = 5
 _LAST_S: Final = 3.0
@@ -43,7 +43,7 @@ _TITLES: Final = {"invoke_agent": "agent", "chat": "model", "execute_tool": "too
 """The attribute that follows the operation in the name of a span."""
 
 
-class _Span:
+class _Span(Span):
     """An open span; renames attributes according to the semantic conventions."""
 
     def __init__(self, span: OpenSpan, names: Mapping[str, str]) -> None:
@@ -55,7 +55,7 @@ class _Span:
             self._span.set_attribute(self._names.get(key, f"xmpp_agent.{key}"), value)
 
 
-class OTelTracer:
+class OTelTracer(Tracer):
     """Sends spans to a collector.
 
     Args:
@@ -81,12 +81,9 @@ class OTelTracer:
         self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
         self._tracer = self._provider.get_tracer(_SOFTWARE, version)
 
-    def span(self, name: str, **attributes: str) -> AbstractContextManager[Span]:
-        """Open a span for the duration of the context; see `component.metrics.traces.Tracer`."""
-        return self._span(name, attributes)
-
     @contextmanager
-    def _span(self, name: str, attributes: Mapping[str, str]) -> Iterator[Span]:
+    def span(self, name: str, **attributes: str) -> Iterator[Span]:
+        """See `Tracer`."""
         known = _NAMES.get(name, {})
         title = attributes.get(_TITLES.get(name, ""), "")
         provider = self._providers.get(title) or self._providers.get("")

@@ -7,13 +7,13 @@ not contain messages, prompts or results.
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final
 
 from component.config.service import Traces
 
 
-class Span(Protocol):
-    """An open span."""
+class Span:
+    """An open span. This one is not recorded; `component.metrics.otel` has one that is."""
 
     def set_attributes(self, **attributes: str | int) -> None:
         """Add attributes; for `chat`: answered_by (a model), tokens_in, tokens_out,
@@ -21,39 +21,22 @@ class Span(Protocol):
         """
 
 
-class Tracer(Protocol):
-    """Creates spans."""
+class Tracer:
+    """Creates spans. This one records nothing; `component.metrics.otel` has one that does."""
 
     def span(self, name: str, **attributes: str) -> AbstractContextManager[Span]:
         """Open a child of the current span for the duration of the context; an error marks it.
 
         `name` is `invoke_agent` (agent, turn), `chat` (model) or `execute_tool` (tool, call).
         """
+        return _NOT_RECORDED
 
     async def close(self) -> None:
         """Send the remaining spans. Never raises."""
 
 
-class NoSpan:
-    """A span that is not recorded."""
-
-    def set_attributes(self, **attributes: str | int) -> None:
-        """Do nothing."""
-
-
-NOTHING: Final[AbstractContextManager[Span]] = nullcontext(NoSpan())
-"""A context manager for a span that is not recorded; it can be used any number of times."""
-
-
-class NoTracer:
-    """A tracer that does nothing."""
-
-    def span(self, name: str, **attributes: str) -> AbstractContextManager[Span]:
-        """Return a span that is not recorded."""
-        return NOTHING
-
-    async def close(self) -> None:
-        """Do nothing."""
+_NOT_RECORDED: Final[AbstractContextManager[Span]] = nullcontext(Span())
+"""It can be used any number of times."""
 
 
 class TracesError(Exception):
@@ -69,7 +52,7 @@ def make_tracer(
     that of all others under "". Raises TracesError if the extra is missing.
     """
     if not settings.endpoint:
-        return NoTracer()
+        return Tracer()
     try:
         from component.metrics.otel import OTelTracer  # noqa: PLC0415 - only if it is enabled
     except ImportError as error:

@@ -7,20 +7,16 @@ import os
 import shutil
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar, cast
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from typing import Any, Final, TypeVar, cast, get_args
 
 import anyio
 import msgspec
 
 from component.policy.taint import Taint
-from component.sandbox.durable_parts import DurableParts
 from component.sandbox.messages import (
     Ask,
-    AskCredential,
-    AskHttp,
-    AskMemory,
-    AskXmpp,
     Begin,
     Call,
     Cancel,
@@ -31,12 +27,12 @@ from component.sandbox.messages import (
     FailureKind,
     Frames,
     FromChild,
-    HostFunction,
     LogLine,
     Reply,
     Result,
     StepEnded,
     ToChild,
+    Wanted,
     Withdraw,
     frame,
     read_to_child,
@@ -55,16 +51,21 @@ from component.skills.errors import (
     StepFailed,
     UsageError,
 )
-from component.skills.host import (
-    HostError,
-    HostFunctions,
-    HttpRequest,
-    HttpResponse,
-    LogLevel,
-)
+from component.skills.host import Function, HostError, HostFunctions, LogLevel
 from component.skills.inputs import Arguments
 from component.skills.loading import load_module, skills_of
-from component.skills.operations import AskModel, ModelFailed, ReportProgress
+from component.skills.operations import (
+    CAPABILITY,
+    AskModel,
+    AskPrincipal,
+    ModelFailed,
+    PartialHost,
+    PublishPart,
+    ReportProgress,
+    RunStep,
+    Sleep,
+    Work,
+)
 from component.skills.params import prepare
 from component.skills.skill import Skill
 from component.skills.spec import spec_json
@@ -75,6 +76,8 @@ _MESSAGE_BYTES: Final = 64 << 20
 _PIECE: Final = 1 << 16
 _TRACE: Final = 4000
 _THREADS: Final = 8
+_in_step: Final[ContextVar[bool]] = ContextVar("in_step", default=False)
+"""Whether the work of a step runs."""
 
 
 class Guest:
@@ -166,7 +169,12 @@ class Guest:
             return _failure(error)
 
     async def _with_host(self, skill: Skill, arguments: Arguments, wanted: Call) -> FromChild:
-        functions = _functions(self, wanted.declared)
+        may_use = {
+            each: self._perform
+            for each in (*get_args(Function), ReportProgress, AskModel)
+            if each.tag() in wanted.declared
+        }
+        functions = HostFunctions(wanted.skill, self._log, may_use)
         task = anyio.get_current_task().id if skill.kind == "async" else None
         context = Context(
             principal=wanted.principal,
@@ -174,7 +182,7 @@ class Guest:
             skill=wanted.skill,
             agent=wanted.agent,
             taints=cast("tuple[Taint, ...]", wanted.taints),
-            host=DurableParts(self, functions, wanted.skill, wanted.key, task),
+            host=ChildHost(self, functions, wanted.skill, wanted.key, task),
         )
         context.provide(functions)
         share = Threads(_THREADS, _THREADS).share(wanted.principal)
@@ -214,9 +222,15 @@ class Guest:
             waiting.message = message
             waiting.event.set()
 
+    def _log(self, level: LogLevel, text: str) -> None:
+        self.send(LogLine(level, text))
+
+    async def _perform(self, function: Any) -> Any:
+        return await self.ask(function, type=function.result_type())
+
     async def ask(
         self,
-        what: HostFunction,
+        what: Wanted,
         *,
         type: type[T],  # noqa: A002 - it is one
         branch: bool = True,
@@ -251,6 +265,93 @@ class Guest:
         return msgspec.msgpack.decode(message.value, type=type)
 
 
+class ChildHost(PartialHost):
+    """Sends the operations of a skill in a child to the service.
+
+    Args:
+        guest: asks the service.
+        functions: those of the service that the skill may use.
+        skill: the name of the skill.
+        key: the idempotency key of the call.
+        task: the id of the event loop's task that runs the skill; None for a plain function, whose
+            thread does one thing after another.
+    """
+
+    def __init__(
+        self, guest: Guest, functions: HostFunctions, skill: str, key: str, task: int | None
+    ) -> None:
+        self._guest = guest
+        self._skill = skill
+        self._functions = functions
+        self._task = task
+        self.key = key
+
+    def unsupported(self, method: str) -> UsageError:
+        """Return the error for what a confined skill cannot do."""
+        return UsageError(
+            f"A confined skill cannot use context.{method}: it would run other skills with the"
+            " rights of its caller. An admin can approve the skill as trusted."
+        )
+
+    async def _progress(self, report: ReportProgress) -> None:
+        await self._guest.ask(report, type=type(None))
+
+    async def _output(self, part: PublishPart) -> None:
+        try:
+            await self._guest.ask(part, type=type(None))
+        except HostError as error:
+            raise ValueError(str(error)) from error
+
+    async def _llm(self, asked: AskModel, _check: Callable[[str], object]) -> str:
+        if AskModel not in self._functions.handlers:
+            raise CapabilityMissing(self._skill, CAPABILITY)
+        return await self._guest.ask(asked, branch=self._in_branch(), type=str)
+
+    async def _step(self, step: RunStep, work: Work[bytes]) -> bytes:
+        raised: list[Exception] = []
+
+        async def run(idempotency_key: str) -> StepEnded:
+            outer = _in_step.set(True)
+            try:
+                return StepEnded(0, await work(idempotency_key))
+            except Exception as error:  # noqa: BLE001 - the service records it
+                raised.append(error)
+                return _ended(error)
+            finally:
+                _in_step.reset(outer)
+
+        try:
+            value = await self._guest.ask(step, branch=self._in_branch(), type=object, work=run)
+        except (SkillError, StepFailed, UsageError) as error:
+            if not raised:
+                raise
+            if isinstance(error, StepFailed):
+                raise error from raised[0]
+            raise raised[0] from None
+        return msgspec.json.encode(value)
+
+    async def _ask(self, asked: AskPrincipal) -> bytes:
+        if _in_step.get():
+            raise UsageError("A skill asks a question before a step, and passes it the answer.")
+        answer = await self._guest.ask(asked, branch=self._in_branch(), type=object)
+        return msgspec.json.encode(answer)
+
+    async def _sleep(self, sleep: Sleep) -> None:
+        await self._guest.ask(sleep, branch=self._in_branch(), type=type(None))
+
+    handlers = {  # noqa: RUF012 - the base says that it is of the class
+        ReportProgress: _progress,
+        PublishPart: _output,
+        RunStep: _step,
+        AskPrincipal: _ask,
+        Sleep: _sleep,
+        AskModel: _llm,
+    }
+
+    def _in_branch(self) -> bool:
+        return self._task is not None and anyio.get_current_task().id != self._task
+
+
 class _Waiting:
     def __init__(self) -> None:
         self.event = anyio.Event()
@@ -275,72 +376,6 @@ def _error(kind: ErrorKind, text: str) -> Exception:
         case "model":
             return ModelFailed("refused", text)
     return ModelFailed(kind, text)
-
-
-def _functions(guest: Guest, declared: Sequence[str]) -> HostFunctions:
-    return HostFunctions(
-        log=_Log(guest),
-        progress=_Progress(guest),
-        http=_Http(guest) if "http" in declared else None,
-        memory=_Memory(guest) if "memory" in declared else None,
-        credentials=_Credentials(guest) if "credentials" in declared else None,
-        llm=_Llm(guest) if "llm" in declared else None,
-        xmpp=_Xmpp(guest) if "xmpp" in declared else None,
-    )
-
-
-class _Asking:
-    def __init__(self, guest: Guest) -> None:
-        self._guest = guest
-
-
-class _Log(_Asking):
-    def __call__(self, level: LogLevel, text: str) -> None:
-        self._guest.send(LogLine(level, text))
-
-
-class _Progress(_Asking):
-    async def __call__(self, fraction: float, text: str) -> None:
-        await self._guest.ask(ReportProgress(fraction, text), type=type(None))
-
-
-class _Http(_Asking):
-    async def __call__(self, request: HttpRequest) -> HttpResponse:
-        return await self._guest.ask(AskHttp(request), type=HttpResponse)
-
-
-class _Memory(_Asking):
-    async def get(self, key: str) -> str | None:
-        return await self._guest.ask(AskMemory("get", key), type=str | None)  # type: ignore[arg-type]
-
-    async def put(self, key: str, value: str) -> None:
-        await self._guest.ask(AskMemory("put", key, value), type=type(None))
-
-    async def delete(self, key: str) -> None:
-        await self._guest.ask(AskMemory("delete", key), type=type(None))
-
-    async def keys(self, prefix: str) -> list[str]:
-        return await self._guest.ask(AskMemory("keys", prefix), type=list[str])
-
-
-class _Credentials(_Asking):
-    async def available(self, name: str) -> bool:
-        return await self._guest.ask(AskCredential(name), type=bool)
-
-
-class _Llm(_Asking):
-    async def __call__(
-        self, prompt: str, schema: str, max_tokens: int, key: str | int | None = None
-    ) -> str:
-        # Skills ask through their Context, which says whether they are in a branch.
-        return await self._guest.ask(
-            AskModel(prompt, schema.encode(), max_tokens, "", key), type=str
-        )
-
-
-class _Xmpp(_Asking):
-    async def send(self, to: str, text: str, key: str | None = None) -> None:
-        await self._guest.ask(AskXmpp(to, text, key), type=type(None))
 
 
 def _failure(error: Exception) -> Failure:
@@ -371,3 +406,12 @@ def _empty_directory() -> None:
 
 def _trace(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))[-_TRACE:]
+
+
+def _ended(error: Exception) -> StepEnded:
+    """Return how a step ended that raised an exception."""
+    if isinstance(error, Denied | InvalidParam | UsageError):
+        return StepEnded(0, error=str(error), kind="usage")
+    if isinstance(error, SkillError):
+        return StepEnded(0, error=str(error), kind="refused")
+    return StepEnded(0, error=f"{type(error).__name__}: {error}")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import anyio
 import msgspec
@@ -25,18 +25,19 @@ from component.sandbox.messages import (
     Failure,
     FrameError,
     FromChild,
-    HostFunction,
     LogLine,
     RecordedFunction,
     Reply,
     Result,
     StepEnded,
     ToChild,
+    Wanted,
     Withdraw,
 )
+from component.skills.context import Context
 from component.skills.errors import Denied, SkillError, StepFailed, UsageError, printable
-from component.skills.host import HostError, LogLevel
-from component.skills.operations import ModelFailed, Work
+from component.skills.host import HostError, HostFunctions
+from component.skills.operations import AskPrincipal, ModelFailed, PublishPart, RunStep, Sleep, Work
 from xep.binding.json_bounds import decoded_json
 
 Outcome: TypeAlias = Described | Result | Failure
@@ -46,58 +47,68 @@ MOST_ASKS: Final = 10_000
 MOST_AT_ONCE: Final = 64
 """The maximum number of those that run at the same time."""
 _LINE: Final = 1000
+_LONGEST_QUESTION: Final = 2_000
+_LONGEST_KEY: Final = 200
+_LONGEST_TIME_S: Final = 366 * 86_400.0
 
 
 class StepWorkError(Exception):
     """The work of a step raised another exception than SkillError, in the child."""
 
 
-class CallHost(Protocol):
-    """The service's side of one call."""
+class ContextHost:
+    """Performs what a child asks for with the Context of the call, and checks it: a child is not
+    trusted. What is not declared ends the call.
+    """
 
-    def log(self, level: LogLevel, text: str) -> None:
-        """Write a line to the log."""
+    def __init__(self, context: Context, functions: HostFunctions) -> None:
+        self.log = functions.log
+        self._context = context
+        self._functions = functions
 
-    async def answer(self, what: HostFunction) -> Any:
-        """Run a host function, and return its value.
+    async def perform(self, what: Wanted, work: Work[Any]) -> Any:
+        """Perform a host function or an operation, and return its result; `work` is that of a step.
 
-        Raises HostError, SkillError, UsageError or ValueError with a reason for the child. Any
-        other exception ends the call.
+        Raises HostError, SkillError, Denied, StepFailed, UsageError or ValueError with a reason for
+        the child. Any other exception ends the call.
         """
-
-    async def durable(self, what: RecordedFunction, work: Work[Any]) -> Any:
-        """Run a function that is recorded; `work` is that of a step. Raises as `answer`, and Denied
-        and StepFailed.
-        """
-
-
-class NoHost:
-    """The service's side where there is no call."""
-
-    def log(self, level: LogLevel, text: str) -> None:
-        """Write nothing."""
-
-    async def answer(self, what: HostFunction) -> Any:
-        """Raise HostError."""
-        raise HostError("there is no call")
-
-    async def durable(self, what: RecordedFunction, work: Work[Any]) -> Any:
-        """Raise HostError."""
-        raise HostError("there is no call")
+        context = self._context
+        if isinstance(what, RecordedFunction):
+            _check_key(what.key)
+        match what:
+            case PublishPart():
+                return await context.output(what.name, what.text, what.media_type, last=what.last)
+            case RunStep():
+                _check_key(what.name)
+                value: object = None if not what.input else decoded_json(what.input)
+                return await context.step(
+                    what.name, work, Any, repeatable=what.repeatable, key=what.key, input=value
+                )
+            case Sleep():
+                _check_time(what.seconds)
+                return await context.sleep(what.seconds, key=what.key)
+            case AskPrincipal():
+                if what.expires_s is not None:
+                    _check_time(what.expires_s)
+                # The person sees whose question it is: nobody trusts this skill.
+                question = f"{self._functions.skill}: {what.question[:_LONGEST_QUESTION]}"
+                wanted = msgspec.convert(decoded_json(what.schema), dict[str, Any])
+                return await context.ask(question, wanted, expires_s=what.expires_s, key=what.key)
+        return await self._functions.perform(what)
 
 
 class HostCalls:
     """The host functions of one call.
 
     Args:
-        host: runs them.
+        host: performs them; None where there is no call.
         read: returns the next message of the child that is no line for the log.
         write: writes a message to the child.
     """
 
     def __init__(
         self,
-        host: CallHost,
+        host: ContextHost | None,
         read: Callable[[], Awaitable[FromChild]],
         write: Callable[[ToChild], Awaitable[None]],
     ) -> None:
@@ -198,11 +209,11 @@ class HostCalls:
         """Run a host function, and write the reply."""
         try:
             with self._running[ask.id]:
-                if isinstance(ask.what, RecordedFunction):
-                    running = self._host.durable(ask.what, partial(self._work, ask))
+                if self._host is None:
+                    await self._send(Reply(ask.id, error="there is no call"))
                 else:
-                    running = self._host.answer(ask.what)
-                await self._send(await _reply(ask.id, running))
+                    running = self._host.perform(ask.what, partial(self._work, ask))
+                    await self._send(await _reply(ask.id, running))
         finally:
             del self._running[ask.id]
 
@@ -263,3 +274,14 @@ def _kind_of(error: Exception) -> ErrorKind:
         case UsageError():
             return "usage"
     return "value"
+
+
+def _check_key(key: str | int | None) -> None:
+    """Raise ValueError for the name or key of a step that no journal can have."""
+    if len(str(key)) > _LONGEST_KEY:
+        raise ValueError(f"the name or key of a step has more than {_LONGEST_KEY} characters")
+
+
+def _check_time(seconds: float) -> None:
+    if not 0 <= seconds <= _LONGEST_TIME_S:
+        raise ValueError(f"{seconds} is not a time from 0 to {_LONGEST_TIME_S:,.0f} seconds")

@@ -14,10 +14,9 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
-from msgspec.structs import astuple
 
 from component.policy.taint import Taint
-from component.skills.host import HttpRequest, HttpResponse, LogLevel
+from component.skills.host import Function, LogLevel
 from component.skills.operations import (
     AskModel,
     AskPrincipal,
@@ -26,7 +25,7 @@ from component.skills.operations import (
     RunStep,
     Sleep,
 )
-from component.skills.outputs import File, Link, Output, SkillResult
+from component.skills.outputs import Part, SkillResult
 
 MOST_SKILLS: Final = 1_000
 """The maximum number of skills that a child can describe."""
@@ -41,8 +40,8 @@ class Describe(msgspec.Struct, frozen=True, tag="describe"):
 class Call(msgspec.Struct, frozen=True, tag="call"):
     """Calls a skill.
 
-    `arguments` are a JSON object; `seconds` are left until the deadline; `declared` names the host
-    functions that the skill may use; the others are those of the call's Context.
+    `arguments` are a JSON object; `seconds` are left until the deadline; `declared` are the tags of
+    the host functions that the skill may use; the others are those of the call's Context.
     """
 
     skill: str
@@ -98,53 +97,21 @@ class Described(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="de
     skills: Annotated[tuple[bytes, ...], Meta(max_length=MOST_SKILLS)]
 
 
-class TextPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="text"):
-    """A part of a result: an `Output`."""
-
-    text: str
-    media_type: str
-    name: str | None = None
-
-
-class FilePart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="file"):
-    """A part of a result: a `File`."""
-
-    data: bytes
-    media_type: str
-    name: str | None = None
-
-
-class LinkPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="link"):
-    """A part of a result: a `Link`."""
-
-    url: str
-    media_type: str | None = None
-    name: str | None = None
-    size: Annotated[int, Meta(ge=0)] | None = None
-    sha256: Annotated[bytes, Meta(min_length=32, max_length=32)] | None = None
-
-
 class Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="result"):
     """A completed call."""
 
-    parts: Annotated[tuple[TextPart | FilePart | LinkPart, ...], Meta(max_length=MOST_PARTS)]
+    parts: Annotated[tuple[Part, ...], Meta(max_length=MOST_PARTS)]
     is_error: bool = False
     taints: Annotated[tuple[Taint, ...], Meta(max_length=MOST_PARTS)] | None = None
 
     @classmethod
     def of(cls, result: SkillResult) -> Result:
         """Return the message of a result."""
-        parts = [_SENT[type(part)](*astuple(part)) for part in result.outputs]
-        return cls(tuple(parts), result.is_error, result.taints)
+        return cls(result.outputs, result.is_error, result.taints)
 
     def result(self) -> SkillResult:
         """Return the result of the message."""
-        parts = [_RECEIVED[type(part)](*astuple(part)) for part in self.parts]
-        return SkillResult(tuple(parts), self.is_error, taints=self.taints)
-
-
-_SENT: Final[dict[type, Any]] = {Output: TextPart, File: FilePart, Link: LinkPart}
-_RECEIVED: Final[dict[type, Any]] = {sent: made for made, sent in _SENT.items()}
+        return SkillResult(self.parts, self.is_error, taints=self.taints)
 
 
 FailureKind: TypeAlias = Literal[
@@ -166,39 +133,9 @@ class Failure(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="fail
     trace: str = ""
 
 
-class AskHttp(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="http"):
-    """Makes an HTTP request."""
-
-    request: HttpRequest
-
-
-class AskMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="memory"):
-    """Reads or changes memories."""
-
-    what: Literal["get", "put", "delete", "keys"]
-    key: str
-    value: str = ""
-
-
-class AskCredential(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="credential"):
-    """Asks whether a credential is set."""
-
-    name: str
-
-
-class AskXmpp(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="xmpp"):
-    """Sends a message."""
-
-    to: str
-    text: str
-    key: str | None
-
-
 RecordedFunction: TypeAlias = AskModel | AskPrincipal | Sleep | RunStep
 """What is recorded, so that the order of those that are not in a branch identifies them."""
-HostFunction: TypeAlias = (
-    ReportProgress | PublishPart | AskHttp | AskMemory | AskCredential | AskXmpp | RecordedFunction
-)
+Wanted: TypeAlias = Function | ReportProgress | PublishPart | RecordedFunction
 
 
 class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ask"):
@@ -208,7 +145,7 @@ class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ask"):
     """
 
     id: int
-    what: HostFunction
+    what: Wanted
     branch: bool = True
 
 
@@ -239,7 +176,6 @@ class LogLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="log"
 
 ToChild: TypeAlias = Describe | Call | Cancel | Reply | Begin
 FromChild: TypeAlias = Described | Result | Failure | LogLine | StepEnded | Withdraw | Ask
-Value: TypeAlias = HttpResponse | str | bool | list[str] | None
 
 _LENGTH: Final = struct.Struct(">I")
 _encode: Final = msgspec.msgpack.Encoder().encode

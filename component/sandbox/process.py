@@ -23,7 +23,7 @@ import msgspec
 import structlog
 
 from component import system
-from component.sandbox.host_calls import CallHost, HostCalls, NoHost, Outcome
+from component.sandbox.host_calls import ContextHost, HostCalls, Outcome
 from component.sandbox.launch import NOT_CONFINED, confined_module
 from component.sandbox.messages import (
     Call,
@@ -271,14 +271,14 @@ class Child:
         module cannot be loaded.
         """
         self._frames = Frames(min(self.profile.limits.output_bytes, _DESCRIBED_BYTES))
-        answer = await self._ask(Describe(), NoHost(), "loading it")
+        answer = await self._ask(Describe(), None, "loading it")
         if isinstance(answer, Failure):
             raise SkillError(answer.text or "the module needs more memory")
         if isinstance(answer, Described):
             return answer.skills
         raise self._broken("it answers something else than it was asked")
 
-    async def call(self, wanted: Call, host: CallHost) -> Result | Failure:
+    async def call(self, wanted: Call, host: ContextHost) -> Result | Failure:
         """Call a skill, and return its outcome; `host` runs host functions.
 
         Raises SkillUnavailable if the child dies, floods, or takes too long. It must be killed
@@ -289,7 +289,7 @@ class Child:
             raise self._broken("it answers something else than it was asked")
         return outcome
 
-    async def _ask(self, message: ToChild, host: CallHost, what: str) -> Outcome:
+    async def _ask(self, message: ToChild, host: ContextHost | None, what: str) -> Outcome:
         with anyio.move_on_after(self.profile.limits.wall_s):
             await self._send(message)
             return await self._answer(host)
@@ -302,7 +302,7 @@ class Child:
         with anyio.move_on_after(CANCEL_S):
             try:
                 await self._send(Cancel())
-                while not isinstance(await self._answer(NoHost()), Failure | Result):
+                while not isinstance(await self._answer(None), Failure | Result):
                     pass
             except SkillUnavailable:
                 return False
@@ -342,7 +342,7 @@ class Child:
             self._process.returncode = os.waitstatus_to_exitcode(status)
             self._cpu_s = usage.ru_utime + usage.ru_stime
 
-    async def _answer(self, host: CallHost) -> Outcome:
+    async def _answer(self, host: ContextHost | None) -> Outcome:
         self._used = self._lines = 0
         while True:
             match await self._message(host):
@@ -363,7 +363,7 @@ class Child:
         self._log_printed()
         return outcome
 
-    async def _message(self, host: CallHost) -> FromChild:
+    async def _message(self, host: ContextHost | None) -> FromChild:
         """Return the next message that is no line for the log."""
         while True:
             try:
@@ -373,7 +373,7 @@ class Child:
             if not isinstance(message, LogLine):
                 return message
             self._lines += 1
-            if self._lines <= _MOST_LINES:
+            if self._lines <= _MOST_LINES and host is not None:
                 host.log(message.level, printable(message.text, _LINE))
 
     async def _send(self, message: ToChild) -> None:

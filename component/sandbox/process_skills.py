@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
 
 import anyio
 import msgspec
 import structlog
 from anyio.abc import TaskGroup, TaskStatus
 
-from component.sandbox.context_host import ContextHost
+from component.sandbox.host_calls import ContextHost
 from component.sandbox.messages import Call, Failure, Result
 from component.sandbox.process import Child, Spawner
 from component.sandbox.profile import MIB, Profile
@@ -34,7 +33,7 @@ from component.skills.errors import (
     SkillUnavailable,
     printable,
 )
-from component.skills.host import FUNCTION_KINDS, HostFunctions
+from component.skills.host import HostFunctions
 from component.skills.inputs import Arguments, schema_inputs
 from component.skills.operations import Parked
 from component.skills.outputs import SkillResult
@@ -237,7 +236,7 @@ class ProcessSkills:
         Raises SkillUnavailable when the child dies, floods or hangs, and InvalidParam, SkillFailed,
         SkillTimeout and CapabilityMissing as any skill.
         """
-        functions = self._functions(context)
+        functions = msgspec.structs.replace(self._functions(context), skill=name)
         remaining = context.remaining()
         longest = self._profile.limits.wall_s
         wanted = Call(
@@ -249,10 +248,10 @@ class ProcessSkills:
             agent=context.agent,
             key=context.key,
             taints=context.taints,
-            declared=tuple(each for each in _OPTIONAL if getattr(functions, each) is not None),
+            declared=tuple(each.tag() for each in functions.handlers),
         )
         outcome = await self._children.call(
-            self._key(name, context.principal), wanted, ContextHost(name, context, functions)
+            self._key(name, context.principal), wanted, ContextHost(context, functions)
         )
         if isinstance(outcome, Failure):
             raise self._error(name, outcome, wanted.seconds)
@@ -302,9 +301,6 @@ class ProcessSkills:
             )
         except DeclarationError as error:
             raise SkillLoadError(str(error)) from error
-
-
-_OPTIONAL: Final = tuple(FUNCTION_KINDS)
 
 
 def _intact(outcome: Result | Failure) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 import anyio
@@ -26,7 +27,8 @@ from component.skills.errors import (
     SkillUnavailable,
     printable,
 )
-from component.skills.host import HostError, HostFunctions, LogLevel
+from component.skills.host import HostError, HostFunction, HostFunctions, LogLevel
+from component.skills.operations import ModelFailed
 from xep.binding.json_bounds import decoded_json
 
 Import: TypeAlias = Literal["http", "memory", "credentials", "llm", "xmpp", "clock", "random"]
@@ -160,15 +162,14 @@ class WasmCall:
         if self._host_calls > self.limits.host_calls:
             raise self.failed(f"it called more than {self.limits.host_calls:,} host functions.")
 
-    def ask(
-        self, what: str, work: Callable[[], Coroutine[Any, Any, T]], seconds: float | None = None
-    ) -> T:
-        """Run a host function on the event loop, and return its result. Called in the thread.
+    def ask(self, what: str, function: HostFunction[T], seconds: float | None = None) -> T:
+        """Perform a host function on the event loop, and return its result. Called in the thread.
 
         `what` names it in failures. Raises HostError, which is for the guest, and Stopped.
         """
         most = self.limits.host_s if seconds is None else seconds
         remaining = self.remaining()
+        work = partial(self.host.perform, function)
         future: Future[T] = Future()
         with self._lock:
             self._waiting = future
@@ -181,6 +182,8 @@ class WasmCall:
             self.stop(GuestStopped())
         except HostError:
             raise
+        except ModelFailed as error:
+            raise HostError(str(error)) from None
         except (CapabilityMissing, SkillUnavailable) as error:
             self.stop(error)
         except TimeoutError:

@@ -17,8 +17,8 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping
-from functools import cache, partial
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, Final, cast
 
 import wasmtime
@@ -28,11 +28,22 @@ from component import system
 from component.sandbox.wasm_call import IMPORTS, GuestStopped, Import, WasmCall, current
 from component.sandbox.wasm_engine import engine, store_for
 from component.skills.errors import CapabilityMissing, InvalidParam, SkillError, SkillLoadError
-from component.skills.host import HostError, HttpRequest, HttpResponse, LogLevel, Memory
-from component.skills.operations import ModelFailed
+from component.skills.host import (
+    DeleteMemory,
+    HasCredential,
+    HostError,
+    HostFunction,
+    HttpRequest,
+    HttpResponse,
+    ListMemory,
+    ReadMemory,
+    SendMessage,
+    WriteMemory,
+)
+from component.skills.operations import AskModel, ReportProgress
 
 Imports = frozenset[Import]
-HostFunction = Callable[..., Any]
+Implementation = Callable[..., Any]
 
 _RANDOM_BYTES: Final = 1_024
 _HEADERS: Final = 100
@@ -267,7 +278,7 @@ def _linker(granted: Imports) -> wc.Linker:
     return made
 
 
-def _guarded(function: HostFunction) -> HostFunction:
+def _guarded(function: Implementation) -> Implementation:
     """Wrap a host function so that it raises nothing but WasmtimeError; see `wasm_call`."""
 
     def run(_: object, *arguments: Any) -> Any:
@@ -284,30 +295,28 @@ def _guarded(function: HostFunction) -> HostFunction:
     return run
 
 
-def _log(call: WasmCall, level: LogLevel, text: str) -> None:
-    call.log(level, text)
-
-
 def _progress(call: WasmCall, fraction: float, text: str) -> None:
     if not 0 <= fraction <= 1 or math.isnan(fraction):
         raise call.failed("it reported progress that is not from 0 to 1.")
     try:
-        call.ask("progress", lambda: call.host.progress(fraction, text[:1_000]))
+        call.ask("progress", ReportProgress(fraction, text[:1_000]))
     except HostError as error:
         raise call.failed(str(error)) from None
 
 
-def _tagged(call: WasmCall, what: str, work: Callable[[], Coroutine[Any, Any, Any]]) -> wc.Variant:
-    """Run a host function whose result has two cases that wasmtime-py cannot tell apart."""
+def _tagged(
+    call: WasmCall, what: str, function: HostFunction[Any], seconds: float | None = None
+) -> wc.Variant:
+    """Perform a host function whose result has two cases that wasmtime-py cannot tell apart."""
     try:
-        return wc.Variant("ok", _fit(call.ask(what, work)))
+        return wc.Variant("ok", _fit(call.ask(what, function, seconds)))
     except HostError as error:
         return wc.Variant("err", _fit(str(error)))
 
 
-def _untagged(call: WasmCall, what: str, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+def _untagged(call: WasmCall, what: str, function: HostFunction[Any]) -> Any:
     try:
-        return _fit(call.ask(what, work))
+        return _fit(call.ask(what, function))
     except HostError as error:
         return _fit(str(error))
 
@@ -320,9 +329,6 @@ def _fit(value: Any) -> Any:
 
 
 def _send(call: WasmCall, asked: Any) -> Any:
-    http = call.host.http
-    if http is None:
-        raise call.missing("http")
     try:
         headers = _headers_of(asked.headers)
         body = _bytes_of(asked.body)
@@ -336,7 +342,7 @@ def _send(call: WasmCall, asked: Any) -> Any:
         credential=asked.credential or "",
     )
     try:
-        return _response(call.ask("the server", lambda: http(request)))
+        return _response(call.ask("the server", request))
     except HostError as error:
         return _fit(str(error))
 
@@ -379,61 +385,16 @@ def _response(response: HttpResponse) -> wc.Record:
     return made
 
 
-def _memory(call: WasmCall) -> Memory:
-    if call.host.memory is None:
-        raise call.missing("memory")
-    return call.host.memory
-
-
-def _memory_get(call: WasmCall, key: str) -> wc.Variant:
-    return _tagged(call, "the memory", partial(_memory(call).get, key))
-
-
-def _memory_put(call: WasmCall, key: str, value: str) -> Any:
-    return _untagged(call, "the memory", partial(_memory(call).put, key, value))
-
-
-def _memory_delete(call: WasmCall, key: str) -> Any:
-    return _untagged(call, "the memory", partial(_memory(call).delete, key))
-
-
-def _memory_keys(call: WasmCall, prefix: str) -> Any:
-    return _untagged(call, "the memory", partial(_memory(call).keys, prefix))
-
-
 def _available(call: WasmCall, name: str) -> bool:
-    credentials = call.host.credentials
-    if credentials is None:
-        raise call.missing("credentials")
     try:
-        return bool(call.ask("the credentials", lambda: credentials.available(name)))
+        return call.ask("the credentials", HasCredential(name))
     except HostError:
         return False
 
 
 def _llm(call: WasmCall, prompt: str, schema: str, max_tokens: int) -> wc.Variant:
-    llm = call.host.llm
-    if llm is None:
-        raise call.missing("llm")
-
-    async def asked() -> str:
-        try:
-            return await llm(prompt, schema, max_tokens)
-        except ModelFailed as error:
-            raise HostError(str(error)) from None
-
-    try:
-        answer = call.ask("the model", asked, seconds=call.limits.llm_s)
-    except HostError as error:
-        return wc.Variant("err", _fit(str(error)))
-    return wc.Variant("ok", _fit(answer))
-
-
-def _xmpp_send(call: WasmCall, to: str, text: str) -> Any:
-    xmpp = call.host.xmpp
-    if xmpp is None:
-        raise call.missing("xmpp")
-    return _untagged(call, "the message", lambda: xmpp.send(to, text))
+    asked = AskModel(prompt, schema.encode(), max_tokens, "", None)
+    return _tagged(call, "the model", asked, call.limits.llm_s)
 
 
 def _bytes(call: WasmCall, length: int) -> bytes:
@@ -442,19 +403,19 @@ def _bytes(call: WasmCall, length: int) -> bytes:
     return system.token_bytes(length)
 
 
-_FUNCTIONS: Final[Mapping[str, Mapping[str, HostFunction]]] = {
-    "log": {"write": _log},
+_FUNCTIONS: Final[Mapping[str, Mapping[str, Implementation]]] = {
+    "log": {"write": WasmCall.log},
     "progress": {"report": _progress},
     "http": {"send": _send},
     "memory": {
-        "get": _memory_get,
-        "put": _memory_put,
-        "delete": _memory_delete,
-        "keys": _memory_keys,
+        "get": lambda call, key: _tagged(call, "the memory", ReadMemory(key)),
+        "put": lambda call, key, value: _untagged(call, "the memory", WriteMemory(key, value)),
+        "delete": lambda call, key: _untagged(call, "the memory", DeleteMemory(key)),
+        "keys": lambda call, prefix: _untagged(call, "the memory", ListMemory(prefix)),
     },
     "credentials": {"available": _available},
     "llm": {"ask": _llm},
-    "xmpp": {"send": _xmpp_send},
+    "xmpp": {"send": lambda call, to, text: _untagged(call, "the message", SendMessage(to, text))},
     "clock": {
         "now": lambda _: system.time_ns() // 1_000_000,
         "monotonic": lambda _: time.monotonic_ns(),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import msgspec
 import structlog
@@ -20,13 +21,22 @@ from component.skills.errors import (
     UsageError,
     printable,
 )
-from component.skills.host import HostError, HostFunctions, HttpRequest, HttpResponse, LogLevel
+from component.skills.host import (
+    HasCredential,
+    HostError,
+    HostFunction,
+    HostFunctions,
+    HttpRequest,
+    HttpResponse,
+    LogLevel,
+    SendMessage,
+)
+from component.skills.operations import AskModel, ReportProgress
 from component.store.storage import Storage
 from xep.binding.json_bounds import decoded_json
 
 if TYPE_CHECKING:
-    from component.http.gate import Access, HttpGate, HttpLimits
-    from component.skill_directories.http_functions import GatedHttp
+    from component.http.gate import Access, Headers, HttpGate, HttpLimits
 
 _log = structlog.get_logger("component.skills")
 
@@ -58,13 +68,9 @@ Gates: TypeAlias = "Callable[[Sequence[Access], HttpLimits | None], HttpGate]"
 """Makes gates that permit servers; tests of skills have one whose servers are in the tests."""
 
 
-class SkillMessages(Protocol):
-    """Sends messages of skills: `component.kernel.guarded_messages.GuardedMessages`."""
-
-    async def send(
-        self, agent: str, principal: str, to: str, text: str, *, key: str, skill: str = ""
-    ) -> None:
-        """Send a message of a skill, on behalf of a person. Raises SkillError."""
+SendMessageOf: TypeAlias = Callable[[Context, SendMessage, str], Awaitable[None]]
+"""Sends a message of a skill, on behalf of the person who calls it. Raises SkillError and
+InvalidParam."""
 
 
 class Services(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +86,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     credentials: Mapping[str, Credential] = {}
     storage: Storage | None = None
     gates: Gates | None = None
-    messages: Callable[[], SkillMessages | None] = lambda: None
+    messages: Callable[[], SendMessageOf | None] = lambda: None
 
 
 Functions: TypeAlias = Callable[[Context], HostFunctions]
@@ -105,35 +111,84 @@ def functions_of(artefact: Artefact, services: Services) -> Functions:
 
 def functions_for(name: str, capabilities: Capabilities, services: Services) -> Functions:
     """Return what makes the functions for each call of a skill with these capabilities."""
-    storage = services.storage
-    remembers = bool(capabilities.memory_read or capabilities.memory_write)
-
-    def make(context: Context) -> HostFunctions:
-        llm = None if capabilities.llm is None else _Llm(context)
-        if context.functions is not None:  # of a test
-            return msgspec.structs.replace(context.functions, llm=llm)
-        secrets = Credentials(name, capabilities, services) if capabilities.credential else None
-        return HostFunctions(
-            log=_Log(name),
-            progress=context.progress,
-            http=_Http(name, capabilities, secrets, services) if capabilities.network else None,
-            credentials=secrets,
-            memory=SkillMemory(storage, name, context.principal, capabilities)
-            if remembers
-            else None,
-            llm=llm,
-            xmpp=_Xmpp(context, capabilities, services) if capabilities.xmpp else None,
-        )
-
-    return make
+    return lambda context: _Functions(name, capabilities, services, context).made()
 
 
-class _Log:
-    def __init__(self, skill: str) -> None:
+class _Functions:
+    """Performs the host functions of one call of a skill."""
+
+    def __init__(
+        self, skill: str, capabilities: Capabilities, services: Services, context: Context
+    ) -> None:
         self._skill = skill
+        self._capabilities = capabilities
+        self._services = services
+        self._context = context
+        self._credentials: Credentials | None = None
+        self._gate: HttpGate | None = None
+        self._sent = 0
 
-    def __call__(self, level: LogLevel, text: str) -> None:
-        getattr(_log, level)("a skill logs", skill=self._skill, text=printable(text, _LONGEST_LINE))
+    def made(self) -> HostFunctions:
+        """Return the functions that the skill declares, those that all have, and the log."""
+        said, context = self._capabilities, self._context
+        handlers: dict[type[HostFunction[Any]], Callable[[Any], Awaitable[Any]]] = {}
+        if said.llm is not None:
+            handlers[AskModel] = self._ask_model
+        of_test = context.functions
+        if of_test is not None:
+            handlers = {**of_test.handlers, **handlers}
+            return msgspec.structs.replace(of_test, skill=self._skill, handlers=handlers)
+        handlers[ReportProgress] = self._report
+        if said.credential:
+            self._credentials = Credentials(self._skill, said, self._services)
+            handlers[HasCredential] = self._credentials.available
+        if said.network:
+            handlers[HttpRequest] = self._request
+        if said.memory_read or said.memory_write:
+            storage = self._services.storage
+            handlers |= SkillMemory(storage, self._skill, context.principal, said).handlers
+        if said.xmpp:
+            handlers[SendMessage] = self._send
+        return HostFunctions(self._skill, partial(_write_log, self._skill), handlers)
+
+    async def _report(self, progress: ReportProgress) -> None:
+        await self._context.progress(progress.fraction, progress.text)
+
+    async def _request(self, request: HttpRequest) -> HttpResponse:
+        if self._gate is None:  # each call has a gate of its own
+            self._gate = gate_of(self._capabilities, self._services)
+        return await send_request(self._skill, self._gate, self._credentials, request)
+
+    async def _ask_model(self, asked: AskModel) -> str:
+        try:
+            wanted = msgspec.convert(decoded_json(asked.schema), dict[str, object])
+        except ValueError as error:
+            raise HostError(f"The schema is not JSON: {error}") from None
+        try:
+            answer = await self._context.llm(
+                asked.prompt, wanted, max_tokens=asked.max_tokens, key=asked.key
+            )
+        except UsageError as error:
+            raise HostError(str(error)) from error
+        return msgspec.json.encode(cast("object", answer)).decode()
+
+    async def _send(self, message: SendMessage) -> None:
+        context = self._context
+        self._sent += 1
+        if message.to not in self._capabilities.xmpp:
+            raise CapabilityMissing(context.skill, f"xmpp:{printable(message.to, 100)}")
+        send = self._services.messages()
+        if send is None:
+            raise HostError("Messages cannot be sent here: no service is connected.")
+        try:
+            key = message.key or f"{context.key} {self._sent}"
+            await send(context, SendMessage(message.to, message.text, key), context.skill)
+        except (SkillError, InvalidParam) as error:
+            raise HostError(str(error)) from error
+
+
+def _write_log(skill: str, level: LogLevel, text: str) -> None:
+    getattr(_log, level)("a skill logs", skill=skill, text=printable(text, _LONGEST_LINE))
 
 
 def gate_of(
@@ -147,29 +202,39 @@ def gate_of(
     return (services.gates or HttpGate)(access, limits)
 
 
-class _Http:
-    """Makes requests through a gate of its own, which is made for the first one."""
+async def send_request(
+    skill: str, gate: HttpGate, credentials: Credentials | None, request: HttpRequest
+) -> HttpResponse:
+    """Make a request of a skill through a gate. Raises HostError and CapabilityMissing.
 
-    def __init__(
-        self,
-        skill: str,
-        capabilities: Capabilities,
-        credentials: Credentials | None,
-        services: Services,
-    ) -> None:
-        self._skill = skill
-        self._capabilities = capabilities
-        self._credentials = credentials
-        self._services = services
-        self._gated: GatedHttp | None = None
+    A credential goes only to the server of the request, not to one that it redirects to. If the
+    response repeats it, as servers for tests do, it is replaced there.
+    """
+    # Imported only where a skill connects, as the gate.
+    from component.http import gate as http_gate  # noqa: PLC0415
+    from component.rest.requests import redacted  # noqa: PLC0415
 
-    async def __call__(self, request: HttpRequest) -> HttpResponse:
-        if self._gated is None:
-            from component.skill_directories.http_functions import GatedHttp  # noqa: PLC0415 - as the gate
-
-            gate = gate_of(self._capabilities, self._services)
-            self._gated = GatedHttp(self._skill, gate, self._credentials)
-        return await self._gated(request)
+    secret: Headers = ()
+    if request.credential:
+        if credentials is None:
+            raise CapabilityMissing(skill, f"credential:{request.credential}")
+        secret = credentials.headers(request.credential, request.url)
+    try:
+        found = await gate.send(
+            http_gate.HttpRequest(
+                url=request.url,
+                method=request.method,
+                headers=request.headers,
+                body=request.body,
+                secret_headers=secret,
+            )
+        )
+    except http_gate.HttpRefused as error:
+        raise CapabilityMissing(skill, error.capability) from error
+    except http_gate.HttpError as error:
+        raise HostError(str(error)) from error
+    clean = redacted(found, secret)
+    return HttpResponse(clean.status, clean.headers, clean.body)
 
 
 def _access(endpoint: Endpoint) -> Access:
@@ -200,10 +265,10 @@ class Credentials:
         self._declared = capabilities.credential
         self._credentials = services.credentials
 
-    async def available(self, name: str) -> bool:
-        """See `component.skills.host.Credentials`."""
-        self._check(name)
-        return name in self._credentials
+    async def available(self, wanted: HasCredential) -> bool:
+        """Return whether a credential is set. Raises CapabilityMissing."""
+        self._check(wanted.name)
+        return wanted.name in self._credentials
 
     def headers(self, name: str, url: str) -> tuple[tuple[str, str], ...]:
         """Return what a credential adds to a request. Raises CapabilityMissing, HostError."""
@@ -224,46 +289,3 @@ class Credentials:
     def _check(self, name: str) -> None:
         if name not in self._declared:
             raise CapabilityMissing(self._skill, f"credential:{printable(name, 64)}")
-
-
-class _Llm:
-    def __init__(self, context: Context) -> None:
-        self._context = context
-
-    async def __call__(
-        self, prompt: str, schema: str, max_tokens: int, key: str | int | None = None
-    ) -> str:
-        try:
-            wanted = msgspec.convert(decoded_json(schema), dict[str, object])
-        except ValueError as error:
-            raise HostError(f"The schema is not JSON: {error}") from None
-        try:
-            answer = await self._context.llm(prompt, wanted, max_tokens=max_tokens, key=key)
-        except UsageError as error:
-            raise HostError(str(error)) from error
-        return msgspec.json.encode(cast("object", answer)).decode()
-
-
-class _Xmpp:
-    def __init__(self, context: Context, capabilities: Capabilities, services: Services) -> None:
-        self._context = context
-        self._recipients = capabilities.xmpp
-        self._services = services
-        self._sent = 0
-
-    async def send(self, to: str, text: str, key: str | None = None) -> None:
-        context = self._context
-        self._sent += 1
-        if to not in self._recipients:
-            raise CapabilityMissing(context.skill, f"xmpp:{printable(to, 100)}")
-        messages = self._services.messages()
-        if messages is None:
-            raise HostError("Messages cannot be sent here: no service is connected.")
-        try:
-            await messages.send(
-                *(context.agent, context.principal, to, text),
-                key=key or f"{context.key} {self._sent}",
-                skill=context.skill,
-            )
-        except (SkillError, InvalidParam) as error:
-            raise HostError(str(error)) from error

@@ -8,7 +8,14 @@ from typing import Final
 
 from component.skills.capabilities import Capabilities
 from component.skills.errors import CapabilityMissing
-from component.skills.host import HostError
+from component.skills.host import (
+    DeleteMemory,
+    Handlers,
+    HostError,
+    ListMemory,
+    ReadMemory,
+    WriteMemory,
+)
 from component.store.database import Database
 from component.store.errors import StorageError
 from component.store.storage import Storage
@@ -19,7 +26,7 @@ LONGEST_VALUE: Final = 65_536
 
 
 class SkillMemory:
-    """Implements `component.skills.host.Memory` for one skill and one caller.
+    """Performs the host functions of memory for one skill and one caller.
 
     Args:
         storage: has the table; None where nothing is kept, and nothing can be remembered.
@@ -36,9 +43,15 @@ class SkillMemory:
         self._principal = principal
         self._reads = bool(capabilities.memory_read or capabilities.memory_write)
         self._writes = bool(capabilities.memory_write)
+        self.handlers: Handlers = {
+            ReadMemory: self._get,
+            WriteMemory: self._put,
+            DeleteMemory: self._delete,
+            ListMemory: self._keys,
+        }
 
-    async def get(self, key: str) -> str | None:
-        """See `Memory`."""
+    async def _get(self, wanted: ReadMemory) -> str | None:
+        key = wanted.key
         self._check("read", self._reads)
         _check_text(key)
 
@@ -52,8 +65,8 @@ class SkillMemory:
         with _explained():
             return await self._stored().read(op)
 
-    async def put(self, key: str, value: str) -> None:
-        """See `Memory`."""
+    async def _put(self, wanted: WriteMemory) -> None:
+        key, value = wanted.key, wanted.value
         self._check("write", self._writes)
         if not 1 <= len(key) <= LONGEST_KEY:
             raise HostError(f"A key has 1 to {LONGEST_KEY} characters.")
@@ -80,8 +93,8 @@ class SkillMemory:
             if not await self._stored().write(op):
                 raise HostError(f"The skill has {MOST_KEYS} keys for this caller: delete some.")
 
-    async def delete(self, key: str) -> None:
-        """See `Memory`."""
+    async def _delete(self, wanted: DeleteMemory) -> None:
+        key = wanted.key
         self._check("write", self._writes)
         _check_text(key)
 
@@ -94,8 +107,7 @@ class SkillMemory:
         with _explained():
             await self._stored().write(op)
 
-    async def keys(self, prefix: str) -> list[str]:
-        """See `Memory`."""
+    async def _keys(self, wanted: ListMemory) -> list[str]:
         self._check("read", self._reads)
 
         def op(database: Database) -> list[str]:
@@ -107,7 +119,7 @@ class SkillMemory:
 
         with _explained():
             names = await self._stored().read(op)
-        return [name for name in names if name.startswith(prefix)]
+        return [name for name in names if name.startswith(wanted.prefix)]
 
     def _stored(self) -> Storage:
         if self._storage is None:

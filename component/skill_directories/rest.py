@@ -20,7 +20,7 @@ from component.skill_directories.host_functions import Credentials, check_granta
 from component.skill_directories.version import Artefact, SkillRunner, read_schema
 from component.skills.context import Context
 from component.skills.errors import CapabilityMissing, SkillError, SkillLoadError, SkillUnavailable
-from component.skills.host import HostError
+from component.skills.host import HasCredential, HostError
 from component.skills.manifest import FILE, RestResponse
 from component.skills.outputs import File, Link, SkillResult
 
@@ -81,9 +81,9 @@ class RestRequests(SkillRunner["_Request"]):
         known = Credentials(artefact.name, artefact.manifest.skill.capabilities, self._services)
         provided = context.functions  # of a test, which sends nothing
         try:
-            if provided is None or provided.credentials is None:
+            if provided is None or HasCredential not in provided.handlers:
                 return known.headers(credential, url)
-            if await provided.credentials.available(credential):
+            if await provided.perform(HasCredential(credential)):
                 return ()
         except HostError as error:
             raise SkillUnavailable(str(error), begun=False) from error

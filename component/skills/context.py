@@ -15,7 +15,15 @@ from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
 from component.skills.capabilities import Capabilities, ModelUse
 from component.skills.errors import CapabilityMissing, SkillError, UsageError
-from component.skills.host import Credentials, HostFunctions, LogLevel
+from component.skills.host import (
+    HasCredential,
+    HostFunction,
+    HostFunctions,
+    HttpRequest,
+    LogLevel,
+    ReadMemory,
+    SendMessage,
+)
 from component.skills.operations import (
     AskModel,
     AskPrincipal,
@@ -106,7 +114,7 @@ class Context:
 
         Raises CapabilityMissing if the skill declares no `network`.
         """
-        return ContextHttp(self._function("http", "network"))
+        return ContextHttp(self._functions_with(HttpRequest, "network"))
 
     @property
     def memory(self) -> ContextMemory:
@@ -114,7 +122,7 @@ class Context:
 
         Raises CapabilityMissing if the skill declares neither `memory_read` nor `memory_write`.
         """
-        return ContextMemory(self._function("memory", "memory"))
+        return ContextMemory(self._functions_with(ReadMemory, "memory"))
 
     @property
     def xmpp(self) -> ContextXmpp:
@@ -122,7 +130,7 @@ class Context:
 
         Raises CapabilityMissing if the skill declares no `xmpp`.
         """
-        return ContextXmpp(self._function("xmpp", "xmpp"))
+        return ContextXmpp(self._functions_with(SendMessage, "xmpp"))
 
     def log(self, text: str, level: LogLevel = "info") -> None:
         """Write a line to the log of the service, where admins see it."""
@@ -142,14 +150,14 @@ class Context:
 
         Raises CapabilityMissing if the skill does not declare it.
         """
-        known: Credentials = self._function("credentials", f"credential:{name}")
-        return await known.available(name)
+        functions = self._functions_with(HasCredential, f"credential:{name}")
+        return await functions.perform(HasCredential(name))
 
-    def _function(self, name: str, capability: str) -> Any:
-        found = getattr(self._functions, name, None)
-        if found is None:
+    def _functions_with(self, function: type[HostFunction[Any]], capability: str) -> HostFunctions:
+        """Return the functions of the service. Raises CapabilityMissing without this one."""
+        if self._functions is None or function not in self._functions.handlers:
             raise CapabilityMissing(self.skill, capability)
-        return found
+        return self._functions
 
     def now(self) -> datetime:
         """Return the time, in UTC. A durable skill reads it in a step, so that it stays the same

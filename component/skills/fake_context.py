@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import anyio
@@ -27,13 +27,18 @@ from component.skills.errors import (
     UsageError,
 )
 from component.skills.host import (
-    FUNCTION_KINDS,
+    DeleteMemory,
+    Handlers,
+    HasCredential,
     HostError,
     HostFunctions,
-    Http,
     HttpRequest,
     HttpResponse,
+    ListMemory,
     LogLevel,
+    ReadMemory,
+    SendMessage,
+    WriteMemory,
 )
 from component.skills.manifest import read_manifest
 from component.skills.operations import (
@@ -58,6 +63,7 @@ from component.skills.params import prepare
 from component.skills.skill import Skill
 
 T = TypeVar("T")
+Http: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
 
 class FakeContext(Context):
@@ -128,16 +134,8 @@ class FakeContext(Context):
         self.sent = ports.sent
         self._now = now
         self._generator = Random(0)  # noqa: S311 - a test sees the same numbers in each run
-        self.provide(
-            HostFunctions(
-                log=ports.log,
-                progress=host.progress,
-                http=ports.request,
-                memory=ports,
-                credentials=ports,
-                xmpp=ports,
-            )
-        )
+        handlers: Handlers = {ReportProgress: host.progress, **ports.handlers}
+        self.provide(HostFunctions("test", ports.log, handlers))
 
     def now(self) -> datetime:
         """Return the time of the test."""
@@ -154,7 +152,10 @@ class FakeContext(Context):
         declared = self._fake.declared = (*skill.capabilities, *self._capabilities)
         self._ports.of(skill.name, declared)
         if self.functions is not None:
-            self.provide(_declared(self.functions, declared))
+            kinds = {"", *(each.partition(":")[0] for each in declared)}
+            handlers = self.functions.handlers.items()
+            permitted = {made: do for made, do in handlers if made.capability in kinds}
+            self.provide(HostFunctions(skill.name, self.functions.log, permitted))
 
     @property
     def unused(self) -> int:
@@ -218,11 +219,8 @@ class _Host(PartialHost):
     def unsupported(self, method: str) -> UsageError:
         return UsageError(f"A test cannot use context.{method}: only goals wait for turns.")
 
-    async def progress(self, fraction: float, text: str) -> None:
-        self.progress_reports.append((fraction, text))
-
-    async def _progress(self, operation: ReportProgress) -> None:
-        await self.progress(operation.fraction, operation.text)
+    async def progress(self, operation: ReportProgress) -> None:
+        self.progress_reports.append((operation.fraction, operation.text))
 
     async def _output(self, part: PublishPart) -> None:
         if part.name in self._over:
@@ -272,7 +270,7 @@ class _Host(PartialHost):
         return text
 
     handlers = {  # noqa: RUF012 - the base says that it is of the class
-        ReportProgress: _progress,
+        ReportProgress: progress,
         PublishPart: _output,
         RunStep: _step,
         AskPrincipal: _ask,
@@ -293,7 +291,7 @@ class _Host(PartialHost):
 
 
 class _Ports:
-    """Implements the host functions of a test: `Http`, `Memory`, `Credentials` and `Xmpp`."""
+    """Performs the host functions of a test."""
 
     def __init__(
         self,
@@ -309,6 +307,15 @@ class _Ports:
         self.sent: list[tuple[str, str]] = []
         self._skill = ""
         self._declared: Sequence[str] | None = None
+        self.handlers: Handlers = {
+            HttpRequest: self._request,
+            ReadMemory: self._read,
+            WriteMemory: self._write,
+            DeleteMemory: self._delete,
+            ListMemory: self._list,
+            HasCredential: self._has_credential,
+            SendMessage: self._send,
+        }
 
     def of(self, skill: str, declared: Sequence[str]) -> None:
         """Check what a skill does against what it declares."""
@@ -321,7 +328,7 @@ class _Ports:
     def log(self, level: LogLevel, text: str) -> None:
         """Nobody reads the log of a test."""
 
-    async def request(self, request: HttpRequest) -> HttpResponse:
+    async def _request(self, request: HttpRequest) -> HttpResponse:
         url = urlsplit(request.url)
         port = url.port or DEFAULT_PORTS.get(url.scheme, 0)
         host = url.hostname or ""
@@ -340,34 +347,27 @@ class _Ports:
         kind = (("content-type", "application/json"),)
         return HttpResponse(200, kind, msgspec.json.encode(answer))
 
-    async def get(self, key: str) -> str | None:
-        return self.memories.get(key)
+    async def _read(self, wanted: ReadMemory) -> str | None:
+        return self.memories.get(wanted.key)
 
-    async def put(self, key: str, value: str) -> None:
+    async def _write(self, wanted: WriteMemory) -> None:
         self._check("memory:write:skill")
-        self.memories[key] = value
+        self.memories[wanted.key] = wanted.value
 
-    async def delete(self, key: str) -> None:
+    async def _delete(self, wanted: DeleteMemory) -> None:
         self._check("memory:write:skill")
-        self.memories.pop(key, None)
+        self.memories.pop(wanted.key, None)
 
-    async def keys(self, prefix: str) -> list[str]:
-        return sorted(key for key in self.memories if key.startswith(prefix))
+    async def _list(self, wanted: ListMemory) -> list[str]:
+        return sorted(key for key in self.memories if key.startswith(wanted.prefix))
 
-    async def available(self, name: str) -> bool:
-        self._check(f"credential:{name}")
-        return name in self._credentials
+    async def _has_credential(self, wanted: HasCredential) -> bool:
+        self._check(f"credential:{wanted.name}")
+        return wanted.name in self._credentials
 
-    async def send(self, to: str, text: str, key: str | None = None) -> None:
-        self._check(f"xmpp:{to}")
-        self.sent.append((to, text))
-
-
-def _declared(functions: HostFunctions, capabilities: Sequence[str]) -> HostFunctions:
-    """Return the functions that a skill declares."""
-    kinds = {each.partition(":")[0] for each in capabilities}
-    missing = {name: None for name, kind in FUNCTION_KINDS.items() if kind not in kinds}
-    return msgspec.structs.replace(functions, **missing)
+    async def _send(self, message: SendMessage) -> None:
+        self._check(f"xmpp:{message.to}")
+        self.sent.append((message.to, message.text))
 
 
 def _next(script: list[object], what: str, where: str) -> object:

@@ -1,22 +1,40 @@
 """What a skill can ask of the service: the same for WebAssembly, for processes and in the service.
 
-A function that the manifest of a skill does not declare, or that nobody has approved, is None in
-`HostFunctions`: a module that imports it is not instantiated, and a process that calls it is
-stopped with CapabilityMissing. Each implementation checks its arguments as coming from an enemy,
-and has time limits of its own. Authors of Python skills use them through their `Context`.
+Each host function is declared once, as a message with the type of its result. Authors of Python
+skills make it by a method of their `Context` (`component.skills.ports`), a confined process sends
+it to the service as it is, and WebAssembly makes it from the values of `skill.wit`. So a new one is
+a Struct here and in `Function`, a method for authors, and a handler in the service
+(`component.skill_directories.host_functions`) and in `component.skills.fake_context`.
+
+A function that the manifest of a skill does not declare, or that nobody has approved, has no
+handler in `HostFunctions`: a module that imports it is not instantiated, and a process that calls
+it is stopped with CapabilityMissing. Each handler checks the message as coming from an enemy, and
+has time limits of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias, TypeVar, overload
+from collections.abc import Awaitable, Callable, Mapping
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    get_args,
+    overload,
+)
 
 import msgspec
 
-from component.skills.errors import SkillError
+from component.skills.errors import CapabilityMissing, SkillError
 from xep.binding.json_bounds import decoded_json
 
 T = TypeVar("T")
+R_co = TypeVar("R_co", covariant=True)
 
 _MOST_HEADERS: Final = 256
 
@@ -32,17 +50,23 @@ class HostError(SkillError):
     """
 
 
-class HttpRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A request that the service makes for the code.
+class HostFunction(msgspec.Struct, Generic[R_co], frozen=True, forbid_unknown_fields=True):
+    """A message that asks for something whose result has the type `R_co`.
 
-    `credential` names a credential that the service adds; its value never enters the sandbox.
+    A skill needs a capability of the kind `capability`; of an empty one, none.
     """
 
-    method: str
-    url: str
-    headers: Annotated[tuple[tuple[str, str], ...], msgspec.Meta(max_length=_MOST_HEADERS)] = ()
-    body: bytes = b""
-    credential: str = ""
+    capability: ClassVar[str] = ""
+
+    @classmethod
+    def result_type(cls) -> Any:
+        """Return the type of the result."""
+        return get_args(cls.__orig_bases__[0])[0]  # type: ignore[attr-defined]  # PEP 560
+
+    @classmethod
+    def tag(cls) -> str:
+        """Return the name of the function in messages."""
+        return str(cls.__struct_config__.tag)
 
 
 class HttpResponse(msgspec.Struct, frozen=True):
@@ -95,81 +119,99 @@ class HttpResponse(msgspec.Struct, frozen=True):
         return next((value for key, value in self.headers if key.lower() == wanted), None)
 
 
-Progress: TypeAlias = Callable[[float, str], Coroutine[Any, Any, None]]
-"""Reports a fraction from 0 to 1 and a short text. Raises HostError."""
+class HttpRequest(HostFunction[HttpResponse], frozen=True, tag="http"):
+    """Make an HTTP request. Raises HostError, and CapabilityMissing for a host not declared.
 
+    `credential` names a credential that the service adds; its value never enters the sandbox.
+    """
+
+    capability = "network"
+
+    method: str
+    url: str
+    headers: Annotated[tuple[tuple[str, str], ...], msgspec.Meta(max_length=_MOST_HEADERS)] = ()
+    body: bytes = b""
+    credential: str = ""
+
+
+class ReadMemory(HostFunction[str | None], frozen=True, tag="memory-read"):
+    """Return what is stored under a key. Raises HostError, and CapabilityMissing outside the scope
+    that is declared.
+    """
+
+    capability = "memory"
+
+    key: str
+
+
+class WriteMemory(HostFunction[None], frozen=True, tag="memory-write"):
+    """Store a value under a key. Raises as `ReadMemory`."""
+
+    capability = "memory"
+
+    key: str
+    value: str
+
+
+class DeleteMemory(HostFunction[None], frozen=True, tag="memory-delete"):
+    """Delete what is stored under a key, if anything. Raises as `ReadMemory`."""
+
+    capability = "memory"
+
+    key: str
+
+
+class ListMemory(HostFunction[list[str]], frozen=True, tag="memory-list"):
+    """Return the keys with a prefix, in order. Raises as `ReadMemory`."""
+
+    capability = "memory"
+
+    prefix: str
+
+
+class HasCredential(HostFunction[bool], frozen=True, tag="credential"):
+    """Return whether a declared credential is set. Raises CapabilityMissing for another one."""
+
+    capability = "credential"
+
+    name: str
+
+
+class SendMessage(HostFunction[None], frozen=True, tag="xmpp"):
+    """Send a message to a bare JID. Those with one key are one message, which clients show once;
+    those of a call without a key are counted.
+
+    Raises HostError, and CapabilityMissing for an address that is not declared.
+    """
+
+    capability = "xmpp"
+
+    to: str
+    text: str
+    key: str | None = None
+
+
+Function: TypeAlias = (
+    HttpRequest | ReadMemory | WriteMemory | DeleteMemory | ListMemory | HasCredential | SendMessage
+)
 
 Log: TypeAlias = Callable[[LogLevel, str], None]
 """Writes a line to the log of the service. It is shortened, and lines above a rate are dropped."""
 
-
-Http: TypeAlias = Callable[[HttpRequest], Coroutine[Any, Any, HttpResponse]]
-"""Makes an HTTP request. Raises HostError, and CapabilityMissing for a host not declared."""
+Handlers: TypeAlias = Mapping[type[HostFunction[Any]], Callable[[Any], Awaitable[Any]]]
 
 
-class Memory(Protocol):
-    """Reads and writes the memories of the declared scope."""
+class HostFunctions(msgspec.Struct, frozen=True):
+    """The functions of one call of a skill: a handler for each that its code may use."""
 
-    async def get(self, key: str) -> str | None:
-        """Return a value. Raises HostError, and CapabilityMissing outside the scope."""
-
-    async def put(self, key: str, value: str) -> None:
-        """Write a value. Raises as `get`."""
-
-    async def delete(self, key: str) -> None:
-        """Delete a value. Raises as `get`."""
-
-    async def keys(self, prefix: str) -> list[str]:
-        """Return the keys with a prefix. Raises as `get`."""
-
-
-class Credentials(Protocol):
-    """Says which credentials a request can name."""
-
-    async def available(self, name: str) -> bool:
-        """Return whether a declared credential is set. Raises CapabilityMissing otherwise."""
-
-
-class Llm(Protocol):
-    """Asks the agent's model."""
-
-    async def __call__(
-        self, prompt: str, schema: str, max_tokens: int, key: str | int | None = None
-    ) -> str:
-        """Return a JSON object that fits a JSON Schema (as JSON); `key` is that of `Context.llm`.
-
-        Raises HostError, ModelFailed, and CapabilityMissing for more than is approved.
-        """
-
-
-class Xmpp(Protocol):
-    """Sends messages to the addresses that are declared."""
-
-    async def send(self, to: str, text: str, key: str | None = None) -> None:
-        """Send a message to a bare JID. Those with one key are one message, which clients show
-        once; those of a call without a key are counted.
-
-        Raises HostError, and CapabilityMissing for an address that is not declared.
-        """
-
-
-class HostFunctions(msgspec.Struct, frozen=True, kw_only=True):
-    """The functions of one call. None is one that the code must not use."""
-
+    skill: str
     log: Log
-    progress: Progress
-    http: Http | None = None
-    memory: Memory | None = None
-    credentials: Credentials | None = None
-    llm: Llm | None = None
-    xmpp: Xmpp | None = None
+    handlers: Handlers
 
-
-FUNCTION_KINDS: Final = {
-    "http": "network",
-    "memory": "memory",
-    "credentials": "credential",
-    "llm": "llm",
-    "xmpp": "xmpp",
-}
-"""The functions that need a capability, with its kind."""
+    async def perform(self, function: HostFunction[T]) -> T:
+        """Perform a function. Raises what it says, and CapabilityMissing if it may not be used."""
+        handler = self.handlers.get(type(function))
+        if handler is None:
+            raise CapabilityMissing(self.skill, function.capability)
+        result: T = await handler(function)
+        return result

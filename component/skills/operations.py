@@ -21,6 +21,7 @@ import msgspec
 
 from component import system
 from component.skills.errors import DeclarationError, SkillError, UsageError
+from component.skills.host import HostFunction
 from component.skills.validation import SchemaValidator
 
 CAPABILITY = "llm"
@@ -149,7 +150,7 @@ Key: TypeAlias = str | int | None
 """Identifies an operation in a branch beside others; None where its order does."""
 
 
-class ReportProgress(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="progress"):
+class ReportProgress(HostFunction[None], frozen=True, tag="progress"):
     """Report progress. There is no result."""
 
     fraction: float
@@ -226,12 +227,14 @@ class WaitForTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="
     turn: str
 
 
-class AskModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="llm"):
+class AskModel(HostFunction[str], frozen=True, tag="llm"):
     """Ask a model for an object that fits a JSON Schema. The result is the answer, as JSON text.
 
     A function that reads an answer, and raises ValueError if it does not fit, is passed beside it.
     Raises ModelFailed, CapabilityMissing and UsageError.
     """
+
+    capability = "llm"
 
     prompt: str
     schema: bytes

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
+from msgspec import Meta
 from msgspec.structs import force_setattr
 
 from component.policy.taint import Taint
@@ -16,7 +17,7 @@ JSON = "application/json"
 _encode = msgspec.json.Encoder().encode
 
 
-class Output(msgspec.Struct, frozen=True, gc=False, tag="text"):
+class Output(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, tag="text"):
     """One output: its text, its media type, and a name if there are several.
 
     The text and the name contain only characters that XML allows: any other character becomes an
@@ -36,7 +37,7 @@ class Output(msgspec.Struct, frozen=True, gc=False, tag="text"):
             force_setattr(self, "name", without_forbidden(self.name))
 
 
-class File(msgspec.Struct, frozen=True, gc=False, tag="file"):
+class File(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, tag="file"):
     """A file that a skill returns, such as an image. The media type is one of RFC 6838."""
 
     data: bytes
@@ -48,14 +49,14 @@ class File(msgspec.Struct, frozen=True, gc=False, tag="file"):
         _make_sendable(self)
 
 
-class Link(msgspec.Struct, frozen=True, gc=False, tag="link"):
+class Link(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, tag="link"):
     """A file or page elsewhere, and what is known of it. The size is in bytes."""
 
     url: str
     media_type: str | None = None
     name: str | None = None
-    size: int | None = None
-    sha256: bytes | None = None
+    size: Annotated[int, Meta(ge=0)] | None = None
+    sha256: Annotated[bytes, Meta(min_length=32, max_length=32)] | None = None
 
     def __post_init__(self) -> None:
         """Replace characters that XML does not allow."""

@@ -14,7 +14,16 @@ from urllib.parse import urlencode
 import msgspec
 
 from component.skills.errors import UsageError
-from component.skills.host import Http, HttpRequest, HttpResponse, Memory, Xmpp
+from component.skills.host import (
+    DeleteMemory,
+    HostFunctions,
+    HttpRequest,
+    HttpResponse,
+    ListMemory,
+    ReadMemory,
+    SendMessage,
+    WriteMemory,
+)
 
 Headers = Mapping[str, str]
 _JSON: Final = ("Content-Type", "application/json")
@@ -33,10 +42,10 @@ class ContextHttp:
     `credential` names a declared credential, which the service adds to the request.
     """
 
-    __slots__ = ("_send",)
+    __slots__ = ("_functions",)
 
-    def __init__(self, send: Http) -> None:
-        self._send = send
+    def __init__(self, functions: HostFunctions) -> None:
+        self._functions = functions
 
     async def get(
         self,
@@ -83,7 +92,7 @@ class ContextHttp:
         said = {name.lower() for name in headers or {}}
         content, kind = _content(json, form, body)
         more = () if kind is None or "content-type" in said else (kind,)
-        return await self._send(
+        return await self._functions.perform(
             HttpRequest(
                 method=method,
                 url=url,
@@ -101,35 +110,35 @@ class ContextMemory:
     not available or full, and CapabilityMissing for a change where only reading is declared.
     """
 
-    __slots__ = ("_memory",)
+    __slots__ = ("_functions",)
 
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
+    def __init__(self, functions: HostFunctions) -> None:
+        self._functions = functions
 
     async def get(self, key: str) -> str | None:
         """Return a value, or None."""
-        return await self._memory.get(key)
+        return await self._functions.perform(ReadMemory(key))
 
     async def put(self, key: str, value: str) -> None:
         """Store a value of up to 64 KiB under a key of up to 200 characters."""
-        await self._memory.put(key, value)
+        await self._functions.perform(WriteMemory(key, value))
 
     async def delete(self, key: str) -> None:
         """Delete a value, if there is one."""
-        await self._memory.delete(key)
+        await self._functions.perform(DeleteMemory(key))
 
     async def keys(self, prefix: str = "") -> list[str]:
         """Return the keys that begin with a text, in order."""
-        return await self._memory.keys(prefix)
+        return await self._functions.perform(ListMemory(prefix))
 
 
 class ContextXmpp:
     """Sends messages to the addresses that the manifest declares (`xmpp`)."""
 
-    __slots__ = ("_xmpp",)
+    __slots__ = ("_functions",)
 
-    def __init__(self, xmpp: Xmpp) -> None:
-        self._xmpp = xmpp
+    def __init__(self, functions: HostFunctions) -> None:
+        self._functions = functions
 
     async def send(self, to: str, text: str, *, key: str | None = None) -> None:
         """Send a message to a bare JID.
@@ -141,7 +150,7 @@ class ContextXmpp:
         Raises HostError if the recipient does not want to be contacted, or too much was sent, and
         CapabilityMissing for an address that is not declared.
         """
-        await self._xmpp.send(to, text, key)
+        await self._functions.perform(SendMessage(to, text, key))
 
 
 def _content(json: object, form: Mapping[str, str] | None, body: bytes | str) -> tuple[bytes, Any]:

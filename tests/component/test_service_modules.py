@@ -27,7 +27,7 @@ async def plain(context: Context) -> None:
 
 def provided(one: Skill, settings: Settings, storage: Storage, messages: Messages) -> Context:
     context = Context(principal="ann@test", sender="ann@test/x", skill=one.name)
-    ModuleFunctions(settings, storage, lambda: messages).provide(one, context)
+    ModuleFunctions(settings, storage, lambda: messages.send).provide(one, context)
     return context
 
 

@@ -18,6 +18,7 @@ from component.policy.globs import pattern
 from component.skills.context import Context
 from component.skills.declare import skill
 from component.skills.errors import SkillError
+from component.skills.host import SendMessage
 from component.skills.skill import Skill
 
 
@@ -53,7 +54,7 @@ def xmpp_send_skill(settings: XmppSend, messages: Callable[[], GuardedMessages])
         person = read_address(to)
         if not allowed.fullmatch(str(person)):
             raise SkillError(f"I am not permitted to write to {person}.")
-        await messages().send(context.agent, context.principal, to, text, key=context.key)
+        await messages().send(context, SendMessage(to, text, context.key))
         return f"Sent to {person}."
 
     return xmpp_send

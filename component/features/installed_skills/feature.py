@@ -21,7 +21,7 @@ from component.store.storage import Storage
 if TYPE_CHECKING:
     from component.features.installed_skills.descriptions import Descriptions
     from component.features.installed_skills.directories import SkillDirectories
-    from component.skill_directories.host_functions import SkillMessages
+    from component.skill_directories.host_functions import SendMessageOf
 
 
 class InstalledSkillsFeature(Feature):
@@ -31,7 +31,9 @@ class InstalledSkillsFeature(Feature):
         """Make what offers approved skills, and the commands of admins."""
         storage, recorder = kernel.storage, kernel.environment.monitoring.recorder
         messages = _AdminMessages(kernel)
-        directories = skill_directories(self.settings, storage, recorder, kernel.messages)
+        directories = skill_directories(
+            self.settings, storage, recorder, lambda: kernel.messages().send
+        )
         descriptions = skill_descriptions(self.settings, storage, recorder, messages.send)
         commands = installed_commands(directories, descriptions)
         sources: Sequence[SkillSource] = ()
@@ -83,7 +85,7 @@ def skill_directories(
     settings: Settings,
     storage: Storage,
     recorder: Recorder,
-    messages: Callable[[], "SkillMessages | None"] = lambda: None,
+    messages: Callable[[], "SendMessageOf | None"] = lambda: None,
 ) -> "SkillDirectories | None":
     """Return the source of the skills that are installed in directories; None without any."""
     if not settings.skill_roots:

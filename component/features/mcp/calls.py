@@ -89,7 +89,7 @@ class Move(msgspec.Struct, frozen=True):
     ended: bool = False
 
 
-class ToolCall:
+class RunningCall:
     """One call of a tool.
 
     Attributes:
@@ -209,7 +209,7 @@ class ToolCall:
 
 
 _CLOSED: Final = Move(failed="Connection closed")
-"""The connection knows why it has ended, and says so by `ToolCall.fail`."""
+"""The connection knows why it has ended, and says so by `RunningCall.fail`."""
 
 
 async def _responses(client: Client, result: types.InputRequiredResult) -> Any:
@@ -231,7 +231,7 @@ class Runner:
         self._name = name
         self._entry = entry
         self._pool = pool
-        self._waiting: dict[str, tuple[ToolCall, float]] = {}
+        self._waiting: dict[str, tuple[RunningCall, float]] = {}
         """Calls whose server waits for an answer, by idempotency key, and until when."""
 
     async def invoke(
@@ -313,7 +313,7 @@ class Runner:
 
         return await context.step("reply", go_on, Move)
 
-    async def _follow(self, call: ToolCall, context: Context) -> Move:
+    async def _follow(self, call: RunningCall, context: Context) -> Move:
         """Wait for the next move of a call; cancel it if nobody waits for it any more."""
         seconds = self._entry.timeout_s
         try:

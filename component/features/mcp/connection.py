@@ -15,9 +15,9 @@ from mcp.client.context import ClientRequestContext
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
-from component.features.mcp.calls import ToolCall
+from component.features.mcp.calls import RunningCall
 from component.features.mcp.errors import ServerFailed, line, reason_of
-from component.features.mcp.guard import CLOSED, Guard, Streams
+from component.features.mcp.guard import CLOSED, MessageGuard, Streams
 from component.features.mcp.http import http_streams
 from component.features.mcp.sessions import ENDED, is_loss
 from component.features.mcp.stdio import stdio_streams
@@ -51,7 +51,7 @@ class ToolDescription(msgspec.Struct, frozen=True):
     annotations: Mapping[str, Any]
 
 
-class Connection:
+class ServerConnection:
     """A connection to a server.
 
     Args:
@@ -76,8 +76,8 @@ class Connection:
         self._name = name
         self._entry = entry
         self._idle_s = idle_s
-        self._guard = Guard(name)
-        self._calls: list[ToolCall] = []
+        self._guard = MessageGuard(name)
+        self._calls: list[RunningCall] = []
         self._client: Client | None = None
         self._group: anyio.abc.TaskGroup | None = None
         self._logged = 0
@@ -216,16 +216,16 @@ class Connection:
             )
         return list(found.values())[:_MOST_TOOLS]
 
-    def begin(self, tool: str, arguments: dict[str, Any]) -> ToolCall:
-        """Call a tool, until `ToolCall.cancel`, whether somebody waits for it or not."""
+    def begin(self, tool: str, arguments: dict[str, Any]) -> RunningCall:
+        """Call a tool, until `RunningCall.cancel`, whether somebody waits for it or not."""
         assert self._group is not None, "the connection is alive"
         assert self._client is not None
-        call = ToolCall(tool, arguments)
+        call = RunningCall(tool, arguments)
         self._calls.append(call)
         self._group.start_soon(self._run_call, self._client, call)
         return call
 
-    async def _run_call(self, client: Client, call: ToolCall) -> None:
+    async def _run_call(self, client: Client, call: RunningCall) -> None:
         self.last_used = anyio.current_time()
         try:
             await call.run(client)
@@ -264,7 +264,7 @@ class Connection:
             return types.ErrorData(code=types.INTERNAL_ERROR, message=reply["error"])
         return types.CreateMessageResult.model_validate(reply)
 
-    def _asking(self) -> ToolCall | None:
+    def _asking(self) -> RunningCall | None:
         """Return the call that a request of the server belongs to: the newest one. A connection has
         the calls of one person only, unless the settings share it.
         """

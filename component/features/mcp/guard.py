@@ -56,7 +56,7 @@ Streams: TypeAlias = tuple[Any, Any]
 """A stream of received messages (or exceptions), and one of messages to send, as in the SDK."""
 
 
-class Guard:
+class MessageGuard:
     """Passes on the messages of one connection.
 
     Attributes:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import structlog
 
-from component.features.mcp.connection import Connection
+from component.features.mcp.connection import ServerConnection
 from component.features.mcp.errors import ServerFailed
 from component.features.mcp.guard import CLOSED
 from component.skills.errors import SkillUnavailable
@@ -47,7 +47,7 @@ class _Person:
     """The connection of one person."""
 
     def __init__(self) -> None:
-        self.connection: Connection | None = None
+        self.connection: ServerConnection | None = None
         self.starting: anyio.Event | None = None
         self.backoff = Backoff()
         self.not_before = 0.0
@@ -63,7 +63,7 @@ class Pool:
     """
 
     def __init__(self, name: str, entry: McpServer, group: TaskGroup) -> None:
-        self.common: Connection | None = None
+        self.common: ServerConnection | None = None
         self.wanted = anyio.Event()
         self._reason = "it is starting"
         self._begins_anew = False
@@ -73,7 +73,7 @@ class Pool:
         self._group = group
         self._people: dict[str, _Person] = {}
 
-    def listed(self, connection: Connection) -> None:
+    def listed(self, connection: ServerConnection) -> None:
         """Note the connection that has listed the tools."""
         self.common = connection
         self._tell()
@@ -93,7 +93,7 @@ class Pool:
         self._changed.set()
         self._changed = anyio.Event()
 
-    async def get(self, principal: str) -> Connection:
+    async def get(self, principal: str) -> ServerConnection:
         """Return the connection for a person's calls. If it was closed, open a new one.
 
         Raises SkillUnavailable, if the server does not answer, or too many people use it.
@@ -119,7 +119,7 @@ class Pool:
             raise self._unavailable(person.reason or CLOSED)
         return person.connection
 
-    async def _common(self) -> Connection:
+    async def _common(self) -> ServerConnection:
         """Return the connection that lists the tools. Raises SkillUnavailable."""
         with anyio.move_on_after(self._entry.start_timeout_s):
             while self.common is None or not self.common.alive:
@@ -164,7 +164,7 @@ class Pool:
 
     async def _keep(self, principal: str, person: _Person) -> None:
         """Run the connection of a person until it ends."""
-        connection = Connection(self._name, self._entry, idle_s=self._entry.idle_s)
+        connection = ServerConnection(self._name, self._entry, idle_s=self._entry.idle_s)
         started = person.starting
         assert started is not None
         began = anyio.current_time()

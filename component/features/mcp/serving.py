@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import structlog
 
 from component.features.mcp.calls import Runner
-from component.features.mcp.connection import Connection, ToolDescription
+from component.features.mcp.connection import ServerConnection, ToolDescription
 from component.features.mcp.errors import ServerFailed
 from component.features.mcp.guard import CLOSED
 from component.features.mcp.pool import Backoff, Pool
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from anyio.abc import TaskStatus
 
     from component.features.mcp.settings import McpServer
-    from component.skills.context import Context
-    from component.skills.outputs import SkillResult
     from component.skills.skill import Invoke, Skill
     from component.skills.sources import Offer
     from component.skills.spec import Annotations
@@ -73,43 +71,33 @@ class Serving:
         self, offer: Offer, pool: Pool, runner: Runner, task_status: TaskStatus[None]
     ) -> None:
         """Offer the tools of the server until it fails. Raises ServerFailed."""
-        connection = Connection(self._name, self._entry)
+        connection = ServerConnection(self._name, self._entry)
         async with connection.connected():
-            await self._offer_changes(connection, offer, pool, runner, task_status)
-
-    async def _offer_changes(
-        self,
-        connection: Connection,
-        offer: Offer,
-        pool: Pool,
-        runner: Runner,
-        task_status: TaskStatus[None],
-    ) -> None:
-        wait = _FIRST_S
-        while True:
-            connection.changed = anyio.Event()
-            tools = await connection.tools()
-            listed = anyio.current_time()
-            skills = self._unchanged(
-                skills_of(self._name, self._entry, tools, partial(_invoke, runner))
-            )
-            offer(skills)
-            pool.listed(connection)
-            _log.info(
-                "an MCP server is available",
-                server=self._name,
-                version=connection.server,
-                tools=len(tools),
-                offered=len(skills),
-            )
-            task_status.started()
-            with anyio.move_on_after(_CHECK_S if self._entry.url else None):
-                await connection.changed.wait()
-            quiet = anyio.current_time() - listed > _QUIET_S
-            wait = _FIRST_S if quiet else min(wait * 2, _LONGEST_S)
-            if wait == _LONGEST_S:
-                _log.warning("an MCP server changes its tools all the time", server=self._name)
-            await anyio.sleep(wait)
+            wait = _FIRST_S
+            while True:
+                connection.changed = anyio.Event()
+                tools = await connection.tools()
+                listed = anyio.current_time()
+                skills = self._unchanged(
+                    skills_of(self._name, self._entry, tools, partial(_invoker, runner))
+                )
+                offer(skills)
+                pool.listed(connection)
+                _log.info(
+                    "an MCP server is available",
+                    server=self._name,
+                    version=connection.server,
+                    tools=len(tools),
+                    offered=len(skills),
+                )
+                task_status.started()
+                with anyio.move_on_after(_CHECK_S if self._entry.url else None):
+                    await connection.changed.wait()
+                quiet = anyio.current_time() - listed > _QUIET_S
+                wait = _FIRST_S if quiet else min(wait * 2, _LONGEST_S)
+                if wait == _LONGEST_S:
+                    _log.warning("an MCP server changes its tools all the time", server=self._name)
+                await anyio.sleep(wait)
 
     def _unchanged(self, skills: list[Skill]) -> list[Skill]:
         """Return the skills, those of an earlier offer where nothing has changed."""
@@ -126,11 +114,8 @@ def _is_same(one: Skill, other: Skill) -> bool:
     return one.digest == other.digest and one.claims == other.claims
 
 
-def _invoke(runner: Runner, tool: ToolDescription, annotations: Annotations) -> Any:
-    async def invoke(arguments: dict[str, Any], context: Context) -> SkillResult:
-        return await runner.invoke(tool, annotations, arguments, context)
-
-    return invoke
+def _invoker(runner: Runner, tool: ToolDescription, annotations: Annotations) -> Invoke:
+    return partial(runner.invoke, tool, annotations)
 
 
 async def probe(name: str, entry: McpServer) -> tuple[str, int, int]:
@@ -139,7 +124,7 @@ async def probe(name: str, entry: McpServer) -> tuple[str, int, int]:
 
     Raises ServerFailed.
     """
-    connection = Connection(name, entry)
+    connection = ServerConnection(name, entry)
     async with connection.connected():
         tools = await connection.tools()
         skills = skills_of(name, entry, tools, _not_called)
@@ -147,7 +132,4 @@ async def probe(name: str, entry: McpServer) -> tuple[str, int, int]:
 
 
 def _not_called(_tool: ToolDescription, _annotations: Annotations) -> Invoke:
-    def invoke(*_: object) -> NoReturn:
-        raise NotImplementedError
-
-    return invoke
+    return lambda _arguments, _context: None

@@ -6,6 +6,7 @@ import structlog
 
 from component.skills.context import Context
 from component.skills.host import HostFunctions, LogLevel
+from component.skills.operations import ReportProgress
 
 _log = structlog.get_logger("component.sandbox")
 
@@ -20,4 +21,8 @@ class _Log:
 
 def plain_functions(context: Context) -> HostFunctions:
     """Return the host functions that need no capability: progress, and the log."""
-    return HostFunctions(log=_Log(context.skill), progress=context.progress)
+
+    async def report(progress: ReportProgress) -> None:
+        await context.progress(progress.fraction, progress.text)
+
+    return HostFunctions(context.skill, _Log(context.skill), {ReportProgress: report})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -13,7 +12,17 @@ from component.sandbox.wasm_call import IMPORTS, Import, WasmLimits
 from component.sandbox.wasm_probe import probe
 from component.skills.calling import Threads
 from component.skills.context import Context
-from component.skills.host import HostFunctions, LogLevel
+from component.skills.host import (
+    DeleteMemory,
+    Handlers,
+    HostError,
+    HostFunctions,
+    ListMemory,
+    LogLevel,
+    ReadMemory,
+    WriteMemory,
+)
+from component.skills.operations import ReportProgress
 
 ALL: frozenset[Import] = frozenset(IMPORTS)
 
@@ -28,8 +37,37 @@ class Told:
     def log(self, level: LogLevel, text: str) -> None:
         self.lines.append((level, text))
 
-    async def report(self, fraction: float, text: str) -> None:
-        self.progress.append((fraction, text))
+    async def report(self, progress: ReportProgress) -> None:
+        self.progress.append((progress.fraction, progress.text))
+
+
+class Notes:
+    """A memory of one agent, in which the key `bad` is never stored."""
+
+    def __init__(self) -> None:
+        self.values = {"key": "a value \ud800 of \u00e9"}
+        self.handlers: Handlers = {
+            ReadMemory: self.get,
+            WriteMemory: self.put,
+            DeleteMemory: self.delete,
+            ListMemory: self.keys,
+        }
+
+    async def get(self, wanted: ReadMemory) -> str | None:
+        if wanted.key == "bad":
+            raise HostError("The memory is full.")
+        return self.values.get(wanted.key)
+
+    async def put(self, wanted: WriteMemory) -> None:
+        if wanted.key == "bad":
+            raise HostError("The memory is full.")
+        self.values[wanted.key] = wanted.value
+
+    async def delete(self, wanted: DeleteMemory) -> None:
+        self.values.pop(wanted.key, None)
+
+    async def keys(self, wanted: ListMemory) -> list[str]:
+        return [each for each in self.values if each.startswith(wanted.prefix)]
 
 
 async def trusted(_wasm: bytes, _seconds: float, _most_bytes: int) -> str:
@@ -49,11 +87,11 @@ def skill(
     limits: WasmLimits | None = None,
     told: Told | None = None,
     name: str = "guest",
-    **functions: Any,
+    functions: Handlers | None = None,
 ) -> WasmSkill:
-    """A skill; `functions` are those of its host besides `log` and `progress`."""
+    """A skill; `functions` are those of its host besides progress and the log."""
     heard = told or Told()
-    host = HostFunctions(log=heard.log, progress=heard.report, **functions)
+    host = HostFunctions(name, heard.log, {ReportProgress: heard.report, **(functions or {})})
     allowed = msgspec.structs.replace(limits or WasmLimits(), imports=frozenset(granted))
     return WasmSkill(where, name, wasm, lambda _: host, allowed)
 

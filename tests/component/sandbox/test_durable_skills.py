@@ -130,7 +130,9 @@ class Slow:
         raise AssertionError
 
     def functions(self, context: Context) -> HostFunctions:
-        return msgspec.structs.replace(plain_functions(context), http=self.http)
+        plain = plain_functions(context)
+        handlers = {**plain.handlers, HttpRequest: self.http}
+        return msgspec.structs.replace(plain, handlers=handlers)
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from component.sandbox.messages import (
     Ask,
-    AskHttp,
-    AskMemory,
     Call,
     Cancel,
     Describe,
@@ -26,7 +24,7 @@ from component.sandbox.messages import (
     read_from_child,
     read_to_child,
 )
-from component.skills.host import LOG_LEVELS, HttpRequest
+from component.skills.host import LOG_LEVELS, HttpRequest, ReadMemory
 from component.skills.operations import RunStep
 from component.skills.outputs import File, Link, Output, SkillResult
 
@@ -63,8 +61,8 @@ FROM_CHILD = st.one_of(
     st.builds(
         Ask,
         st.integers(0, 1 << 40),
-        st.builds(AskHttp, REQUESTS)
-        | st.builds(AskMemory, st.just("get"), TEXT)
+        REQUESTS
+        | st.builds(ReadMemory, TEXT)
         | st.builds(
             RunStep, TEXT, st.booleans(), st.binary(), st.none() | st.integers(0, 9) | TEXT
         ),
@@ -157,6 +155,7 @@ def _message(tag: str, **fields: bytes) -> bytes:
 
 _MANY: Final = 2_000_000
 _LINK: Final = msgspec.msgpack.encode({"type": "link", "url": ""})
+_READ: Final = msgspec.msgpack.encode({"type": "memory-read", "key": "", "x": 1})
 _REQUEST: Final = msgspec.msgpack.encode(HttpRequest("", "", (("", ""),)))
 
 
@@ -170,9 +169,9 @@ _REQUEST: Final = msgspec.msgpack.encode(HttpRequest("", "", (("", ""),)))
         _message("result", parts=b"\x91" * _MANY),
         _message("result", other=_array(_MANY) + b"\x90" * _MANY),
         _message(
-            "http",
+            "ask",
             id=b"\1",
-            request=_REQUEST.replace(b"\x91", _array(_MANY)).replace(
+            what=_REQUEST.replace(b"\x91", _array(_MANY)).replace(
                 b"\x92\xa0\xa0", b"\x92\xa0\xa0" * _MANY
             ),
         ),
@@ -205,9 +204,10 @@ def test_a_message_that_is_too_long_is_refused_before_it_is_there() -> None:
             "result", parts=b"\x91" + msgspec.msgpack.encode({"type": "link", "url": "", "x": 1})
         ),
         _message("described", skills=b"\x90", other=b"\xc0"),
+        _message("ask", id=b"\1", what=_READ),
         _message("log", level=b"\xa4info", text=b"\xa0", other=b"\xc0"),
     ],
-    ids=["result", "part", "described", "log"],
+    ids=["result", "part", "described", "function", "log"],
 )
 def test_a_message_with_an_unknown_field_is_refused_at_that_field(body: bytes) -> None:
     with pytest.raises(FrameError, match="unknown field"):

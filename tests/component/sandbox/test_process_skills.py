@@ -26,9 +26,10 @@ from component.skills import (
 )
 from component.skills.calling import Threads
 from component.skills.host import HostError, HostFunctions, HttpRequest, HttpResponse
-from component.skills.operations import PlainHost
+from component.skills.operations import AskModel, PlainHost
 from tests.component.sandbox import module_of_skills
 from tests.component.sandbox.plain_functions import plain_functions
+from tests.component.sandbox.running import Notes
 
 pytestmark = pytest.mark.anyio
 
@@ -189,23 +190,6 @@ async def test_progress_outputs_and_the_caller_cross(one: Service) -> None:
         await one.call("waits", fraction=7.0)  # Context.progress refuses it
 
 
-class _Memory:
-    def __init__(self) -> None:
-        self.values: dict[str, str] = {}
-
-    async def get(self, key: str) -> str | None:
-        return self.values.get(key)
-
-    async def put(self, key: str, value: str) -> None:
-        self.values[key] = value
-
-    async def delete(self, key: str) -> None:
-        del self.values[key]
-
-    async def keys(self, prefix: str) -> list[str]:
-        return [key for key in self.values if key.startswith(prefix)]
-
-
 async def test_host_functions_are_those_that_are_declared(one: Service) -> None:
     async def http(request: HttpRequest) -> HttpResponse:
         if "down" in request.url:
@@ -214,13 +198,15 @@ async def test_host_functions_are_those_that_are_declared(one: Service) -> None:
             raise CapabilityMissing("asks", "network:other")
         return HttpResponse(200, body=f"{request.method} {request.credential}".encode())
 
-    async def llm(prompt: str, schema: str, max_tokens: int, key: str | int | None = None) -> str:
-        assert msgspec.json.decode(schema)["type"] == "object"
-        return msgspec.json.encode({"a": prompt}).decode()
+    async def llm(wanted: AskModel) -> str:
+        assert msgspec.json.decode(wanted.schema)["type"] == "object"
+        return msgspec.json.encode({"a": wanted.prompt}).decode()
 
     def functions(context: Context) -> HostFunctions:
-        plain = plain_functions(context)
-        return msgspec.structs.replace(plain, http=http, memory=_Memory(), llm=llm)
+        plain, notes = plain_functions(context), Notes()
+        notes.values.clear()
+        handlers = {**plain.handlers, **notes.handlers, HttpRequest: http, AskModel: llm}
+        return msgspec.structs.replace(plain, handlers=handlers)
 
     declared = one.of(MODULE, functions)
     assert await one.texts("asks", skills=declared, url="http://a") == ["200 GET token"]

@@ -225,15 +225,15 @@ async def test_a_component_sends_requests_through_the_host(wasm: WasmRuntime) ->
             raise HostError("The server is down.")
         return HttpResponse(200, (("Content-Type", "text/plain"),), b"it rains")
 
-    one = skill(wasm, sending("https://a.example/"), granted=ALL, http=http)
+    one = skill(wasm, sending("https://a.example/"), granted=ALL, functions={HttpRequest: http})
     assert (await one.execute({}, context())).outputs[0].text == "it rains"
     assert seen == [
         HttpRequest("GET", "https://a.example/", (("Accept", "x"),), b"", credential="shop")
     ]
     with pytest.raises(SkillError, match="The server is down"):
-        await skill(wasm, sending("https://broken.example/"), granted=ALL, http=http).execute(
-            {}, context()
-        )
+        await skill(
+            wasm, sending("https://broken.example/"), granted=ALL, functions={HttpRequest: http}
+        ).execute({}, context())
 
 
 async def test_an_import_that_is_not_granted_is_named(wasm: WasmRuntime) -> None:
@@ -254,7 +254,7 @@ async def test_a_request_that_the_manifest_does_not_declare_stops_the_call(
     async def http(request: HttpRequest) -> HttpResponse:
         raise CapabilityMissing("guest", "network:https://evil.example:443")
 
-    one = skill(wasm, sending("https://evil.example/"), granted=ALL, http=http)
+    one = skill(wasm, sending("https://evil.example/"), granted=ALL, functions={HttpRequest: http})
     with pytest.raises(CapabilityMissing, match=r"evil\.example"):
         await one.execute({}, context())
 
@@ -265,7 +265,7 @@ async def test_a_fault_of_the_host_is_a_failure_with_its_cause(wasm: WasmRuntime
     async def http(request: HttpRequest) -> HttpResponse:
         raise ZeroDivisionError("secret")
 
-    one = skill(wasm, sending("https://a.example/"), granted=ALL, http=http)
+    one = skill(wasm, sending("https://a.example/"), granted=ALL, functions={HttpRequest: http})
     with pytest.raises(SkillFailed) as failed:
         await one.execute({}, context())
     assert "secret" not in str(failed.value)
@@ -295,7 +295,7 @@ async def test_cancelling_stops_a_guest_that_waits_for_the_host(compiled: Path) 
         finally:
             ended.set()
 
-    one = skill(where, sending("https://a.example/"), granted=ALL, http=http)
+    one = skill(where, sending("https://a.example/"), granted=ALL, functions={HttpRequest: http})
     async with anyio.create_task_group() as group:
         group.start_soon(one.execute, {}, context())
         await waiting.wait()

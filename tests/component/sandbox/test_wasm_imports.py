@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import anyio
 import pytest
 
 from component.sandbox.wasm import WasmRuntime
 from component.skills.errors import CapabilityMissing, SkillError, SkillFailed
-from component.skills.host import HostError
+from component.skills.host import Handlers, HasCredential, HostError, ReadMemory, SendMessage
+from component.skills.operations import AskModel
 from tests.component.sandbox import wat
-from tests.component.sandbox.running import ALL, Told, context, skill
+from tests.component.sandbox.running import ALL, Notes, Told, context, skill
 
 pytestmark = pytest.mark.anyio
 
@@ -68,31 +67,8 @@ def after(call: str, text_at: int) -> str:
           (else {returning("(i32.const 0)", f"(i32.load (i32.const {text_at}))", f"(i32.load (i32.const {text_at + 4}))")}))"""  # noqa: E501
 
 
-class Notes:
-    """A memory of one agent."""
-
-    def __init__(self) -> None:
-        self.values = {"key": "a value \ud800 of \u00e9"}
-
-    async def get(self, key: str) -> str | None:
-        if key == "bad":
-            raise HostError("The memory is full.")
-        return self.values.get(key)
-
-    async def put(self, key: str, value: str) -> None:
-        if key == "bad":
-            raise HostError("The memory is full.")
-        self.values[key] = value
-
-    async def delete(self, key: str) -> None:
-        self.values.pop(key, None)
-
-    async def keys(self, prefix: str) -> list[str]:
-        return [each for each in self.values if each.startswith(prefix)]
-
-
-async def text_of(wasm: WasmRuntime, code: bytes, **functions: Any) -> str:
-    one = skill(wasm, code, granted=ALL, **functions)
+async def text_of(wasm: WasmRuntime, code: bytes, functions: Handlers | None = None) -> str:
+    one = skill(wasm, code, granted=ALL, functions=functions)
     outputs = (await one.execute({}, context())).outputs
     return outputs[0].text if outputs else ""
 
@@ -103,16 +79,16 @@ async def test_a_component_reads_stores_lists_and_deletes_values(wasm: WasmRunti
     key = TEXT.format(3)
     get = after(f"(call $f {key} {RESULT})", 264)
     read = calling("memory.get", "(param i32 i32 i32)", get)
-    assert await text_of(wasm, read, memory=notes) == "a value ? of \u00e9"
+    assert await text_of(wasm, read, notes.handlers) == "a value ? of \u00e9"
     bad = calling("memory.get", "(param i32 i32 i32)", get, data="bad")
     with pytest.raises(SkillError, match="memory is full"):
-        await text_of(wasm, bad, memory=notes)
+        await text_of(wasm, bad, notes.handlers)
     put = after(f"(call $f {key} (i32.const 1027) (i32.const 3) {RESULT})", 256)
     signature = "(param i32 i32 i32 i32 i32)"
-    await text_of(wasm, calling("memory.put", signature, put, "newold"), memory=notes)
+    await text_of(wasm, calling("memory.put", signature, put, "newold"), notes.handlers)
     assert notes.values["new"] == "old"
     with pytest.raises(SkillError, match="memory is full"):
-        await text_of(wasm, calling("memory.put", signature, put, "badold"), memory=notes)
+        await text_of(wasm, calling("memory.put", signature, put, "badold"), notes.handlers)
     first = f"""(call $f {TEXT.format(1)} {RESULT})
         {
         returning(
@@ -122,10 +98,10 @@ async def test_a_component_reads_stores_lists_and_deletes_values(wasm: WasmRunti
         )
     }"""
     listed = calling("memory.keys", "(param i32 i32 i32)", first, "n")
-    assert await text_of(wasm, listed, memory=notes) == "new"
+    assert await text_of(wasm, listed, notes.handlers) == "new"
     delete = after(f"(call $f {key} {RESULT})", 256)
     await text_of(
-        wasm, calling("memory.delete", "(param i32 i32 i32)", delete, "new"), memory=notes
+        wasm, calling("memory.delete", "(param i32 i32 i32)", delete, "new"), notes.handlers
     )
     assert "new" not in notes.values
 
@@ -133,56 +109,58 @@ async def test_a_component_reads_stores_lists_and_deletes_values(wasm: WasmRunti
 async def test_a_component_learns_only_whether_a_credential_has_a_value(wasm: WasmRuntime) -> None:
     """A component learns whether a credential has a value, and not the value."""
 
-    class Credentials:
-        async def available(self, name: str) -> bool:
-            if name == "own":
-                raise CapabilityMissing("guest", "credential:own")
-            return name == "key"
+    async def available(wanted: HasCredential) -> bool:
+        if wanted.name == "own":
+            raise CapabilityMissing("guest", "credential:own")
+        return wanted.name == "key"
 
     body = f"""(if (i32.eqz (call $f {TEXT.format(3)})) (then unreachable))
         {returning("(i32.const 0)", "(i32.const 1024)", "(i32.const 3)")}"""
     code = calling("credentials.available", "(param i32 i32) (result i32)", body)
-    assert await text_of(wasm, code, credentials=Credentials()) == "key"
+    assert await text_of(wasm, code, {HasCredential: available}) == "key"
     other = calling("credentials.available", "(param i32 i32) (result i32)", body, data="own")
     with pytest.raises(CapabilityMissing, match="credential:own"):
-        await text_of(wasm, other, credentials=Credentials())
+        await text_of(wasm, other, {HasCredential: available})
 
 
 async def test_a_component_asks_the_model_with_a_schema(wasm: WasmRuntime) -> None:
     """A component asks the model, with the schema of the answer."""
-    asked: list[tuple[str, str, int]] = []
+    asked: list[tuple[str, bytes, int]] = []
 
-    async def llm(prompt: str, schema: str, max_tokens: int) -> str:
-        asked.append((prompt, schema, max_tokens))
+    async def llm(wanted: AskModel) -> str:
+        asked.append((wanted.prompt, wanted.schema, wanted.max_tokens))
         if len(asked) > 1:
             raise HostError("The budget is spent.")
         return '{"answer": 42}'
 
     ask = f"(call $f {TEXT.format(3)} (i32.const 1027) (i32.const 2) (i32.const 99) {RESULT})"
     code = calling("llm.ask", "(param i32 i32 i32 i32 i32 i32)", after(ask, 260), "why{}")
-    assert await text_of(wasm, code, llm=llm) == '{"answer": 42}'
-    assert asked == [("why", "{}", 99)]
+    assert await text_of(wasm, code, {AskModel: llm}) == '{"answer": 42}'
+    assert asked == [("why", b"{}", 99)]
     with pytest.raises(SkillError, match="budget is spent"):
-        await text_of(wasm, code, llm=llm)
+        await text_of(wasm, code, {AskModel: llm})
 
 
 async def test_a_component_sends_messages_to_permitted_addresses_only(wasm: WasmRuntime) -> None:
     """A component sends messages; a recipient that is not declared ends the call."""
 
-    class Messages:
-        sent: list[tuple[str, str]] = []  # noqa: RUF012 - one test
+    sent: list[tuple[str, str]] = []
 
-        async def send(self, to: str, text: str, key: str | None = None) -> None:
-            if to == "not":
-                raise CapabilityMissing("guest", "xmpp:not")
-            self.sent.append((to, text))
+    async def send_message(message: SendMessage) -> None:
+        if message.to == "not":
+            raise CapabilityMissing("guest", "xmpp:not")
+        sent.append((message.to, message.text))
 
     send = after(f"(call $f {TEXT.format(3)} (i32.const 1027) (i32.const 3) {RESULT})", 256)
     signature = "(param i32 i32 i32 i32 i32)"
-    await text_of(wasm, calling("xmpp.send", signature, send, "youold"), xmpp=Messages())
-    assert Messages.sent == [("you", "old")]
+    await text_of(
+        wasm, calling("xmpp.send", signature, send, "youold"), {SendMessage: send_message}
+    )
+    assert sent == [("you", "old")]
     with pytest.raises(CapabilityMissing, match="xmpp:not"):
-        await text_of(wasm, calling("xmpp.send", signature, send, "notold"), xmpp=Messages())
+        await text_of(
+            wasm, calling("xmpp.send", signature, send, "notold"), {SendMessage: send_message}
+        )
 
 
 async def test_a_component_reports_progress_from_0_to_1(wasm: WasmRuntime) -> None:
@@ -247,9 +225,10 @@ async def test_several_host_functions_at_once(wasm: WasmRuntime) -> None:
 
     class Slow(Notes):
         def __init__(self, value: str) -> None:
+            super().__init__()
             self.value = value
 
-        async def get(self, key: str) -> str | None:
+        async def get(self, wanted: ReadMemory) -> str | None:
             nonlocal inside
             inside += 1
             if inside == 4:
@@ -263,7 +242,7 @@ async def test_several_host_functions_at_once(wasm: WasmRuntime) -> None:
     found: dict[str, str] = {}
 
     async def run(value: str) -> None:
-        found[value] = await text_of(wasm, code, memory=Slow(value))
+        found[value] = await text_of(wasm, code, Slow(value).handlers)
 
     async with anyio.create_task_group() as group:
         for value in "abcd":

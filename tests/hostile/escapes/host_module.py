@@ -4,14 +4,11 @@ import anyio
 
 from component.sandbox.messages import (
     Ask,
-    AskHttp,
-    AskMemory,
-    AskXmpp,
     StepEnded,
     Withdraw,
 )
 from component.skills import Context, Denied, SkillError, StepFailed, UsageError, skill
-from component.skills.host import HostError, HttpRequest
+from component.skills.host import HostError, HttpRequest, ReadMemory, SendMessage
 from component.skills.operations import AskPrincipal, ReportProgress, RunStep, Sleep
 
 STEP = RunStep("step", True, b"", None)
@@ -110,7 +107,7 @@ async def forged(context: Context, *messages: object) -> str:
 
 
 async def twice_the_same(context: Context, url: str) -> str:
-    ask = Ask(7_000, AskHttp(HttpRequest("GET", f"{url}/hang")))
+    ask = Ask(7_000, HttpRequest("GET", f"{url}/hang"))
     return await forged(context, ask, ask)
 
 
@@ -153,7 +150,7 @@ async def nested_input(context: Context, url: str) -> str:
 
 
 async def undeclared(context: Context, url: str) -> str:
-    return await forged(context, Ask(7_000, AskXmpp("tybalt@example.com", "Hello", None)))
+    return await forged(context, Ask(7_000, SendMessage("tybalt@example.com", "Hello", None)))
 
 
 async def wrong_fraction(context: Context, url: str) -> str:
@@ -183,7 +180,7 @@ async def sleeps_beside(context: Context, url: str) -> str:
 
 
 async def memories_at_once(context: Context, url: str) -> str:
-    return await forged(context, *(Ask(7_000 + n, AskMemory("get", "a")) for n in range(10_000)))
+    return await forged(context, *(Ask(7_000 + n, ReadMemory("a")) for n in range(10_000)))
 
 
 ATTACKS = {name: each for name, each in list(globals().items()) if hasattr(each, "__code__")}

@@ -692,10 +692,8 @@ async def many_requests(context: Context, target: str) -> str:
 @skill
 async def undeclared_request(context: Context, target: str) -> str:
     """Ask for a web page by the pipe, though nothing is declared."""
-    from component.sandbox.guest import _Http
-
     guest = context._host._guest  # type: ignore[attr-defined]
-    return str(await _Http(guest)(HttpRequest("GET", "http://127.0.0.1/")))
+    return str(await guest.ask(HttpRequest("GET", "http://127.0.0.1/"), type=object))
 
 
 @skill(taint="file", open_world=False)

@@ -134,7 +134,7 @@ async def test_each_attack_is_stopped(storage: Storage, tmp_path: Path) -> None:
     services = Services(
         credentials={"key": Credential(value=SECRET, hosts=("127.0.0.1",))},
         storage=storage,
-        messages=lambda: guarded,
+        messages=lambda: guarded.send,
     )
     async with serving() as server, serving() as elsewhere:
         server.answers["away"] = redirect(f"http://127.0.0.1:{elsewhere.port}/caught")

@@ -486,7 +486,13 @@ async def test_a_host_function_that_hangs(unprobed: WasmRuntime) -> None:
         finally:
             cancelled += 1
 
-    one = skill(unprobed, sending("https://a.example/"), granted=ALL, limits=LIMITS, http=http)
+    one = skill(
+        unprobed,
+        sending("https://a.example/"),
+        granted=ALL,
+        limits=LIMITS,
+        functions={HttpRequest: http},
+    )
     with pytest.raises(SkillFailed, match=r"did not answer within 0\.2 seconds"):
         await one.execute({}, context())
     with pytest.raises(SkillTimeout, match=r"0\.1 seconds"):

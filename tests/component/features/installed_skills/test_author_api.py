@@ -14,6 +14,7 @@ from component.skill_directories.host_functions import Credential, Services
 from component.skills import CapabilityMissing, Context, SkillError, SkillFailed
 from component.skills.calling import Threads, call
 from component.skills.fake_context import FakeContext, called
+from component.skills.host import SendMessage
 from component.skills.operations import AskModel, ModelFailed, PartialHost
 from component.skills.params import prepare
 from component.store import Storage
@@ -84,12 +85,10 @@ class Messages:
         self.sent: list[tuple[str, ...]] = []
         self.refuses = False
 
-    async def send(
-        self, agent: str, principal: str, to: str, text: str, *, key: str, skill: str = ""
-    ) -> None:
+    async def send(self, context: Context, message: SendMessage, skill: str = "") -> None:
         if self.refuses:
             raise SkillError("They do not want it.")
-        self.sent.append((principal, to, text, skill))
+        self.sent.append((context.principal, message.to, message.text, skill))
 
 
 class Model(PartialHost):
@@ -117,7 +116,7 @@ async def world_of(
     services = Services(
         credentials={"weather-key": Credential(value="s3cret", hosts=("127.0.0.1",))},
         storage=storage,
-        messages=lambda: messages,
+        messages=lambda: messages and messages.send,
     )
     async with opened(storage, root, services=services) as world:
         yield world

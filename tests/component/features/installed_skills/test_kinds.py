@@ -14,8 +14,10 @@ from component.features.installed_skills.commands import InstalledError
 from component.skill_directories.host_functions import Credential, Services, functions_of
 from component.skill_directories.version import Artefact
 from component.skills import CapabilityMissing, Context, InvalidParam, SkillUnavailable
-from component.skills.host import HostError, HttpRequest
+from component.skills.host import HasCredential, HostError, HttpRequest
 from component.skills.manifest import read_manifest
+from component.skills.operations import ReportProgress
+from component.skills.ports import ContextMemory
 from component.store import Storage
 from tests.component.features.installed_skills.world import install, opened
 
@@ -231,48 +233,40 @@ async def test_credentials_go_to_their_hosts_and_never_into_the_skill() -> None:
             f'network = ["http://127.0.0.1:{port}"]\ncredential = ["key", "missing", "other"]'
         )
         functions = functions_of(one, services)(CONTEXT)
-        assert functions.http is not None
-        assert functions.credentials is not None
         url = f"http://127.0.0.1:{port}/"
-        answer = await functions.http(HttpRequest("GET", url, credential="key"))
+        answer = await functions.perform(HttpRequest("GET", url, credential="key"))
         assert (answer.status, answer.body) == (200, b"ok")
         assert heard[-1]["authorization"] == "Bearer s3cret"
-        await functions.http(HttpRequest("GET", url))
+        await functions.perform(HttpRequest("GET", url))
         assert "authorization" not in heard[-1]
         with pytest.raises(HostError, match="not for 127"):
-            await functions.http(HttpRequest("GET", url, credential="other"))
+            await functions.perform(HttpRequest("GET", url, credential="other"))
         with pytest.raises(HostError, match="not set"):
-            await functions.http(HttpRequest("GET", url, credential="missing"))
+            await functions.perform(HttpRequest("GET", url, credential="missing"))
         with pytest.raises(CapabilityMissing):
-            await functions.http(HttpRequest("GET", url, credential="undeclared"))
+            await functions.perform(HttpRequest("GET", url, credential="undeclared"))
         with pytest.raises(CapabilityMissing):
-            await functions.http(HttpRequest("GET", "https://evil.example/"))
+            await functions.perform(HttpRequest("GET", "https://evil.example/"))
         assert len(heard) == 2
-        assert await functions.credentials.available("key")
-        assert not await functions.credentials.available("missing")
+        assert await functions.perform(HasCredential("key"))
+        assert not await functions.perform(HasCredential("missing"))
         with pytest.raises(CapabilityMissing):
-            await functions.credentials.available("undeclared")
+            await functions.perform(HasCredential("undeclared"))
         assert "s3cret" not in repr(services)
 
 
 async def test_what_is_not_declared_is_not_there(storage: Storage) -> None:
     functions = functions_of(artefact(""), Services(storage=storage))(CONTEXT)
-    assert functions.http is None
-    assert functions.memory is None
-    assert functions.credentials is None
-    assert functions.llm is None
+    assert functions.handlers.keys() == {ReportProgress}
 
 
 @pytest.mark.ports
 async def test_memories_belong_to_one_skill_and_one_caller(storage: Storage) -> None:
     services = Services(storage=storage)
-    writes = functions_of(artefact('memory_write = ["skill"]'), services)(CONTEXT).memory
-    reads = functions_of(artefact('memory_read = ["skill"]'), services)(CONTEXT).memory
+    writes = ContextMemory(functions_of(artefact('memory_write = ["skill"]'), services)(CONTEXT))
+    reads = ContextMemory(functions_of(artefact('memory_read = ["skill"]'), services)(CONTEXT))
     romeo = Context(principal="romeo@example.com", sender="romeo@example.com/b", skill="one")
-    other = functions_of(artefact('memory_write = ["skill"]'), services)(romeo).memory
-    assert writes is not None
-    assert reads is not None
-    assert other is not None
+    other = ContextMemory(functions_of(artefact('memory_write = ["skill"]'), services)(romeo))
     await writes.put("tea", "green")
     await writes.put("tea", "black")
     assert await reads.get("tea") == "black"

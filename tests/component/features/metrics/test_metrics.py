@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import anyio
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,18 +14,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from component.features.metrics.exposition import Exposition, Pages
 from component.features.metrics.http import MetricsListenError, PageResponse, PageServer
+from component.kernel.monitoring import Monitoring
 from component.metrics.counters import Counters, Gauge
+from component.models.protocol import Usage
 
 pytestmark = pytest.mark.anyio
-
-
-class Used(msgspec.Struct, frozen=True):
-    tokens_in: int = 0
-    tokens_out: int = 0
-    cache_read: int = 0
-    cache_write: int = 0
-    reasoning: int = 0
-    cost_usd: float = 0.0
 
 
 def read(exposition: Exposition) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -39,12 +31,13 @@ def read(exposition: Exposition) -> dict[tuple[str, tuple[tuple[str, str], ...]]
 
 
 def test_what_was_counted_is_read() -> None:
-    counters = Counters()
+    monitoring = Monitoring()
+    counters = monitoring.counters
     counters.stanzas_in += 3
     counters.executes.add(0.002, "echo", "done")
     counters.executes.add(700, "echo", "done")
-    counters.model_call("gpt", "done", 0.2, Used(tokens_in=10, tokens_out=5, cost_usd=0.25))
-    counters.model_call("gpt", "done", 0.2, Used(cache_read=4, reasoning=3))
+    monitoring.model_call("gpt", "done", 0.2, Usage(tokens_in=10, tokens_out=5, cost_usd=0.25))
+    monitoring.model_call("gpt", "done", 0.2, Usage(cache_read=4, reasoning=3))
     counters.tool_call("made up", "unknown", 0.1)
     counters.turn("assistant", "answered", 2)
     gauges = [

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from component.http.gate import Access, Headers, HttpGate
-from component.skill_directories.http_functions import GatedHttp
+from component.skill_directories.host_functions import send_request
 from component.skills.errors import CapabilityMissing
 from component.skills.host import HostError
 from component.skills.host import HttpRequest as HostRequest
@@ -25,14 +27,14 @@ async def test_the_host_uses_credentials_and_the_guest_never_sees_them() -> None
     async with serving() as server:
         server.answers["echo"] = plain("you sent hush-hush", 200, "X-Echo: Bearer hush-hush")
         access = Access("127.0.0.1", "http", server.port, private=True)
-        http = GatedHttp("guest", HttpGate([access]), Credentials())
+        http = partial(send_request, "guest", HttpGate([access]), Credentials())
         found = await http(HostRequest("GET", server.url("echo"), credential="shop"))
         assert b"Authorization: Bearer hush-hush" in server.requests[0]
         assert found.body == b"you sent [credential]"
         assert "hush" not in str(found.headers)
         with pytest.raises(CapabilityMissing, match="credential:bank"):
             await http(HostRequest("GET", server.url("echo"), credential="bank"))
-        without = GatedHttp("guest", HttpGate([access]))
+        without = partial(send_request, "guest", HttpGate([access]), None)
         with pytest.raises(CapabilityMissing, match="credential:shop"):
             await without(HostRequest("GET", server.url("echo"), credential="shop"))
         with pytest.raises(CapabilityMissing, match=r"network:http://127\.0\.0\.2"):
