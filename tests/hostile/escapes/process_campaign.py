@@ -103,7 +103,7 @@ IMPORTS: dict[str, tuple[str, str]] = {
     ),
     "description_has_many_values": (
         "import component.sandbox.guest\n"
-        "component.sandbox.guest.written = lambda one: '[' + '[],' * 200_000 + '[]]'\n" + _SKILL,
+        "component.sandbox.guest.spec_json = lambda one: '[' + '[],' * 200_000 + '[]]'\n" + _SKILL,
         "at most 10000 values",
     ),
     "many_descriptions": (
@@ -113,7 +113,7 @@ IMPORTS: dict[str, tuple[str, str]] = {
     ),
     "description_lies": (
         "import component.sandbox.guest\n"
-        'component.sandbox.guest.written = lambda one: \'{"name": "one"}\'\n' + _SKILL,
+        'component.sandbox.guest.spec_json = lambda one: \'{"name": "one"}\'\n' + _SKILL,
         "describes no skill",
     ),
 }
