@@ -46,11 +46,11 @@ class Subsystems:
             if opened.granted is not None:
                 kernel.presence_events.on_granted.append(opened.granted)
             if opened.task_ended is not None:
-                tasks.on_tool_ended.append(opened.task_ended)
+                tasks.news.on_tool_ended.append(opened.task_ended)
             if opened.task_changed is not None:
-                tasks.on_task_changed.append(opened.task_changed)
+                tasks.news.on_changed.append(opened.task_changed)
             if opened.task_deleted is not None:
-                tasks.on_task_deleted.append(opened.task_deleted)
+                tasks.news.on_deleted.append(opened.task_deleted)
             tasks.held.append(opened.held_sources)
             kernel.disco.nodes.extend(opened.disco_nodes)
             kernel.offers.extend(opened.offers)

@@ -99,7 +99,7 @@ class Kernel:
         address_of = self.stream.addresses.address_of
         goal = None
         if self.agents is not None:
-            self.tasks.on_tool_ended.append(self.agents.tool_ended)
+            self.tasks.news.on_tool_ended.append(self.agents.tool_ended)
             self.tasks.on_set_aside.append(self._add_set_aside)
             goal = goal_skill(self.agents.conversations, address_of)
             self.tasks.internal[goal.name] = goal

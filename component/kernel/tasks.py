@@ -6,7 +6,6 @@ work. Other subsystems run skills through `service`, answer questions through `s
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
@@ -31,7 +30,7 @@ from component.task_messages.questions import Questions
 from component.tasks.admin import TaskAdmin
 from component.tasks.confirmation import Approvers
 from component.tasks.gate import Gate
-from component.tasks.protocol import DeletedTask, Notice, SkillAccess, no_model
+from component.tasks.protocol import SkillAccess, no_model
 from component.tasks.request import Request
 from component.tasks.service import Clocks, TaskService
 from component.tools.joint_confirmation import SEVERAL_CALLS
@@ -67,10 +66,6 @@ class TaskSubsystem:
         switches: what admins have switched on; in the database.
         internal: skills that only the service itself starts, and that nobody sees, by name.
         on_set_aside: called with what a person was told about a task that was set aside.
-        on_tool_ended: called with the id of each task that has ended and was started by a call of a
-            model or a trigger. Neither these nor the following ever wait.
-        on_task_changed: called with each revision of a task.
-        on_task_deleted: called with each task that is no longer stored.
         late: return the names of sources of skills that are not ready.
         held: return the names of sources whose descriptions wait for an approval.
     """
@@ -93,9 +88,6 @@ class TaskSubsystem:
         self.internal: dict[str, Skill] = {SEVERAL_CALLS.name: SEVERAL_CALLS}
         self._retry_after_s = settings.limits.retry_after_s
         self.limits = task_limits(settings)
-        self.on_tool_ended: list[Callable[[str], None]] = []
-        self.on_task_changed: list[Callable[[Notice], None]] = []
-        self.on_task_deleted: list[Callable[[DeletedTask], None]] = []
         self.late: list[Callable[[], Sequence[str]]] = []
         self.held: list[Callable[[], Sequence[str]]] = []
         self.questions = Questions(self._find_skill, contacts.time_zones.of)
@@ -105,9 +97,6 @@ class TaskSubsystem:
             contacts.may_write,
             self.questions,
             since=system.now(),
-            tool_ended=partial(_call_all, self.on_tool_ended),
-            task_changed=partial(_call_all, self.on_task_changed),
-            task_deleted=partial(_call_all, self.on_task_deleted),
         )
         self._recorder = monitoring.recorder
         self.approvers = Approvers(
@@ -222,8 +211,3 @@ class TaskSubsystem:
     def _requeued(self, task: str) -> None:
         self.news.released(task)  # no request of its own waits for an answer
         self.service.requeued()
-
-
-def _call_all(calls: Sequence[Callable[[T], None]], value: T) -> None:
-    for call in calls:
-        call(value)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
 from random import Random
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack
 from urllib.parse import urlsplit
 
 import anyio
@@ -66,24 +66,38 @@ T = TypeVar("T")
 Http: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
 
+class FakeOptions(TypedDict, total=False):
+    """What a `FakeContext` can be made of."""
+
+    answers: Sequence[object]
+    """What the person answers, in order: values of the fields that are asked for, or an exception
+    such as `Denied`."""
+    model: Sequence[object]
+    """What the model answers, in order: values that fit the schema, or an exception such as
+    `ModelFailed`."""
+    http: Sequence[object] | Http
+    """What servers answer, in order: HttpResponse, values that become JSON, or an exception such as
+    `HostError`."""
+    memories: Mapping[str, str]
+    """What the skill remembers at the beginning, by key."""
+    credentials: Collection[str]
+    """The names of the credentials that have a value."""
+    manifest: str | PathLike[str] | None
+    """The `skill.toml` whose capabilities the skill has, besides those that its code declares."""
+    children: Mapping[str, str | Exception]
+    """What the skills return that are started, by name: a text, or an exception."""
+    now: datetime
+    """The time, in UTC: noon of 2026-01-01 unless given."""
+    principal: str
+    """The bare JID of the caller: `juliet@example.com` unless given."""
+    agent: str
+    """The name of the agent: `assistant` unless given."""
+
+
 class FakeContext(Context):
     """A context for tests. It needs no service: nobody is asked, and nothing is waited for.
 
-    Args:
-        answers: what the person answers, in order: values of the fields that are asked for, or an
-            exception such as `Denied`.
-        model: what the model answers, in order: values that fit the schema, or an exception such
-            as `ModelFailed`.
-        http: what servers answer, in order: HttpResponse, values that become JSON, or an exception
-            such as `HostError`.
-        memories: what the skill remembers at the beginning, by key.
-        credentials: the names of the credentials that have a value.
-        manifest: the `skill.toml` whose capabilities the skill has, besides those that its code
-            declares.
-        now: the time, in UTC.
-        children: what the skills return that are started, by name: a text, or an exception.
-        principal: the bare JID of the caller.
-        agent: the name of the agent.
+    It is made of the options that `FakeOptions` lists, all of them optional.
 
     Attributes:
         progress_reports: fractions and texts, in order.
@@ -98,23 +112,16 @@ class FakeContext(Context):
         sent: recipients and texts of the messages, in order.
     """
 
-    def __init__(
-        self,
-        *,
-        answers: Sequence[object] = (),
-        model: Sequence[object] = (),
-        http: Sequence[object] | Http = (),
-        memories: Mapping[str, str] | None = None,
-        credentials: Collection[str] = (),
-        manifest: str | PathLike[str] | None = None,
-        children: Mapping[str, str | Exception] | None = None,
-        now: datetime = datetime(2026, 1, 1, 12, tzinfo=UTC),
-        principal: str = "juliet@example.com",
-        agent: str = "assistant",
-    ) -> None:
-        host = _Host(list(answers), list(model), dict(children or {}))
+    def __init__(self, **options: Unpack[FakeOptions]) -> None:
+        answers, model = options.get("answers", ()), options.get("model", ())
+        host = _Host(list(answers), list(model), dict(options.get("children") or {}))
+        principal = options.get("principal", "juliet@example.com")
         super().__init__(
-            principal=principal, sender=f"{principal}/test", skill="test", agent=agent, host=host
+            principal=principal,
+            sender=f"{principal}/test",
+            skill="test",
+            agent=options.get("agent", "assistant"),
+            host=host,
         )
         self.progress_reports = host.progress_reports
         self.artifacts = host.artifacts
@@ -124,15 +131,19 @@ class FakeContext(Context):
         self.started = host.started
         self.slept = host.slept
         self._fake = host
-        self._ports = ports = _Ports(http, dict(memories or {}), credentials)
+        self._ports = ports = _Ports(
+            options.get("http", ()),
+            dict(options.get("memories", {})),
+            options.get("credentials", ()),
+        )
         self._capabilities: Sequence[str] = ()
-        if manifest is not None:
+        if (manifest := options.get("manifest")) is not None:
             read = read_manifest(Path(manifest).read_text("utf-8"))
             self._capabilities = read.skill.capabilities.texts
         self.requests = ports.requests
         self.memories = ports.memories
         self.sent = ports.sent
-        self._now = now
+        self._now = options.get("now", datetime(2026, 1, 1, 12, tzinfo=UTC))
         self._generator = Random(0)  # noqa: S311 - a test sees the same numbers in each run
         handlers: Handlers = {ReportProgress: host.progress, **ports.handlers}
         self.provide(HostFunctions("test", ports.log, handlers))

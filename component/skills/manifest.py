@@ -7,7 +7,6 @@ and a text that could be read in two ways are errors, with the place and how to 
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import tomllib
@@ -288,6 +287,8 @@ def _explained(error: str) -> str:
         key = unknown["key"]
         table = _TABLES.get(where)
         known = () if table is None else table.__struct_encode_fields__
+        import difflib  # noqa: PLC0415 - only a mistake needs it
+
         near = difflib.get_close_matches(key, known, 1)
         hint = _IN_THE_SEED.get(key) or (f"did you mean {near[0]}?" if near else "")
         hint = hint or f"there are {', '.join(known) or 'no keys'}"

@@ -61,10 +61,12 @@ class TaskNews:
         questions: puts questions into words.
         hold_s: maximum number of seconds that an event is held back.
         since: when this process began; None if no task is older.
-        tool_ended: called with the id of a task that continued a model's call or was started by a
-            trigger, when the task has ended.
-        task_changed: called with each revision of a task, such as for the node of tasks.
-        task_deleted: called with each deleted task that its principal could see.
+
+    Attributes:
+        on_tool_ended: called with the id of a task that continued a model's call or was started by
+            a trigger, when the task has ended.
+        on_changed: called with each revision of a task, such as for the node of tasks.
+        on_deleted: called with each deleted task that its principal could see.
     """
 
     def __init__(
@@ -75,9 +77,6 @@ class TaskNews:
         questions: Questions,
         hold_s: float = 5.0,
         since: datetime | None = None,
-        tool_ended: Callable[[str], None] = lambda _: None,
-        task_changed: Callable[[Notice], None] = lambda _: None,
-        task_deleted: Callable[[DeletedTask], None] = lambda _: None,
     ) -> None:
         self._messenger = messenger
         self._connected = connected
@@ -85,9 +84,9 @@ class TaskNews:
         self._questions = questions
         self._hold_s = hold_s
         self._since = since
-        self._tool_ended = tool_ended
-        self._task_changed = task_changed
-        self.deleted = task_deleted
+        self.on_tool_ended: list[Callable[[str], None]] = []
+        self.on_changed: list[Callable[[Notice], None]] = []
+        self.on_deleted: list[Callable[[DeletedTask], None]] = []
         self._held: dict[str, _Held] = {}  # oldest first
         self._waiting = 0
         self._released: list[str] = []
@@ -119,11 +118,18 @@ class TaskNews:
             return
         self._answered[task] = None
 
+    def deleted(self, task: DeletedTask) -> None:
+        """Report a deleted task."""
+        for call in self.on_deleted:
+            call(task)
+
     def changed(self, notice: Notice) -> Delivery | None:
         """Send the messages of a changed task; return their delivery, or None without a stream."""
-        self._task_changed(notice)
+        for call in self.on_changed:
+            call(notice)
         if notice.origin in _REPORTED and notice.final:
-            self._tool_ended(notice.task.id)
+            for ended in self.on_tool_ended:
+                ended(notice.task.id)
         if notice.origin in (*_REPORTED, "child") and notice.question is None:
             return nothing_to_send()  # somebody else reports the rest, such as the model's answer
         if not self._connected():

@@ -2,11 +2,14 @@
 
 import pytest
 
+from component.app.features import make_settings
 from component.config import Settings
 from component.kernel.module_functions import ModuleFunctions
 from component.skills import CapabilityMissing, Context, Skill, skill
 from component.store import Storage
 from tests.component.features.installed_skills.test_author_api import Messages
+
+SERVER = {"component_domain": "agent.example.com", "component_secret": "s"}
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
@@ -32,7 +35,7 @@ def provided(one: Skill, settings: Settings, storage: Storage, messages: Message
 
 
 async def test_a_module_has_what_it_declares(storage: Storage) -> None:
-    messages, settings = Messages(), Settings.model_construct()
+    messages, settings = Messages(), make_settings(server=SERVER)
     assert await notes(provided(notes, settings, storage, messages)) == "1"
     assert messages.sent == [("ann@test", "romeo@example.com", "Hello", "notes")]
     with pytest.raises(CapabilityMissing, match="network"):

@@ -281,10 +281,10 @@ class World:
             lambda: True,
             self.contacts.may_write,
             Questions(lambda name: SEVERAL_CALLS if name == SEVERAL_CALLS.name else None),
-            tool_ended=self.tools_ended.append,
-            task_changed=lambda notice: self._tasks_node.changed(notice),  # noqa: PLW0108 - made later
-            task_deleted=lambda task: self._tasks_node.deleted(task),  # noqa: PLW0108 - as well
         )
+        self.news.on_tool_ended.append(self.tools_ended.append)
+        self.news.on_changed.append(lambda notice: self._tasks_node.changed(notice))  # noqa: PLW0108 - made later
+        self.news.on_deleted.append(lambda task: self._tasks_node.deleted(task))  # noqa: PLW0108 - as well
         internal = {SEVERAL_CALLS.name: SEVERAL_CALLS}
         self.whom = Approvers(self.policy.asking, Persons(info, lambda who: who.domain == DOMAIN))
         self.intake = PauseGate([JID.parse(jid) for jid in admins])

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Final
 from xml.sax.saxutils import escape
 
@@ -40,7 +41,10 @@ STANZA_S: Final = 0.0001
 @pytest.fixture(autouse=True)
 def _each_stanza_needs_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = count()
-    monkeypatch.setattr(router, "thread_time", lambda: next(ticks) * STANZA_S)
+    clock = SimpleNamespace(
+        perf_counter=lambda: next(ticks) * STANZA_S, thread_time=lambda: next(ticks) * STANZA_S
+    )
+    monkeypatch.setattr(router, "system", SimpleNamespace(current=lambda: clock))
 
 
 def execute(skill: str, inside: str, mode: str = "auto") -> str:
