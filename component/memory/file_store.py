@@ -174,7 +174,7 @@ class CurrentIndex:
         no place is stale, unless they keep changing. None if these places have no files.
         """
         # Most people have no memories, and to notice that takes no thread.
-        if documents is None and not any(self._state_of(place) is not None for place in places):
+        if documents is None and not any(self.state_of(place) is not None for place in places):
             return None
 
         def attempt(*, is_last: bool) -> tuple[Sequence[Place], T | None]:
@@ -220,12 +220,13 @@ class CurrentIndex:
                 _log.warning("the index is damaged and is rebuilt", path=path, why=str(error))
             return await system.in_thread(work, *args, limiter=limiter)
 
-    # In worker threads.
-
-    def _state_of(self, place: Place) -> FileState | None:
+    def state_of(self, place: Place) -> FileState | None:
+        """Return the state of a file, which differs after each change, also one by hand."""
         if not files.check_folder(self._root, place.folder):
             return None
         return files.state_of(place.file)
+
+    # In worker threads.
 
     def _stale(self, places: Sequence[Place]) -> list[Place]:
         known = self._index.owners([place.owner for place in places])
@@ -233,7 +234,7 @@ class CurrentIndex:
 
     def _differs(self, place: Place, known: Mapping[str, Owner]) -> bool:
         owner = known.get(place.owner)
-        return self._state_of(place) != (None if owner is None else owner.seen)
+        return self.state_of(place) != (None if owner is None else owner.seen)
 
     def _read_again(self, place: Place) -> list[int]:
         found = None
@@ -305,19 +306,13 @@ class FileStore:
             await self.index.refresh_held(place)
             return await self.index.write(self._erase, place)
 
-    def state(self, place: Place) -> FileState | None:
-        """Return the state of a file, which differs after each change, also one by hand."""
-        if not files.check_folder(self._root, place.folder):
-            return None
-        return files.state_of(place.file)
-
     async def past(self, place: Place) -> FilePast:
         """Return what the file says about memories that it no longer has."""
-        return await self.index.read(_past, place)
+        return await self.index.read(lambda: past_of(_whole(place)))
 
     async def versions(self, place: Place, key: str) -> list[Item]:
         """Return all versions of a memory that are kept, the oldest first."""
-        return await self.index.read(_versions, place, without_forbidden(key))
+        return await self.index.read(lambda: versions_of(_whole(place), key))
 
     def _check(self, entry: MemoryLine) -> None:
         if not entry.key.strip():
@@ -378,10 +373,8 @@ class FileStore:
         owner = self._index.owners((place.owner,)).get(place.owner)
         seen = files.state_of(place.file)
         items, size = 0 if owner is None else owner.items, 0 if seen is None else seen.size
-        most_items, most_bytes = (
-            self._settings.items_per_principal,
-            self._settings.bytes_per_principal,
-        )
+        most_items = self._settings.items_per_principal
+        most_bytes = self._settings.bytes_per_principal
         if new_items and items >= most_items:
             raise KnowledgeError(
                 f"There are {items} memories in {place.scope}, and more are not kept. Have"
@@ -404,14 +397,6 @@ class FileStore:
             )
 
 
-def _past(place: Place) -> FilePast:
-    return past_of(_whole(place))
-
-
 def _whole(place: Place) -> bytes:
     found = files.read(place.file, _LONGEST_FILE)
     return b"" if found is None else found[0]
-
-
-def _versions(place: Place, key: str) -> list[Item]:
-    return versions_of(_whole(place), key)

@@ -319,7 +319,7 @@ class Replica:
         return state
 
     def _file_state(self, whose: SessionKey) -> FileState | None:
-        return self._stores.files.state(self._stores.sharing.private(whose))
+        return self._stores.files.index.state_of(self._stores.sharing.private(whose))
 
     @contextmanager
     def _reloads_state_after_errors(self, whose: SessionKey) -> Iterator[None]:

@@ -216,8 +216,7 @@ class NotificationStore:
 
         def op(database: Database) -> None:
             for one in notifications:
-                _insert(database, one, most_held)
-            database.notify(CHANNEL)
+                record(database, one, most_held)
 
         await self._storage.write(op)
 
@@ -410,11 +409,6 @@ def forget(database: Database, who: Forgotten) -> None:
 
 def record(database: Database, one: Notification, most_held: int) -> None:
     """Record a notification, once, as `NotificationStore.add` does."""
-    _insert(database, one, most_held)
-    database.notify(CHANNEL)
-
-
-def _insert(database: Database, one: Notification, most_held: int) -> None:
     key = _key(one.agent, one.person)
     made = database.execute(
         "INSERT INTO notifications"
@@ -434,6 +428,7 @@ def _insert(database: Database, one: Notification, most_held: int) -> None:
     if made.rowcount:
         _wake(database, *key)
         _drop_surplus(database, *key, most_held)
+    database.notify(CHANNEL)
 
 
 def _held(**values: JID | str | None) -> tuple[str, tuple[str, ...]]:
