@@ -53,8 +53,6 @@ class ServiceCommand:
         hidden: parameters that are left out.
         asks: a question for actions that cannot be undone, with the parameters in `{}`; on a
             terminal it is asked first.
-        options: see above.
-        arguments: see above.
         given: the values of parameters that are left out.
         about: what it does, in place of the outline's text.
     """

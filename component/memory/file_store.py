@@ -58,10 +58,6 @@ _log = structlog.get_logger("component.memory")
 class CurrentIndex:
     """Reads the index, and refreshes it. All methods raise StorageError.
 
-    Args:
-        index: the open index.
-        sharing: has the root of all memories.
-
     Attributes:
         locks: of owners; the writer of a file holds its lock.
     """
@@ -83,8 +79,6 @@ class CurrentIndex:
         """Return the best matches, each with its place.
 
         Args:
-            places: where to search.
-            search: what to search for.
             documents: a folder of documents to search as it is in the index.
         """
         by_owner = {place.owner: place for place in (*places, *([documents] if documents else ()))}
@@ -261,11 +255,6 @@ def _all_items(connection: "Connection", owners: Mapping[str, Owner]) -> list[It
 
 class FileStore:
     """Writes the files of all places. All methods raise StorageError.
-
-    Args:
-        index: the open index.
-        sharing: has the root of all memories.
-        settings: `[memory]`, for its limits.
 
     Attributes:
         index: reads the memories; it is up to date with the files.

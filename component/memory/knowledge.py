@@ -66,14 +66,7 @@ class Knowledge:
     In all methods `trace` is the turn of which the access is a part, for the audit log.
 
     Args:
-        index: the open index.
-        sharing: the rights of principals.
-        settings: `[memory]`, for its limits.
         recorder: the audit log; every access is recorded.
-
-    Attributes:
-        files: the files.
-        documents: the documents of agents.
     """
 
     def __init__(

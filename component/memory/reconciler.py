@@ -51,8 +51,6 @@ class Reconciled(msgspec.Struct):
     """The result of a comparison.
 
     Attributes:
-        wrote_local: whether the files were written.
-        expiring: memories that will expire.
         held: how many memories the other store lacks without a reason, which stay as they are; None
             if not all were compared.
     """
@@ -95,10 +93,6 @@ class Reconciliation:
     """One comparison of the memories of one person. The caller holds the person's lock.
 
     Args:
-        stores: the two stores.
-        state: their last common state.
-        options: how they are synchronised.
-        recorder: the audit log.
         missing: what is done with many memories that are missing without a reason.
     """
 
@@ -473,9 +467,6 @@ def decide_merge(
     """Decide how to make both stores equal.
 
     Args:
-        local: the memory here.
-        remote: the memory in the person's store.
-        synced: the last common state.
         own_change: whether the memory here was changed by the agent; None if any change counts,
             including edits by hand.
     """

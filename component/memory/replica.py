@@ -48,11 +48,6 @@ class Replica:
     A method for requests never waits for long: a store that cannot be reached is synchronised
     later.
 
-    Args:
-        stores: the files, and the stores of people.
-        options: how they are synchronised.
-        recorder: records changes by people.
-
     Attributes:
         held: how many memories the other store lacks without a reason. They stay in the files until
             `decide`.

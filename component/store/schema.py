@@ -31,12 +31,9 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     """A table with its indexes and triggers.
 
     Attributes:
-        name: its name.
-        columns: its columns and constraints.
         indexes: from the name of an index to its columns and, if it is partial, its condition.
         has_rowid: whether SQLite stores rows by number instead of by primary key; for wide rows.
         sqlite: statements that run after all tables are made, on SQLite, such as triggers.
-        postgres: the same on PostgreSQL.
         only: the database that has it; None for both.
         kept: why `/forget` leaves its rows unchanged; empty if it deletes those of the person, or
             empties them if their keys are still needed.

@@ -163,7 +163,6 @@ class MemoryCommands:
     """The commands about memories.
 
     Args:
-        knowledge: the memories.
         agents: the names of the agents, the default one first.
     """
 

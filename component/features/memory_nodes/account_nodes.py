@@ -80,10 +80,7 @@ class AccountNodes:
     listed from time to time.
 
     Args:
-        client: makes requests as the agent.
         consents: makes requests on behalf of people; None if that is never possible.
-        locate: returns the location of a node.
-        stream: the stream.
     """
 
     def __init__(
@@ -354,11 +351,7 @@ async def _items(client: PubSubClient, place: Location, ids: Sequence[str]) -> l
 
 
 def is_suitable(software: str) -> bool:
-    """Whether people can correct the items that an agent publishes in their account.
-
-    Args:
-        software: the name of the server's software.
-    """
+    """Whether people can correct the items that an agent publishes in their account."""
     return "ejabberd" not in software.casefold()
 
 
@@ -378,13 +371,7 @@ def changed_items(event: Event) -> tuple[str, frozenset[str] | None]:
 class AccountMemories:
     """Memories in accounts: in those of people, or in that of an agent in client mode.
 
-    Args:
-        environment: the settings, and the database.
-        stream: makes requests.
-
     Attributes:
-        nodes: the nodes.
-        privileges: what servers permit.
         is_consent_possible: whether people can let the agent act on their behalf.
     """
 
@@ -460,7 +447,6 @@ async def check_homes(
     None if memories are only in files.
 
     Args:
-        settings: the settings.
         software: returns the name of the software of a domain. Raises StanzaError.
         privileges: the privileges that servers have granted on this connection.
     """

@@ -33,12 +33,6 @@ _log = structlog.get_logger("component.memory")
 class AgentNodes:
     """Implements `store.MemoryNodes`, and provides the nodes to people who have none yet
     (`PubSubService.add_provider`).
-
-    Args:
-        service: our PubSub service.
-        addresses: our addresses.
-        agents: the names of the agents.
-        settings: `[memory]`, for the limits.
     """
 
     def __init__(
