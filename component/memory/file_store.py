@@ -24,11 +24,11 @@ from component.memory.knowledge_lines import (
     MemoryLine,
     encode_memory,
     limit_versions,
-    now,
     parse_memories,
     past_of,
     remove_keys,
     succeeding,
+    timestamp,
     versions_of,
     xml_safe,
 )
@@ -343,7 +343,7 @@ class FileStore:
         check_expected(item, expected)
         if item is None:
             return False
-        line = MemoryLine(key=key, ts=now(), forgotten=True)
+        line = MemoryLine(key=key, ts=timestamp(), forgotten=True)
         files.replace(place.file, remove_keys(_whole(place), (key,), (line,)))
         seen = files.state_of(place.file)
         assert seen is not None, "just written, and its lock is held"

@@ -66,7 +66,7 @@ class Hit(NamedTuple):
     score: float
 
 
-class Question(NamedTuple):
+class SearchTerms(NamedTuple):
     """A question: its text, and the different groups of characters of its words."""
 
     text: str
@@ -80,10 +80,10 @@ class Ranked(NamedTuple):
     score: float
 
 
-def asked_for(text: str, *, common: bool) -> Question:
+def asked_for(text: str, *, common: bool) -> SearchTerms:
     """Return the question in a text; `common` includes words that nearly every sentence has."""
     found = wanted(text[:CHARACTERS], common=common)[:_WORDS]
-    return Question(
+    return SearchTerms(
         text.strip(), tuple(dict.fromkeys(gram for word in found for gram in grams(word)))
     )
 
@@ -97,7 +97,7 @@ def weight_of(memories: int, having: int) -> float:
     return math.log(1 + (memories + _MORE - having + 0.5) / (having + 0.5))
 
 
-def fit(item: Item, asked: Question, weights: Mapping[str, float], now: float) -> float:
+def fit(item: Item, asked: SearchTerms, weights: Mapping[str, float], now: float) -> float:
     """Return the fit of a memory to a question: 0 for none, about 1 if it has all words.
 
     `weights` has the weight of each group of the question; `now` is in seconds since 1970.
@@ -202,7 +202,7 @@ class Finder:
         self,
         connection: "Connection",
         owners: Sequence[Owner],
-        asked: Question,
+        asked: SearchTerms,
         filters: list[str],
     ) -> tuple[list[Ranked], dict[int, tuple[int, Item]]]:
         weights: dict[int, dict[str, float]] = {}
