@@ -223,7 +223,7 @@ async def a_memory(juliet: Visitor, agent: str, address: str) -> None:
     await say(juliet, agent, "/memory")
 
 
-_PATIENCE_S: Final = 300.0
+_TIMEOUT_S: Final = 300.0
 """Seconds for one answer: on two busy cores the small model takes a minute rather than seconds."""
 
 _WISHES: Final = (
@@ -298,7 +298,7 @@ async def _decide(juliet: Visitor, agent: str, words: str, question: Confirm) ->
 
 
 async def _answer(juliet: Visitor) -> Incoming:
-    with anyio.fail_after(_PATIENCE_S):
+    with anyio.fail_after(_TIMEOUT_S):
         async with waiting("the model is thinking"):
             heard = await juliet.hear(_is_said)
     came(heard)

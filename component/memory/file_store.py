@@ -82,7 +82,8 @@ class CurrentIndex:
             documents: a folder of documents to search as it is in the index.
         """
         by_owner = {place.owner: place for place in (*places, *([documents] if documents else ()))}
-        hits = await self._current(places, documents, partial(self._finder.among, search=search))
+        work = partial(self._finder.search_owners, search=search)
+        hits = await self._current(places, documents, work)
         return [(by_owner[hit.owner], hit) for hit in hits or ()]
 
     async def get(self, place: Place, key: str) -> Item | None:
@@ -322,7 +323,7 @@ class FileStore:
             return former
         item = succeeding(former, entry)
         line = encode_memory(msgspec.structs.replace(entry, version=item.version))
-        self._check_room(place, entry.by, int(former is None), len(line))
+        self._check_quota(place, entry.by, int(former is None), len(line))
         files.make_folder(self._root, place.folder)
         seen = files.append(place.file, line, sync=True)
         if item.versions > self._settings.versions:
@@ -355,9 +356,10 @@ class FileStore:
             files.remove(place.file)
         return self._index.erase(place.owner)
 
-    def _check_room(self, place: Place, by: str, new_items: int, new_bytes: int) -> None:
-        """Raise KnowledgeError if a place has no room for a line, or if a shared scope is more than
-        half full and its contributor would then have more in it than is free: others need that.
+    def _check_quota(self, place: Place, by: str, new_items: int, new_bytes: int) -> None:
+        """Raise KnowledgeError if a line would exceed a limit of its place, or if a shared scope is
+        more than half full and its contributor would then have more in it than is free: others
+        need that.
         """
         owner = self._index.owners((place.owner,)).get(place.owner)
         seen = files.state_of(place.file)

@@ -33,8 +33,8 @@ __all__ = ["Knowledge", "KnowledgeError", "Memo", "Remembered"]
 
 _log = structlog.get_logger("component.memory")
 
-_GLANCE: Final = 8000  # characters of a message that are searched for significant words
-_BESIDE: Final = 0.25  # of the best score: worse matches are not added to a prompt
+_RECALL_CHARACTERS: Final = 8000  # characters of a message that are searched for significant words
+_RELATIVE_SCORE: Final = 0.25  # of the best score: worse matches are not added to a prompt
 
 
 class Memo(NamedTuple):
@@ -215,7 +215,7 @@ class Knowledge:
 
         Errors of the disk are logged and not raised: the turn continues without memories.
         """
-        if most <= 0 or not wanted(words[:_GLANCE], common=False):
+        if most <= 0 or not wanted(words[:_RECALL_CHARACTERS], common=False):
             return ()
         try:
             found = await self._find(agent, principal, Search(words, most=most))
@@ -226,7 +226,7 @@ class Knowledge:
         self._record(whose, trace, "", f"recalled {len(found)}")
         if not found:
             return ()
-        enough = found[0].score * _BESIDE
+        enough = found[0].score * _RELATIVE_SCORE
         return [_recalled(one) for one in found if one.score >= enough]
 
     async def unchanged(

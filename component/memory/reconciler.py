@@ -37,10 +37,10 @@ Action: TypeAlias = Literal[
 """The action that makes the stores equal: none, a change of one of them, or a second memory for the
 text that would be lost."""
 
-_FEW: Final = 3
+_MOST_UNEXPLAINED: Final = 3
 """So many memories may be missing without a reason to count as deleted by hand."""
 _ATTEMPTS: Final = 8  # to synchronise a memory that others keep changing
-_TOGETHER: Final = 100  # memories whose state is written together
+_BATCH: Final = 100  # memories whose state is written together
 _CONFLICT: Final = " (conflict)"
 _LONGEST_KEY: Final = 200
 
@@ -207,7 +207,7 @@ class Reconciliation:
         there = [key for key, local, _ in lost if local is not None]
         left_here = sum(local is not None and key in self._state.synced for key, local, _ in pairs)
         left_there = sum(found is not None and key in self._state.synced for key, _, found in pairs)
-        if here and not (len(here) <= _FEW and left_here and by_hand):
+        if here and not (len(here) <= _MOST_UNEXPLAINED and left_here and by_hand):
             self._lost |= set(here)
             self._report("memories are missing in the files and are restored", here)
         if not there:
@@ -215,7 +215,9 @@ class Reconciliation:
         if self._past.generation is not None or self._missing == "restore":
             self._lost |= set(there)
             self._report("memories are missing in the person's store and are restored", there)
-        elif self._missing == "ask" and (self._state.held or not left_there or len(there) > _FEW):
+        elif self._missing == "ask" and (
+            self._state.held or not left_there or len(there) > _MOST_UNEXPLAINED
+        ):
             self._held = frozenset(there)
 
     def _report(self, event: str, keys: Sequence[str]) -> None:
@@ -284,7 +286,7 @@ class Reconciliation:
                 None if is_gone else Synced(local=digest(local), remote=digest(remote))
             )
             self._done.expiring += [item for item in (local, remote) if item and item.expires]
-            if len(self._found) >= _TOGETHER:
+            if len(self._found) >= _BATCH:
                 await self._settle()
             return
         _log.warning("a memory keeps changing and is compared again later", key=key)

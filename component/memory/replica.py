@@ -28,7 +28,7 @@ from component.memory_directory.layout import SessionKey
 from component.store.errors import StorageError
 
 _KEPT: Final = 4096  # people whose stores are known to be equal
-_AT_ONCE: Final = 8  # people who are synchronised at the same time
+_CONCURRENT: Final = 8  # people who are synchronised at the same time
 _FIRST_RETRY_S: Final = 5.0
 _LONGEST_RETRY_S: Final = 600.0
 
@@ -179,7 +179,7 @@ class Replica:
                 await self._compare_now.wait()
 
     async def _synchronise(self, ready: list[SessionKey]) -> None:
-        limiter = anyio.CapacityLimiter(_AT_ONCE)
+        limiter = anyio.CapacityLimiter(_CONCURRENT)
 
         async def one(whose: SessionKey) -> None:
             async with limiter:
@@ -256,7 +256,7 @@ class Replica:
                 raise
             self._retries.pop(whose, None)
             for item in done.expiring:
-                self._expects(whose, item)
+                self._schedule_expiry(whose, item)
             if done.wrote_local or keys is not None:
                 seen = self._file_state(whose)
             at = anyio.current_time() if keys is None or current is None else current.at
@@ -276,7 +276,7 @@ class Replica:
     def _is_stale(self, current: _Current) -> bool:
         return anyio.current_time() - current.at > self._options.fresh_s
 
-    def _expects(self, whose: SessionKey, item: Item) -> None:
+    def _schedule_expiry(self, whose: SessionKey, item: Item) -> None:
         at = seconds_of(item.expires)
         entry = (at or 0.0, str(whose.who), item.key, whose)
         if at is not None and entry not in self._expiries:

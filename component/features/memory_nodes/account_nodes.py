@@ -46,11 +46,11 @@ _IMPOSSIBLE: Final = "is not possible"
 
 _log = structlog.get_logger("component.memory")
 
-_PRIVATE: Final = (("access_model", "whitelist"), ("persist_items", "true"))
+_PRIVATE_CONFIG: Final = (("access_model", "whitelist"), ("persist_items", "true"))
 """Configuration that a node must have for publishing. ejabberd 23.01 rejects `max_items` here."""
-_CONFIG: Final = (*_PRIVATE, ("max_items", "max"), ("send_last_published_item", "never"))
+_NEW_CONFIG: Final = (*_PRIVATE_CONFIG, ("max_items", "max"), ("send_last_published_item", "never"))
 """Configuration of new nodes, which keep all items."""
-_ROOMY: Final = (*_PRIVATE, ("max_items", "max"))
+_OWNER_CONFIG: Final = (*_PRIVATE_CONFIG, ("max_items", "max"))
 """Configuration that a node must have for publishing on behalf of its owner. A publish request to a
 missing node creates it with this configuration."""
 _REFUSED_FOR_GOOD: Final = frozenset(("not-acceptable", "policy-violation", "bad-request"))
@@ -190,7 +190,7 @@ class AccountNodes:
         options = None
         if not place.shares:
             is_own = client is self._client
-            options = _form(pubsub.PUBLISH_OPTIONS, _PRIVATE if is_own else _ROOMY)
+            options = _form(pubsub.PUBLISH_OPTIONS, _PRIVATE_CONFIG if is_own else _OWNER_CONFIG)
         try:
             item = Item(id=id_, payloads=(payload,))
             await client.publish(place.service, place.node, item, place.requester, options=options)
@@ -241,7 +241,7 @@ class AccountNodes:
         node cannot be distinguished from one that cannot be created; the next request shows it.
         """
         with suppress(StanzaError):
-            form = _form(pubsub.NODE_CONFIG, _CONFIG)
+            form = _form(pubsub.NODE_CONFIG, _NEW_CONFIG)
             await consents.client.create(place.service, place.node, place.requester, form)
         if consents.may_own(whose):
             try:
@@ -300,7 +300,7 @@ class AccountNodes:
             return
         try:
             await self._client.create(
-                place.service, place.node, place.requester, _form(pubsub.NODE_CONFIG, _CONFIG)
+                place.service, place.node, place.requester, _form(pubsub.NODE_CONFIG, _NEW_CONFIG)
             )
         except StanzaError as error:
             if error.condition != "conflict":
