@@ -4,7 +4,7 @@ from typing import Final
 
 import anyio
 
-from component.cli.demo_screen import came, note, sent, step, waiting
+from component.cli.demo_screen import came, note, sent, spinner, step
 from component.tasks.rows import TERMINAL
 from demo_server.visitor import Visitor
 from xep.atom import Entry
@@ -30,16 +30,16 @@ async def short_requests(juliet: Visitor, server: str, agent: str) -> None:
     step("Juliet", "discovers the agent's skills")
     await iq(juliet, "get", agent, SkillsQuery())
     step("Juliet", "executes a skill")
-    await iq(juliet, "set", agent, execute("echo", text="hello, agent"))
+    await iq(juliet, "set", agent, execution("echo", text="hello, agent"))
     step("Juliet", "executes another skill")
-    await iq(juliet, "set", agent, execute("time", zone="Europe/Paris"))
+    await iq(juliet, "set", agent, execution("time", zone="Europe/Paris"))
     step("Juliet", "omits a parameter and gets an error that names it")
-    await iq(juliet, "set", agent, execute("echo"))
+    await iq(juliet, "set", agent, execution("echo"))
     step(
         "Juliet",
         "asks for a skill that does not exist (a skill she may not use gets the same answer)",
     )
-    await iq(juliet, "set", agent, execute("launch-missiles"))
+    await iq(juliet, "set", agent, execution("launch-missiles"))
     step("Juliet", "sends the agent a chat message")
     await say(juliet, agent, "/help")  # the answer begins with the notice that this is a machine
     came(await juliet.hear(_is_chat))
@@ -119,7 +119,7 @@ _ARCHIVE = "Archive"
 _FOLDER = (Param(name="folder", text=_ARCHIVE),)
 
 
-def execute(skill: str, **params: str) -> Execute:
+def execution(skill: str, **params: str) -> Execute:
     """Return the request that executes a skill."""
     return Execute(
         skill=skill, params=tuple([Param(name=name, text=text) for name, text in params.items()])
@@ -207,7 +207,7 @@ async def a_memory(juliet: Visitor, agent: str, address: str) -> None:
     node = f"{NAMESPACE}/{address}"
     step("Juliet", "has the agent remember something")
     text = "Juliet likes green tea."
-    await iq(juliet, "set", agent, execute("memory_store", key=_KEY, body=text))
+    await iq(juliet, "set", agent, execution("memory_store", key=_KEY, body=text))
     step("Juliet", "finds it on a PubSub node that she owns, with any client for XEP-0060")
     await iq(juliet, "get", agent, Pubsub(items=Items(node=node)))
     step("Juliet", "corrects it")
@@ -299,7 +299,7 @@ async def _decide(juliet: Visitor, agent: str, words: str, question: Confirm) ->
 
 async def _answer(juliet: Visitor) -> Incoming:
     with anyio.fail_after(_TIMEOUT_S):
-        async with waiting("the model is thinking"):
+        async with spinner("the model is thinking"):
             heard = await juliet.hear(_is_said)
     came(heard)
     return heard

@@ -22,13 +22,13 @@ from component.memory.knowledge_lines import (
     FilePast,
     Item,
     MemoryLine,
+    current_timestamp,
     encode_memory,
     limit_versions,
     parse_memories,
     past_of,
     remove_keys,
     succeeding,
-    timestamp,
     versions_of,
     xml_safe,
 )
@@ -344,7 +344,7 @@ class FileStore:
         check_expected(item, expected)
         if item is None:
             return False
-        line = MemoryLine(key=key, ts=timestamp(), forgotten=True)
+        line = MemoryLine(key=key, ts=current_timestamp(), forgotten=True)
         files.replace(place.file, remove_keys(_whole(place), (key,), (line,)))
         seen = files.state_of(place.file)
         assert seen is not None, "just written, and its lock is held"

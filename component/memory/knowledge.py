@@ -17,7 +17,7 @@ from component.memory.documents import Documents
 from component.memory.file_store import FileStore
 from component.memory.index import Index
 from component.memory.index_search import Hit, Search
-from component.memory.knowledge_lines import Item, MemoryLine, timestamp
+from component.memory.knowledge_lines import Item, MemoryLine, current_timestamp
 from component.memory.reconciler import Stores, SyncOptions
 from component.memory.replica import Replica
 from component.memory.sharing import PRIVATE, Place, Sharing, taint_for
@@ -319,7 +319,7 @@ def _entry(memo: Memo, principal: JID) -> MemoryLine:
     return MemoryLine(
         key=memo.key,
         content=memo.body,
-        ts=timestamp(),
+        ts=current_timestamp(),
         title=memo.title,
         topic=memo.topic,
         tags=memo.tags,

@@ -107,7 +107,7 @@ def encode_memory(entry: MemoryLine) -> bytes:
     return _encode(entry) + b"\n"
 
 
-def timestamp() -> str:
+def current_timestamp() -> str:
     """Return the current time in the format of lines."""
     return system.now().isoformat(timespec="seconds").replace("+00:00", "Z")
 

@@ -16,7 +16,13 @@ import structlog
 from component import system
 from component.audit.protocol import AuditEvent, Recorder
 from component.memory.file_store import FileStore
-from component.memory.knowledge_lines import FilePast, Item, MemoryLine, seconds_of, timestamp
+from component.memory.knowledge_lines import (
+    FilePast,
+    Item,
+    MemoryLine,
+    current_timestamp,
+    seconds_of,
+)
 from component.memory.sharing import Sharing
 from component.memory.store import (
     KnowledgeError,
@@ -446,7 +452,7 @@ def _entry(item: Item) -> MemoryLine:
     return MemoryLine(
         key=item.key,
         content=item.body,
-        ts=item.updated or timestamp(),
+        ts=item.updated or current_timestamp(),
         title=item.title,
         topic=item.topic,
         tags=item.tags,
