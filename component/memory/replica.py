@@ -211,9 +211,7 @@ class Replica:
         current = self._current.get(whose)
         if current is None or whose in self._unsent:
             return False
-        if anyio.current_time() - current.at > self._options.fresh_s:
-            return False
-        return current.seen == self._file_state(whose)
+        return not self._is_stale(current) and current.seen == self._file_state(whose)
 
     def _may_try(self, whose: SessionKey) -> bool:
         at, _ = self._retries.get(whose, (-math.inf, 0.0))
