@@ -4,7 +4,7 @@ from typing import Final
 
 import anyio
 
-from component.cli.demo_screen import came, note, sent, step, waiting
+from component.cli.demo_screen import came, note, sent, spinner, step
 from component.tasks.rows import TERMINAL
 from demo_server.visitor import Visitor
 from xep.atom import Entry
@@ -24,22 +24,22 @@ from xep.stanza import Incoming
 async def short_requests(juliet: Visitor, server: str, agent: str) -> None:
     """Show discovery, execution, and some errors."""
     step("Juliet", "asks the server for its services")
-    await _get(juliet, server, ItemsQuery())
+    await iq(juliet, "get", server, ItemsQuery())
     step("Juliet", "asks the agent what it is")
-    await _get(juliet, agent, InfoQuery())
+    await iq(juliet, "get", agent, InfoQuery())
     step("Juliet", "discovers the agent's skills")
-    await _get(juliet, agent, SkillsQuery())
+    await iq(juliet, "get", agent, SkillsQuery())
     step("Juliet", "executes a skill")
-    await _set(juliet, agent, execute("echo", text="hello, agent"))
+    await iq(juliet, "set", agent, execution("echo", text="hello, agent"))
     step("Juliet", "executes another skill")
-    await _set(juliet, agent, execute("time", zone="Europe/Paris"))
+    await iq(juliet, "set", agent, execution("time", zone="Europe/Paris"))
     step("Juliet", "omits a parameter and gets an error that names it")
-    await _set(juliet, agent, execute("echo"))
+    await iq(juliet, "set", agent, execution("echo"))
     step(
         "Juliet",
         "asks for a skill that does not exist (a skill she may not use gets the same answer)",
     )
-    await _set(juliet, agent, execute("launch-missiles"))
+    await iq(juliet, "set", agent, execution("launch-missiles"))
     step("Juliet", "sends the agent a chat message")
     await say(juliet, agent, "/help")  # the answer begins with the notice that this is a machine
     came(await juliet.hear(_is_chat))
@@ -51,7 +51,7 @@ async def a_task(juliet: Visitor, agent: str) -> None:
     task = await _start_task(juliet, agent, Execute(skill="compose", mode="async", params=_TOPIC))
     await _show_events(juliet, task)
     step("Juliet", "asks for the events since a revision, as a client does that was offline")
-    await _get(juliet, agent, Events(id=task, since=4))
+    await iq(juliet, "get", agent, Events(id=task, since=4))
 
 
 async def a_confirmation(juliet: Visitor, agent: str) -> None:
@@ -70,7 +70,7 @@ async def a_confirmation(juliet: Visitor, agent: str) -> None:
     task = await _start_task(juliet, agent, wanted)
     question = await _show_question(juliet, task)
     step("Juliet", "approves it by IQ; the digest proves that she approves what she was shown")
-    await _set(juliet, agent, Decision(id=question.id, value="approve", hash=question.hash))
+    await iq(juliet, "set", agent, Decision(id=question.id, value="approve", hash=question.hash))
     await _show_events(juliet, task)
 
 
@@ -80,7 +80,7 @@ async def a_form(juliet: Visitor, agent: str) -> None:
     """
     node = "skill/trip-cost"
     step("Juliet", "runs a skill from her client's command menu, which shows a form")
-    answer = await _set(juliet, agent, Command(node=node, action="execute"))
+    answer = await iq(juliet, "set", agent, Command(node=node, action="execute"))
     session = answer.require(Command).sessionid
     for what, kilometres in (
         ("enters an invalid value and gets the form back with an error at the field", "far"),
@@ -90,7 +90,7 @@ async def a_form(juliet: Visitor, agent: str) -> None:
         given = {"kilometres": kilometres, "by": "train", "people": "2"}
         fields = tuple([Field(var=var, values=(value,)) for var, value in given.items()])
         filled = Form(type="submit", fields=fields)
-        await _set(juliet, agent, Command(node=node, sessionid=session, form=filled))
+        await iq(juliet, "set", agent, Command(node=node, sessionid=session, form=filled))
 
 
 async def a_schedule(juliet: Visitor, agent: str) -> None:
@@ -111,7 +111,7 @@ def _is_tea(stanza: Incoming) -> bool:
 async def a_stranger(mallory: Visitor, agent: str) -> None:
     """Show a sender that the policy refuses."""
     step("Mallory", "is not in allowed_jids, so every request is refused")
-    await _get(mallory, agent, SkillsQuery())
+    await iq(mallory, "get", agent, SkillsQuery())
 
 
 _TOPIC = (Param(name="topic", text="the sea"),)
@@ -119,19 +119,11 @@ _ARCHIVE = "Archive"
 _FOLDER = (Param(name="folder", text=_ARCHIVE),)
 
 
-def execute(skill: str, **params: str) -> Execute:
+def execution(skill: str, **params: str) -> Execute:
     """Return the request that executes a skill."""
     return Execute(
         skill=skill, params=tuple([Param(name=name, text=text) for name, text in params.items()])
     )
-
-
-async def _get(who: Visitor, to: str, payload: Payload) -> Incoming:
-    return await iq(who, "get", to, payload)
-
-
-async def _set(who: Visitor, to: str, payload: Payload) -> Incoming:
-    return await iq(who, "set", to, payload)
 
 
 async def iq(who: Visitor, type_: str, to: str, payload: Payload) -> Incoming:
@@ -154,7 +146,7 @@ def _is_chat(stanza: Incoming) -> bool:
 
 async def _start_task(who: Visitor, to: str, execute: Execute) -> str:
     """Return the id of the task that a request becomes."""
-    return (await _set(who, to, execute)).require(Accepted).task
+    return (await iq(who, "set", to, execute)).require(Accepted).task
 
 
 async def _show_events(who: Visitor, task: str) -> None:
@@ -195,13 +187,13 @@ async def a_watch(juliet: Visitor, nurse: Visitor, service: str) -> None:
     fields = (form_type_field(NODE_CONFIG), field("pubsub#access_model", "open"))
     form = Form(type="submit", fields=fields)
     create = Pubsub(create=Create(node=NODE), configure=Configure(form=form))
-    await _set(nurse, service, create)
+    await iq(nurse, "set", service, create)
     step("Juliet", "asks what is watched")
     sent(await juliet.say(service, "/watch"))
     came(await juliet.hear(_is_chat))
     step("Nurse", "publishes an item, which starts work; the agent tells Juliet the result")
     item = Item(id="1", payloads=(keep(Entry(title="the tide")),))
-    await _set(nurse, service, Pubsub(publish=Publish(node=NODE, items=(item,))))
+    await iq(nurse, "set", service, Pubsub(publish=Publish(node=NODE, items=(item,))))
     came(await juliet.hear(_is_chat))
 
 
@@ -215,7 +207,7 @@ async def a_memory(juliet: Visitor, agent: str, address: str) -> None:
     node = f"{NAMESPACE}/{address}"
     step("Juliet", "has the agent remember something")
     text = "Juliet likes green tea."
-    await iq(juliet, "set", agent, execute("memory_store", key=_KEY, body=text))
+    await iq(juliet, "set", agent, execution("memory_store", key=_KEY, body=text))
     step("Juliet", "finds it on a PubSub node that she owns, with any client for XEP-0060")
     await iq(juliet, "get", agent, Pubsub(items=Items(node=node)))
     step("Juliet", "corrects it")
@@ -231,7 +223,7 @@ async def a_memory(juliet: Visitor, agent: str, address: str) -> None:
     await say(juliet, agent, "/memory")
 
 
-_PATIENCE_S: Final = 300.0
+_TIMEOUT_S: Final = 300.0
 """Seconds for one answer: on two busy cores the small model takes a minute rather than seconds."""
 
 _WISHES: Final = (
@@ -306,8 +298,8 @@ async def _decide(juliet: Visitor, agent: str, words: str, question: Confirm) ->
 
 
 async def _answer(juliet: Visitor) -> Incoming:
-    with anyio.fail_after(_PATIENCE_S):
-        async with waiting("the model is thinking"):
+    with anyio.fail_after(_TIMEOUT_S):
+        async with spinner("the model is thinking"):
             heard = await juliet.hear(_is_said)
     came(heard)
     return heard

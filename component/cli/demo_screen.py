@@ -18,7 +18,7 @@ _INDENT = "  "
 _XML = "{http://www.w3.org/XML/1998/namespace"
 
 
-def layout(element: Element, width: int = 100, parent_namespace: str = "") -> Iterator[str]:
+def xml_lines(element: Element, width: int = 100, parent_namespace: str = "") -> Iterator[str]:
     """Yield the lines that show ``element``; a long start tag continues on the next line.
 
     White space is added between elements, so the output is for reading only.
@@ -41,7 +41,7 @@ def layout(element: Element, width: int = 100, parent_namespace: str = "") -> It
     if text:
         yield from _wrapped(_INDENT + text, width)
     for child in element:
-        for line in layout(child, width - len(_INDENT), namespace):
+        for line in xml_lines(child, width - len(_INDENT), namespace):
             yield _INDENT + line
     yield f"</{local}>"
 
@@ -90,7 +90,7 @@ def came(stanza: Incoming) -> None:
 
 
 @asynccontextmanager
-async def waiting(text: str) -> AsyncIterator[None]:
+async def spinner(text: str) -> AsyncIterator[None]:
     """Show what is waited for, in a line that is erased on a terminal and stays in a pipe."""
     if not sys.stdout.isatty():
         note(text)
@@ -115,7 +115,7 @@ def _show(arrow: str, colour: str, xml: str) -> None:
     whole = fromstring(xml)  # noqa: S314 - what our own encoder wrote
     # The namespace of a stanza is omitted.
     namespace = whole.tag[1:].rpartition("}")[0] if whole.tag.startswith("{") else ""
-    lines = list(layout(whole, parent_namespace=namespace))
+    lines = list(xml_lines(whole, parent_namespace=namespace))
     click.echo(click.style(f"  {arrow} ", fg=colour, bold=True) + lines[0])
     for line in lines[1:]:
         click.echo("    " + line)

@@ -143,6 +143,13 @@ def interactive() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
+def confirm_or_exit(question: str) -> None:
+    """Ask on the terminal, and end the command unless the answer is yes."""
+    if not click.confirm(question, err=True):
+        click.echo("Cancelled: nothing was changed.", err=True)
+        raise click.exceptions.Exit(ExitCode.FAILURE)
+
+
 def load_settings(path: Path) -> "Settings":
     """Return the settings of the file, or end the command with ConfigFault."""
     # Imported here, because --help and --version need no pydantic.

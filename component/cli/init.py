@@ -15,7 +15,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True)
-class Attachment:
+class ComponentConnection:
     """The agent's settings for the connection to its server."""
 
     domain: str
@@ -32,12 +32,12 @@ class Attachment:
 DEFAULT_PORTS: Mapping[str, int] = {"prosody": 5347, "ejabberd": 5275, "openfire": 5275}
 
 
-def server_block(server: str, attachment: Attachment) -> str:
+def server_block(server: str, connection: ComponentConnection) -> str:
     """Return the block for "prosody", "ejabberd" or "openfire", with its secret in clear."""
-    return _BLOCKS[server](attachment)
+    return _BLOCKS[server](connection)
 
 
-def _prosody(to: Attachment) -> str:
+def _prosody(to: ComponentConnection) -> str:
     interfaces = "" if to.local else '\n-- component_interfaces = { "*" }'
     ports = f"\n-- component_ports = {{ {to.port} }}"
     is_default = to.local and to.port == DEFAULT_PORTS["prosody"]
@@ -56,7 +56,7 @@ def _prosody(to: Attachment) -> str:
 """
 
 
-def _ejabberd(to: Attachment) -> str:
+def _ejabberd(to: ComponentConnection) -> str:
     address = "127.0.0.1" if to.local else "::"
     return f"""\
 # ejabberd: in /etc/ejabberd/ejabberd.yml add the entry to the list under `listen:`, then
@@ -74,7 +74,7 @@ listen:
 """
 
 
-def _openfire(to: Attachment) -> str:
+def _openfire(to: ComponentConnection) -> str:
     label = to.domain.partition(".")[0]
     return f"""\
 # Openfire: in the admin console, Server > Server Settings > External Components
@@ -90,7 +90,7 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-_BLOCKS: Mapping[str, Callable[[Attachment], str]] = {
+_BLOCKS: Mapping[str, Callable[[ComponentConnection], str]] = {
     "prosody": _prosody,
     "ejabberd": _ejabberd,
     "openfire": _openfire,
@@ -175,7 +175,7 @@ def init(
 
     text = _text(domain, host, port)
     secret, kept = _secret(path.with_suffix(".env"))
-    attachment = Attachment(domain=domain, secret=secret, host=host, port=port)
+    connection = ComponentConnection(domain=domain, secret=secret, host=host, port=port)
     try:
         make_directory(path.parent)
         if not kept:
@@ -185,7 +185,7 @@ def init(
     except OSError as error:
         raise Fault(f"{error.filename} cannot be written: {error.strerror}") from None
 
-    _report(path, attachment, server, kept)
+    _report(path, connection, server, kept)
 
 
 def _ask_server() -> str | None:
@@ -267,7 +267,9 @@ def _keep(beside: Path, secret: str) -> None:
         file.write(f"{_SECRET_NAME}={secret}\n")
 
 
-def _report(path: Path, attachment: Attachment, server: str | None, kept: str | None) -> None:
+def _report(
+    path: Path, connection: ComponentConnection, server: str | None, kept: str | None
+) -> None:
     def say(text: str) -> None:
         click.echo(text, err=True)
 
@@ -277,13 +279,13 @@ def _report(path: Path, attachment: Attachment, server: str | None, kept: str | 
     else:
         say(f"Wrote {path.with_suffix('.env')}, the secret, for your eyes only. It is read")
         say(f"from there when {path.name} is; {_SECRET_NAME} in the environment comes first.")
-    if not attachment.local:
+    if not connection.local:
         say(
             "The server is on another machine: without TLS, anybody on the network between can"
             " read the messages. Set tls = true in [server], or use a private network."
         )
     say("\nAdd this to the server's configuration (it contains the secret):\n")
     for index, name in enumerate([server] if server else _SERVERS):
-        click.echo(("\n" if index else "") + server_block(name, attachment), nl=False)
+        click.echo(("\n" if index else "") + server_block(name, connection), nl=False)
     say("\nThen check the setup and start the agent:\n")
     say(f"  xmpp-agent doctor --config {path}\n  xmpp-agent run --config {path}")

@@ -16,9 +16,9 @@ import click
 from component import logs  # the first, as it imports structlog without rich
 from component.cli.frame import (
     ConfigFault,
-    ExitCode,
     Fault,
     config_option,
+    confirm_or_exit,
     interactive,
     load_attribute,
     load_settings,
@@ -53,8 +53,6 @@ class ServiceCommand:
         hidden: parameters that are left out.
         asks: a question for actions that cannot be undone, with the parameters in `{}`; on a
             terminal it is asked first.
-        options: see above.
-        arguments: see above.
         given: the values of parameters that are left out.
         about: what it does, in place of the outline's text.
     """
@@ -136,9 +134,7 @@ def _ask_first(question: str) -> None:
         raise click.UsageError(
             "This cannot be undone, and there is no terminal to ask for confirmation: add --yes."
         )
-    if not click.confirm(question, err=True):
-        click.echo("Cancelled: nothing was changed.", err=True)
-        raise click.exceptions.Exit(ExitCode.FAILURE)
+    confirm_or_exit(question)
 
 
 def _text(value: Any) -> str:

@@ -1,7 +1,7 @@
 """`xmpp-agent skills list|show|approve|revoke|reject`: configured and installed skills."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,9 +9,9 @@ import click
 
 from component.cli.frame import (
     ConfigFault,
-    ExitCode,
     Fault,
     config_option,
+    confirm_or_exit,
     interactive,
     load_settings,
 )
@@ -55,9 +55,11 @@ def list_skills(config: Path, principal: str | None, as_json: bool, words: tuple
         click.echo("No skill matches." if words or principal else "There are no skills.")
         return
     if found:
-        _print_table(found)
+        _print_table(("Skill", "Parameters", "Description", "Effects"), map(_row, found))
     if installed:
-        _print_installed(installed)
+        click.echo("\nInstalled in directories, or described by others:")
+        columns = ("Skill", "Version", "Kind", "State", "Reason")
+        _print_table(columns, map(_installed_row, installed))
 
 
 def _find(
@@ -131,19 +133,23 @@ def _as_json(skill: "Skill") -> dict[str, Any]:
     }
 
 
-def _print_table(found: list["Skill"]) -> None:
+def _print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     from rich.table import Table  # noqa: PLC0415 - only a table needs it
 
     from component.cli.rows import print_table  # noqa: PLC0415
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("Skill", "Parameters", "Description", "Effects"):
+    for column in columns:
         table.add_column(column, overflow="fold")
-    for skill in found:
-        params = ", ".join(f"{p.name}{'' if p.required else '?'}" for p in skill.inputs.params)
-        first = skill.description.strip().partition("\n")[0]
-        table.add_row(skill.name, params, first, _effects(skill))
+    for row in rows:
+        table.add_row(*row)
     print_table(table)
+
+
+def _row(skill: "Skill") -> tuple[str, ...]:
+    params = ", ".join(f"{p.name}{'' if p.required else '?'}" for p in skill.inputs.params)
+    first = skill.description.strip().partition("\n")[0]
+    return skill.name, params, first, _effects(skill)
 
 
 def _effects(skill: "Skill") -> str:
@@ -153,37 +159,44 @@ def _effects(skill: "Skill") -> str:
     return "destructive" if marks.destructive else "changes things"
 
 
-def _print_installed(found: list[dict[str, Any]]) -> None:
-    from rich.table import Table  # noqa: PLC0415 - only a table needs it
-
-    from component.cli.rows import print_table  # noqa: PLC0415
-
-    click.echo("\nInstalled in directories, or described by others:")
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("Skill", "Version", "Kind", "State", "Reason"):
-        table.add_column(column, overflow="fold")
-    for one in found:
-        kind = f"{one['kind']}, trusted" if one["trusted"] else one["kind"]
-        table.add_row(one["name"], one["version"], kind, one["state"], one["reason"])
-    print_table(table)
+def _installed_row(one: dict[str, Any]) -> tuple[str, ...]:
+    kind = f"{one['kind']}, trusted" if one["trusted"] else one["kind"]
+    return one["name"], one["version"], kind, one["state"], one["reason"]
 
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-@click.command()
-@click.argument("name")
-@_json
-@config_option
-def show(name: str, as_json: bool, config: Path) -> None:
-    """Show what an installed skill may do, and what has changed since it was approved.
+def _command_for_one(name: str, command: str, about: str, *examples: str) -> click.Command:
+    """Return the command that runs a command of the service for one installed skill."""
 
-    \b
-    Examples:
-      xmpp-agent skills show weather.today
-      xmpp-agent skills show weather.today --json | jq -r .digest
-    """
-    _print(config, "show-skill", {"name": name}, as_json=as_json)
+    def perform(name: str, as_json: bool, config: Path) -> None:
+        _print(config, command, {"name": name}, as_json=as_json)
+
+    lines = "".join(f"\n  {line}" for line in examples)
+    made = click.command(name, help=f"{about}\n\n\b\nExamples:{lines}")
+    return made(click.argument("name")(_json(config_option(perform))))
+
+
+show = _command_for_one(
+    "show",
+    "show-skill",
+    "Show what an installed skill may do, and what has changed since it was approved.",
+    "xmpp-agent skills show weather.today",
+    "xmpp-agent skills show weather.today --json | jq -r .digest",
+)
+revoke = _command_for_one(
+    "revoke",
+    "revoke-skill",
+    "Stop offering an installed skill, and stop its calls.",
+    "xmpp-agent skills revoke weather.today",
+)
+reject = _command_for_one(
+    "reject",
+    "reject-skill",
+    "Delete a proposed skill that is not approved.",
+    "xmpp-agent skills reject weather.today",
+)
 
 
 @click.command()
@@ -223,40 +236,10 @@ def approve(name: str, trusted: bool, digest: str, yes: bool, as_json: bool, con
         settings = load_settings(config)
         found = ask_about(settings, "show-skill", {"name": name})
         click.echo(found.text, err=True)
-        if not click.confirm(f"Approve {name}?", err=True):
-            click.echo("Cancelled: nothing was changed.", err=True)
-            raise click.exceptions.Exit(ExitCode.FAILURE)
+        confirm_or_exit(f"Approve {name}?")
         # What was shown is approved, even if a file has changed meanwhile.
         params["digest"] = digest or json.loads(bytes(found.value))["digest"]
     _print(config, "approve-skill", params, as_json=as_json)
-
-
-@click.command()
-@click.argument("name")
-@_json
-@config_option
-def revoke(name: str, as_json: bool, config: Path) -> None:
-    """Stop offering an installed skill, and stop its calls.
-
-    \b
-    Examples:
-      xmpp-agent skills revoke weather.today
-    """
-    _print(config, "revoke-skill", {"name": name}, as_json=as_json)
-
-
-@click.command()
-@click.argument("name")
-@_json
-@config_option
-def reject(name: str, as_json: bool, config: Path) -> None:
-    """Delete a proposed skill that is not approved.
-
-    \b
-    Examples:
-      xmpp-agent skills reject weather.today
-    """
-    _print(config, "reject-skill", {"name": name}, as_json=as_json)
 
 
 def _print(config: Path, command: str, params: dict[str, Any], *, as_json: bool) -> None:

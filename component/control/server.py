@@ -47,7 +47,6 @@ class ControlServer:
 
     Args:
         directory: the data directory, whose lock this process holds.
-        commands: the commands.
         idle_s: seconds that a client may take to send a request, or to read an answer.
         command_s: seconds that a command may take.
         may_connect: returns whether a user id is served.

@@ -43,14 +43,7 @@ _log = structlog.get_logger("component.memory")
 
 
 class Documents:
-    """Updates the index when documents of agents change.
-
-    Args:
-        index: the open index.
-        current: runs operations on the index.
-        root: the directory of all memories.
-        limits: the limits for one document.
-    """
+    """Updates the index when documents of agents change."""
 
     def __init__(
         self, index: Index, current: CurrentIndex, root: Path, limits: DocumentLimits = LIMITS

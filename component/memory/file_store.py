@@ -22,9 +22,9 @@ from component.memory.knowledge_lines import (
     FilePast,
     Item,
     MemoryLine,
+    current_timestamp,
     encode_memory,
     limit_versions,
-    now,
     parse_memories,
     past_of,
     remove_keys,
@@ -58,10 +58,6 @@ _log = structlog.get_logger("component.memory")
 class CurrentIndex:
     """Reads the index, and refreshes it. All methods raise StorageError.
 
-    Args:
-        index: the open index.
-        sharing: has the root of all memories.
-
     Attributes:
         locks: of owners; the writer of a file holds its lock.
     """
@@ -83,12 +79,11 @@ class CurrentIndex:
         """Return the best matches, each with its place.
 
         Args:
-            places: where to search.
-            search: what to search for.
             documents: a folder of documents to search as it is in the index.
         """
         by_owner = {place.owner: place for place in (*places, *([documents] if documents else ()))}
-        hits = await self._current(places, documents, partial(self._finder.among, search=search))
+        work = partial(self._finder.search_owners, search=search)
+        hits = await self._current(places, documents, work)
         return [(by_owner[hit.owner], hit) for hit in hits or ()]
 
     async def get(self, place: Place, key: str) -> Item | None:
@@ -174,7 +169,7 @@ class CurrentIndex:
         no place is stale, unless they keep changing. None if these places have no files.
         """
         # Most people have no memories, and to notice that takes no thread.
-        if documents is None and not any(self._state_of(place) is not None for place in places):
+        if documents is None and not any(self.state_of(place) is not None for place in places):
             return None
 
         def attempt(*, is_last: bool) -> tuple[Sequence[Place], T | None]:
@@ -220,12 +215,13 @@ class CurrentIndex:
                 _log.warning("the index is damaged and is rebuilt", path=path, why=str(error))
             return await system.in_thread(work, *args, limiter=limiter)
 
-    # In worker threads.
-
-    def _state_of(self, place: Place) -> FileState | None:
+    def state_of(self, place: Place) -> FileState | None:
+        """Return the state of a file, which differs after each change, also one by hand."""
         if not files.check_folder(self._root, place.folder):
             return None
         return files.state_of(place.file)
+
+    # In worker threads.
 
     def _stale(self, places: Sequence[Place]) -> list[Place]:
         known = self._index.owners([place.owner for place in places])
@@ -233,7 +229,7 @@ class CurrentIndex:
 
     def _differs(self, place: Place, known: Mapping[str, Owner]) -> bool:
         owner = known.get(place.owner)
-        return self._state_of(place) != (None if owner is None else owner.seen)
+        return self.state_of(place) != (None if owner is None else owner.seen)
 
     def _read_again(self, place: Place) -> list[int]:
         found = None
@@ -260,11 +256,6 @@ def _all_items(connection: "Connection", owners: Mapping[str, Owner]) -> list[It
 
 class FileStore:
     """Writes the files of all places. All methods raise StorageError.
-
-    Args:
-        index: the open index.
-        sharing: has the root of all memories.
-        settings: `[memory]`, for its limits.
 
     Attributes:
         index: reads the memories; it is up to date with the files.
@@ -305,19 +296,13 @@ class FileStore:
             await self.index.refresh_held(place)
             return await self.index.write(self._erase, place)
 
-    def state(self, place: Place) -> FileState | None:
-        """Return the state of a file, which differs after each change, also one by hand."""
-        if not files.check_folder(self._root, place.folder):
-            return None
-        return files.state_of(place.file)
-
     async def past(self, place: Place) -> FilePast:
         """Return what the file says about memories that it no longer has."""
-        return await self.index.read(_past, place)
+        return await self.index.read(lambda: past_of(_whole(place)))
 
     async def versions(self, place: Place, key: str) -> list[Item]:
         """Return all versions of a memory that are kept, the oldest first."""
-        return await self.index.read(_versions, place, without_forbidden(key))
+        return await self.index.read(lambda: versions_of(_whole(place), key))
 
     def _check(self, entry: MemoryLine) -> None:
         if not entry.key.strip():
@@ -338,7 +323,7 @@ class FileStore:
             return former
         item = succeeding(former, entry)
         line = encode_memory(msgspec.structs.replace(entry, version=item.version))
-        self._check_room(place, entry.by, int(former is None), len(line))
+        self._check_quota(place, entry.by, int(former is None), len(line))
         files.make_folder(self._root, place.folder)
         seen = files.append(place.file, line, sync=True)
         if item.versions > self._settings.versions:
@@ -359,7 +344,7 @@ class FileStore:
         check_expected(item, expected)
         if item is None:
             return False
-        line = MemoryLine(key=key, ts=now(), forgotten=True)
+        line = MemoryLine(key=key, ts=current_timestamp(), forgotten=True)
         files.replace(place.file, remove_keys(_whole(place), (key,), (line,)))
         seen = files.state_of(place.file)
         assert seen is not None, "just written, and its lock is held"
@@ -371,17 +356,16 @@ class FileStore:
             files.remove(place.file)
         return self._index.erase(place.owner)
 
-    def _check_room(self, place: Place, by: str, new_items: int, new_bytes: int) -> None:
-        """Raise KnowledgeError if a place has no room for a line, or if a shared scope is more than
-        half full and its contributor would then have more in it than is free: others need that.
+    def _check_quota(self, place: Place, by: str, new_items: int, new_bytes: int) -> None:
+        """Raise KnowledgeError if a line would exceed a limit of its place, or if a shared scope is
+        more than half full and its contributor would then have more in it than is free: others
+        need that.
         """
         owner = self._index.owners((place.owner,)).get(place.owner)
         seen = files.state_of(place.file)
         items, size = 0 if owner is None else owner.items, 0 if seen is None else seen.size
-        most_items, most_bytes = (
-            self._settings.items_per_principal,
-            self._settings.bytes_per_principal,
-        )
+        most_items = self._settings.items_per_principal
+        most_bytes = self._settings.bytes_per_principal
         if new_items and items >= most_items:
             raise KnowledgeError(
                 f"There are {items} memories in {place.scope}, and more are not kept. Have"
@@ -404,14 +388,6 @@ class FileStore:
             )
 
 
-def _past(place: Place) -> FilePast:
-    return past_of(_whole(place))
-
-
 def _whole(place: Place) -> bytes:
     found = files.read(place.file, _LONGEST_FILE)
     return b"" if found is None else found[0]
-
-
-def _versions(place: Place, key: str) -> list[Item]:
-    return versions_of(_whole(place), key)

@@ -20,14 +20,14 @@ from component.memory_directory.files import FileState
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-_TOGETHER: Final = 400  # items in one transaction, so that other writers get their turn
+_BATCH: Final = 400  # items in one transaction, so that other writers get their turn
 _FIELDS: Final = Item.__struct_fields__
 _COLUMNS: Final = ", ".join("contributor" if name == "by" else name for name in _FIELDS)
-_NO_FILE: Final = FileState(
-    0, 0, -1, 0
-)  # the state of an owner whose memories are in several files
+# The state of an owner whose memories are in several files.
+_NO_FILE: Final = FileState(0, 0, -1, 0)
 _FAILURES: Final = 3  # of the model with one memory, until it is skipped
-_AT_ONCE: Final = 16  # memories whose vectors are made when they are stored; others are made later
+_IMMEDIATE_VECTORS: Final = 16
+"""Maximum number of memories whose vectors are made when they are stored, and not later."""
 
 _encode = msgspec.json.Encoder().encode
 _tags = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -129,7 +129,7 @@ class Index:
             with self.database.writing() as connection:
                 _delete(connection, owner, some)
         for part in _batches(changed):
-            vectors = self._vectors(part) if len(changed) <= _AT_ONCE else None
+            vectors = self._vectors(part) if len(changed) <= _IMMEDIATE_VECTORS else None
             with self.database.writing() as connection:
                 _delete(connection, owner, [item.key for item in part if item.key in had])
                 self._insert(connection, owner, part, vectors)
@@ -237,7 +237,7 @@ class Index:
             values = msgspec.structs.asdict(item) | {"tags": _encode(item.tags).decode()}
             cursor = connection.execute(
                 f"INSERT INTO items (owner, pending, {_COLUMNS})"  # noqa: S608
-                f" VALUES (?, ?, {_marks(_FIELDS)})",
+                f" VALUES (?, ?, {_placeholders(_FIELDS)})",
                 (owner, pending, *values.values()),
             )
             number = cursor.lastrowid
@@ -254,7 +254,7 @@ def owners_of(connection: "Connection", names: Iterable[str]) -> dict[str, Owner
     """Return those of these owners that are in the index."""
     wanted = list(names)
     columns = "name, id, mtime, ctime, size, inode, items"
-    query = f"SELECT {columns} FROM owners WHERE name IN ({_marks(wanted)})"  # noqa: S608
+    query = f"SELECT {columns} FROM owners WHERE name IN ({_placeholders(wanted)})"  # noqa: S608
     found = {
         row[0]: Owner(row[1], FileState(*row[2:6]), row[6])
         for row in connection.execute(query, wanted)
@@ -271,7 +271,7 @@ def filters_of(topic: str, tags: Iterable[str]) -> list[str]:
 
 def items_by_number(connection: "Connection", ids: Sequence[int]) -> dict[int, tuple[int, Item]]:
     """Return memories by their numbers, each with the number of its owner."""
-    query = f"SELECT id, owner, {_COLUMNS} FROM items WHERE id IN ({_marks(ids)})"  # noqa: S608
+    query = f"SELECT id, owner, {_COLUMNS} FROM items WHERE id IN ({_placeholders(ids)})"  # noqa: S608
     return {row[0]: (row[1], item_of_row(row[2:])) for row in connection.execute(query, ids)}
 
 
@@ -281,8 +281,8 @@ def items_of(
     """Return the memories of these owners with these keys, by the name of the owner and the key."""
     names = {owner.id: name for name, owner in owners.items()}
     query = (
-        f"SELECT owner, {_COLUMNS} FROM items WHERE owner IN ({_marks(names)})"  # noqa: S608
-        f" AND key IN ({_marks(keys)})"
+        f"SELECT owner, {_COLUMNS} FROM items WHERE owner IN ({_placeholders(names)})"  # noqa: S608
+        f" AND key IN ({_placeholders(keys)})"
     )
     rows = connection.execute(query, (*names, *keys))
     return {(names[row[0]], row[1]): item_of_row(row[1:]) for row in rows}
@@ -301,7 +301,7 @@ def item_of_row(row: Sequence[Any]) -> Item:
     return Item(**values)
 
 
-def _marks(values: Collection[object]) -> str:
+def _placeholders(values: Collection[object]) -> str:
     return ",".join("?" * len(values))
 
 
@@ -371,5 +371,5 @@ def _with_owner(owner: int, terms: Sequence[str]) -> str:
 
 
 def _batches(things: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    for start in range(0, len(things), _TOGETHER):
-        yield things[start : start + _TOGETHER]
+    for start in range(0, len(things), _BATCH):
+        yield things[start : start + _BATCH]

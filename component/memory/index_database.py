@@ -15,6 +15,7 @@ import structlog
 
 from component.private import open_private
 from component.store.errors import StorageError, explained
+from component.store.schema import transaction
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -173,14 +174,8 @@ class IndexDatabase:
         """Yield a connection in a transaction. There is one at a time, so it must be short."""
         with self._lock, self._explained(self.opened):
             self._check_exists(self.opened)
-            writer = self.opened.writer
-            writer.execute("BEGIN IMMEDIATE")
-            try:
-                yield writer
-            except BaseException:
-                writer.execute("ROLLBACK")
-                raise
-            writer.execute("COMMIT")
+            with transaction(self.opened.writer, "IMMEDIATE"):
+                yield self.opened.writer
 
     def expunge(self) -> None:
         """Remove deleted texts and their words from the file."""

@@ -29,14 +29,14 @@ CHARACTERS: Final = 8000
 """Number of characters of a text whose words are searched for."""
 
 _WORDS: Final = 40  # of a question, at most
-_READ: Final = 4000  # characters of a body that are ranked
+_BODY_CHARACTERS: Final = 4000  # characters of a body that are ranked
 _WEIGHTS: Final = (1.0, 0.95, 0.9, 0.8)  # of title, key, tags with topic, body
 _MORE: Final = 20
 _GROUPS: Final = 40  # of a longer question that a memory needs for a complete fit
 _FRESH_S: Final = 30 * 86400.0
 _FRESH: Final = 0.05  # additional fit of a memory of today
 _KEY: Final = 2.0  # the fit of a memory whose key is exactly the question
-_LEAST: Final = 0.13  # minimum fit
+_MINIMUM_FIT: Final = 0.13
 _RANK_CONSTANT: Final = 10  # chosen on the development set of benchmarks/recall_set
 _POSTINGS: Final = 2000  # numbers of memories that are read for the groups of a question
 _CANDIDATES: Final = 30  # memories that are ranked
@@ -66,7 +66,7 @@ class Hit(NamedTuple):
     score: float
 
 
-class Question(NamedTuple):
+class SearchTerms(NamedTuple):
     """A question: its text, and the different groups of characters of its words."""
 
     text: str
@@ -80,10 +80,10 @@ class Ranked(NamedTuple):
     score: float
 
 
-def asked_for(text: str, *, common: bool) -> Question:
+def search_terms(text: str, *, common: bool) -> SearchTerms:
     """Return the question in a text; `common` includes words that nearly every sentence has."""
     found = wanted(text[:CHARACTERS], common=common)[:_WORDS]
-    return Question(
+    return SearchTerms(
         text.strip(), tuple(dict.fromkeys(gram for word in found for gram in grams(word)))
     )
 
@@ -97,16 +97,16 @@ def weight_of(memories: int, having: int) -> float:
     return math.log(1 + (memories + _MORE - having + 0.5) / (having + 0.5))
 
 
-def fit(item: Item, asked: Question, weights: Mapping[str, float], now: float) -> float:
+def fit(item: Item, terms: SearchTerms, weights: Mapping[str, float], now: float) -> float:
     """Return the fit of a memory to a question: 0 for none, about 1 if it has all words.
 
     `weights` has the weight of each group of the question; `now` is in seconds since 1970.
     """
-    if asked.text.casefold() == item.key.casefold():
+    if terms.text.casefold() == item.key.casefold():
         return _KEY
     left = dict(weights)
     found = 0.0
-    texts = (item.title, item.key, " ".join((*item.tags, item.topic)), item.body[:_READ])
+    texts = (item.title, item.key, " ".join((*item.tags, item.topic)), item.body[:_BODY_CHARACTERS])
     for weight, text in zip(_WEIGHTS, texts, strict=True):
         if not text:
             continue
@@ -120,7 +120,7 @@ def fit(item: Item, asked: Question, weights: Mapping[str, float], now: float) -
     if len(weights) > _GROUPS:
         total *= _GROUPS / len(weights)
     found = min(1.0, found / total)
-    if found < _LEAST:
+    if found < _MINIMUM_FIT:
         return 0.0
     updated = seconds_of(item.updated)
     if updated is not None:
@@ -156,22 +156,22 @@ class Finder:
         self._vectors = None if index.embedder is None else Vectors()
         self._counts: dict[str, int] = {}
 
-    def among(
+    def search_owners(
         self, connection: "Connection", owners: Mapping[str, Owner], search: Search
     ) -> list[Hit]:
         """Return the best matches among the memories of these owners, the best first."""
-        asked = asked_for(search.text, common=search.common)
+        terms = search_terms(search.text, common=search.common)
         filters = filters_of(search.topic, search.tags)
         by_id = {owner.id: name for name, owner in owners.items() if owner.items}
         chosen = [owner for owner in owners.values() if owner.items]
-        if not chosen or (asked.text and not asked.grams):
+        if not chosen or (terms.text and not terms.grams):
             return []
-        if not asked.grams:
+        if not terms.grams:
             numbers = self._newest(connection, by_id, filters, search.most)
             ranked = [Ranked(number, 0.0) for number in sorted(numbers, reverse=True)]
             found = items_by_number(connection, numbers)
         else:
-            ranked, found = self._by_words(connection, chosen, asked, filters)
+            ranked, found = self._by_words(connection, chosen, terms, filters)
             if self._vectors is not None:
                 near = self._by_meaning(connection, chosen, search, filters)
                 ranked = combined(ranked, near)
@@ -202,19 +202,19 @@ class Finder:
         self,
         connection: "Connection",
         owners: Sequence[Owner],
-        asked: Question,
+        terms: SearchTerms,
         filters: list[str],
     ) -> tuple[list[Ranked], dict[int, tuple[int, Item]]]:
         weights: dict[int, dict[str, float]] = {}
         numbers: list[int] = []
         for owner in owners:
-            counts = {gram: self._count(connection, owner.id, gram) for gram in asked.grams}
-            weights[owner.id] = {gram: weight_of(owner.items, counts[gram]) for gram in asked.grams}
+            counts = {gram: self._count(connection, owner.id, gram) for gram in terms.grams}
+            weights[owner.id] = {gram: weight_of(owner.items, counts[gram]) for gram in terms.grams}
             numbers += _candidates(connection, owner, counts, filters)
         found = items_by_number(connection, list(dict.fromkeys(numbers)))
         now = system.time()
         fits = {
-            number: fit(item, asked, weights[owner], now)
+            number: fit(item, terms, weights[owner], now)
             for number, (owner, item) in found.items()
             if owner in weights
         }

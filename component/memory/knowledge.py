@@ -17,7 +17,7 @@ from component.memory.documents import Documents
 from component.memory.file_store import FileStore
 from component.memory.index import Index
 from component.memory.index_search import Hit, Search
-from component.memory.knowledge_lines import Item, MemoryLine, now
+from component.memory.knowledge_lines import Item, MemoryLine, current_timestamp
 from component.memory.reconciler import Stores, SyncOptions
 from component.memory.replica import Replica
 from component.memory.sharing import PRIVATE, Place, Sharing, taint_for
@@ -33,8 +33,8 @@ __all__ = ["Knowledge", "KnowledgeError", "Memo", "Remembered"]
 
 _log = structlog.get_logger("component.memory")
 
-_GLANCE: Final = 8000  # characters of a message that are searched for significant words
-_BESIDE: Final = 0.25  # of the best score: worse matches are not added to a prompt
+_RECALL_CHARACTERS: Final = 8000  # characters of a message that are searched for significant words
+_RELATIVE_SCORE: Final = 0.25  # of the best score: worse matches are not added to a prompt
 
 
 class Memo(NamedTuple):
@@ -66,14 +66,7 @@ class Knowledge:
     In all methods `trace` is the turn of which the access is a part, for the audit log.
 
     Args:
-        index: the open index.
-        sharing: the rights of principals.
-        settings: `[memory]`, for its limits.
         recorder: the audit log; every access is recorded.
-
-    Attributes:
-        files: the files.
-        documents: the documents of agents.
     """
 
     def __init__(
@@ -222,7 +215,7 @@ class Knowledge:
 
         Errors of the disk are logged and not raised: the turn continues without memories.
         """
-        if most <= 0 or not wanted(words[:_GLANCE], common=False):
+        if most <= 0 or not wanted(words[:_RECALL_CHARACTERS], common=False):
             return ()
         try:
             found = await self._find(agent, principal, Search(words, most=most))
@@ -233,7 +226,7 @@ class Knowledge:
         self._record(whose, trace, "", f"recalled {len(found)}")
         if not found:
             return ()
-        enough = found[0].score * _BESIDE
+        enough = found[0].score * _RELATIVE_SCORE
         return [_recalled(one) for one in found if one.score >= enough]
 
     async def unchanged(
@@ -326,7 +319,7 @@ def _entry(memo: Memo, principal: JID) -> MemoryLine:
     return MemoryLine(
         key=memo.key,
         content=memo.body,
-        ts=now(),
+        ts=current_timestamp(),
         title=memo.title,
         topic=memo.topic,
         tags=memo.tags,

@@ -107,7 +107,7 @@ def encode_memory(entry: MemoryLine) -> bytes:
     return _encode(entry) + b"\n"
 
 
-def now() -> str:
+def current_timestamp() -> str:
     """Return the current time in the format of lines."""
     return system.now().isoformat(timespec="seconds").replace("+00:00", "Z")
 
@@ -126,17 +126,10 @@ def xml_safe(entry: MemoryLine) -> MemoryLine:
 
     Otherwise, no answer that lists the memory could be sent.
     """
-    return msgspec.structs.replace(
-        entry,
-        key=without_forbidden(entry.key),
-        content=without_forbidden(entry.content),
-        ts=without_forbidden(entry.ts),
-        title=without_forbidden(entry.title),
-        topic=without_forbidden(entry.topic),
-        tags=tuple(map(without_forbidden, entry.tags)),
-        by=without_forbidden(entry.by),
-        expires=without_forbidden(entry.expires),
-    )
+    fields = msgspec.structs.asdict(entry).items()
+    texts = {name: without_forbidden(value) for name, value in fields if isinstance(value, str)}
+    tags = tuple(map(without_forbidden, entry.tags))
+    return msgspec.structs.replace(entry, **texts, tags=tags)
 
 
 def decode_memory(line: bytes) -> MemoryLine | None:

@@ -16,7 +16,13 @@ import structlog
 from component import system
 from component.audit.protocol import AuditEvent, Recorder
 from component.memory.file_store import FileStore
-from component.memory.knowledge_lines import FilePast, Item, MemoryLine, now, seconds_of
+from component.memory.knowledge_lines import (
+    FilePast,
+    Item,
+    MemoryLine,
+    current_timestamp,
+    seconds_of,
+)
 from component.memory.sharing import Sharing
 from component.memory.store import (
     KnowledgeError,
@@ -37,10 +43,10 @@ Action: TypeAlias = Literal[
 """The action that makes the stores equal: none, a change of one of them, or a second memory for the
 text that would be lost."""
 
-_FEW: Final = 3
+_MOST_UNEXPLAINED: Final = 3
 """So many memories may be missing without a reason to count as deleted by hand."""
 _ATTEMPTS: Final = 8  # to synchronise a memory that others keep changing
-_TOGETHER: Final = 100  # memories whose state is written together
+_BATCH: Final = 100  # memories whose state is written together
 _CONFLICT: Final = " (conflict)"
 _LONGEST_KEY: Final = 200
 
@@ -51,8 +57,6 @@ class Reconciled(msgspec.Struct):
     """The result of a comparison.
 
     Attributes:
-        wrote_local: whether the files were written.
-        expiring: memories that will expire.
         held: how many memories the other store lacks without a reason, which stay as they are; None
             if not all were compared.
     """
@@ -95,10 +99,6 @@ class Reconciliation:
     """One comparison of the memories of one person. The caller holds the person's lock.
 
     Args:
-        stores: the two stores.
-        state: their last common state.
-        options: how they are synchronised.
-        recorder: the audit log.
         missing: what is done with many memories that are missing without a reason.
     """
 
@@ -213,7 +213,7 @@ class Reconciliation:
         there = [key for key, local, _ in lost if local is not None]
         left_here = sum(local is not None and key in self._state.synced for key, local, _ in pairs)
         left_there = sum(found is not None and key in self._state.synced for key, _, found in pairs)
-        if here and not (len(here) <= _FEW and left_here and by_hand):
+        if here and not (len(here) <= _MOST_UNEXPLAINED and left_here and by_hand):
             self._lost |= set(here)
             self._report("memories are missing in the files and are restored", here)
         if not there:
@@ -221,7 +221,9 @@ class Reconciliation:
         if self._past.generation is not None or self._missing == "restore":
             self._lost |= set(there)
             self._report("memories are missing in the person's store and are restored", there)
-        elif self._missing == "ask" and (self._state.held or not left_there or len(there) > _FEW):
+        elif self._missing == "ask" and (
+            self._state.held or not left_there or len(there) > _MOST_UNEXPLAINED
+        ):
             self._held = frozenset(there)
 
     def _report(self, event: str, keys: Sequence[str]) -> None:
@@ -290,7 +292,7 @@ class Reconciliation:
                 None if is_gone else Synced(local=digest(local), remote=digest(remote))
             )
             self._done.expiring += [item for item in (local, remote) if item and item.expires]
-            if len(self._found) >= _TOGETHER:
+            if len(self._found) >= _BATCH:
                 await self._settle()
             return
         _log.warning("a memory keeps changing and is compared again later", key=key)
@@ -450,7 +452,7 @@ def _entry(item: Item) -> MemoryLine:
     return MemoryLine(
         key=item.key,
         content=item.body,
-        ts=item.updated or now(),
+        ts=item.updated or current_timestamp(),
         title=item.title,
         topic=item.topic,
         tags=item.tags,
@@ -473,9 +475,6 @@ def decide_merge(
     """Decide how to make both stores equal.
 
     Args:
-        local: the memory here.
-        remote: the memory in the person's store.
-        synced: the last common state.
         own_change: whether the memory here was changed by the agent; None if any change counts,
             including edits by hand.
     """

@@ -28,7 +28,7 @@ from component.memory_directory.layout import SessionKey
 from component.store.errors import StorageError
 
 _KEPT: Final = 4096  # people whose stores are known to be equal
-_AT_ONCE: Final = 8  # people who are synchronised at the same time
+_CONCURRENT: Final = 8  # people who are synchronised at the same time
 _FIRST_RETRY_S: Final = 5.0
 _LONGEST_RETRY_S: Final = 600.0
 
@@ -47,11 +47,6 @@ class Replica:
 
     A method for requests never waits for long: a store that cannot be reached is synchronised
     later.
-
-    Args:
-        stores: the files, and the stores of people.
-        options: how they are synchronised.
-        recorder: records changes by people.
 
     Attributes:
         held: how many memories the other store lacks without a reason. They stay in the files until
@@ -184,7 +179,7 @@ class Replica:
                 await self._compare_now.wait()
 
     async def _synchronise(self, ready: list[SessionKey]) -> None:
-        limiter = anyio.CapacityLimiter(_AT_ONCE)
+        limiter = anyio.CapacityLimiter(_CONCURRENT)
 
         async def one(whose: SessionKey) -> None:
             async with limiter:
@@ -216,9 +211,7 @@ class Replica:
         current = self._current.get(whose)
         if current is None or whose in self._unsent:
             return False
-        if anyio.current_time() - current.at > self._options.fresh_s:
-            return False
-        return current.seen == self._file_state(whose)
+        return not self._is_stale(current) and current.seen == self._file_state(whose)
 
     def _may_try(self, whose: SessionKey) -> bool:
         at, _ = self._retries.get(whose, (-math.inf, 0.0))
@@ -261,7 +254,7 @@ class Replica:
                 raise
             self._retries.pop(whose, None)
             for item in done.expiring:
-                self._expects(whose, item)
+                self._schedule_expiry(whose, item)
             if done.wrote_local or keys is not None:
                 seen = self._file_state(whose)
             at = anyio.current_time() if keys is None or current is None else current.at
@@ -281,7 +274,7 @@ class Replica:
     def _is_stale(self, current: _Current) -> bool:
         return anyio.current_time() - current.at > self._options.fresh_s
 
-    def _expects(self, whose: SessionKey, item: Item) -> None:
+    def _schedule_expiry(self, whose: SessionKey, item: Item) -> None:
         at = seconds_of(item.expires)
         entry = (at or 0.0, str(whose.who), item.key, whose)
         if at is not None and entry not in self._expiries:
@@ -319,7 +312,7 @@ class Replica:
         return state
 
     def _file_state(self, whose: SessionKey) -> FileState | None:
-        return self._stores.files.state(self._stores.sharing.private(whose))
+        return self._stores.files.index.state_of(self._stores.sharing.private(whose))
 
     @contextmanager
     def _reloads_state_after_errors(self, whose: SessionKey) -> Iterator[None]:

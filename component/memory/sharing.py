@@ -62,8 +62,6 @@ class Sharing:
     """The places of memories, and the rights in them.
 
     Args:
-        layout: the directories.
-        scopes: those of the settings.
         admins: the bare addresses that may delete memories of all scopes.
 
     Raises PolicyError: an entry of a scope is not an address.

@@ -32,7 +32,6 @@ class Generation(NamedTuple):
 
     Attributes:
         identity: differs between stores; empty for one that was never written to.
-        changes: counts the changes of the store.
     """
 
     identity: str

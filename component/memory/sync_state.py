@@ -72,10 +72,6 @@ class SyncState:
 
     All methods but `of` write the file and raise StorageError; load the state again then.
 
-    Args:
-        layout: the directories.
-        whose: the agent and the person.
-
     Attributes:
         whose: as given.
         synced: the last common states, by key.
@@ -237,11 +233,7 @@ _NOTHING: Final = Synced()
 
 
 class SyncStates:
-    """The states of all people. All methods raise StorageError.
-
-    Args:
-        layout: the directories.
-    """
+    """The states of all people. All methods raise StorageError."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout

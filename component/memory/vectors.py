@@ -55,12 +55,12 @@ class _Matrix(NamedTuple):
         total = self.used + len(items)
         grown = self
         if total > len(self.items):
-            room = total + int(total * _SPARE) + 16
+            capacity = total + int(total * _SPARE) + 16
             grown = self._replace(
-                items=_with_room(self.items, room),
-                vectors=_with_room(self.vectors, room),
-                lengths=_with_room(self.lengths, room),
-                signs=_with_room(self.signs, room, axis=1),
+                items=_enlarged(self.items, capacity),
+                vectors=_enlarged(self.vectors, capacity),
+                lengths=_enlarged(self.lengths, capacity),
+                signs=_enlarged(self.signs, capacity, axis=1),
             )
         grown.items[self.used : total] = items
         grown.vectors[self.used : total] = vectors
@@ -152,11 +152,11 @@ def _empty(dimensions: int) -> _Matrix:
     )
 
 
-def _with_room(array: Any, room: int, axis: int = 0) -> Any:
+def _enlarged(array: Any, capacity: int, axis: int = 0) -> Any:
     import numpy as np  # noqa: PLC0415
 
     shape = list(array.shape)
-    shape[axis] = room - shape[axis]
+    shape[axis] = capacity - shape[axis]
     return np.concatenate([array, np.empty(shape, array.dtype)], axis=axis)
 
 

@@ -6,14 +6,14 @@ written without spaces between words, and Hangul, whose words carry their partic
 overlapping pairs of characters.
 """
 
-# ruff: noqa: RUF001 - many letters look like others
-
 import functools
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Final
 
+_COMMON: Final = Path(__file__).with_name("common_words.txt")
 _LONGEST = 48  # characters of a word; longer ones are hashes or URLs, and are cut
 
 # Han, kana, Hangul, Thai, Lao, Burmese, Khmer.
@@ -132,64 +132,7 @@ def _without_ends(found: list[str]) -> Iterator[str]:
 
 @functools.cache
 def _common() -> frozenset[str]:
-    return frozenset(next(_without_ends(words(word))) for word in _COMMON.split())
-
-
-_COMMON: Final = (
-    # English
-    " a about after all also am an and any are as at be been but by can could did do does for from"
-    " get give had has have he hello her here hey hi him his how i if in into is it its just know"
-    " let like ll make may me might more my no not now of on one or our out please re she should so"
-    " some such tell than thank thanks that the their them then there these they thing this those"
-    " to up us use ve very want was we were what when where which who why will with would yes you"
-    " your don didn doesn isn can couldn wasn won"
-    # German
-    " aber als am an auch auf aus bei bin bis bitte da danke das dass dein deine dem den der des"
-    " die dir doch du durch ein eine einem einen einer eines er es habe haben hallo hatte"
-    " ich ihr ihre im in ist ja kann kannst konnen mein meine meinem meinen meiner mich mir"
-    " mit muss nach nein nicht noch nur oder schon sehr sein seine sich sie sind so uber um und uns"
-    " unser von vor wann warum was weil welche wenn wer werden wie wir wird wo zu zum zur"
-    # French
-    " au aux avec c ce ces cette d dans de des donc du elle en est et il ils j je l la le les"
-    " leur lui m ma mais me merci mes moi mon n ne nos notre nous on ont ou par pas plus pour qu"
-    " quand que quel quelle quels qui quoi s sa se ses si sont sur t ta te tes toi ton tu un"
-    " une va vos votre vous bonjour etait etre fait cest"
-    # Spanish, Portuguese, Italian
-    " al algo ante como con cual cuando de del desde donde dos el ellos en entre era es esa"
-    " ese eso esta estan este esto fue gracias ha hay hola la las le lo los mas mi mis muy ni nos"
-    " nuestro o para pero por porque que quien se ser si sin sobre su sus tambien te tiene tu"
-    " un una uno unos y ya yo ao aos com da das dele dela do dos e ela ele em essa esse estou"
-    " foi isso isto ja mais mas meu minha muito na nao nas no nos obrigado obrigada ou pela pelo"
-    " qual quando quem seu sua sao tem um uma voce ad alla anche che chi ci ciao cosa da"
-    " dal dalla degli dei della delle di gli grazie ho i il io le lei loro lui ma mio nel"
-    " nella non perche piu quale quello questa questo sei sono sta sul tra tuo"
-    # Dutch, Swedish, Danish, Norwegian
-    " aan als bij dat de deze dit een en er geen haar heb hebben heeft het hij hoe ik in is"
-    " je kan maar met mijn naar niet nog om ook op over te tot uit veel voor waar wat we wel"
-    " wie wij wil ze zich zij zijn zo att av den det din dig du ett for fran han har hej hon hur"
-    " inte jag kan med men mig min nar och om pa sa som tack till var vad vi ar af der ikke jeg mit"
-    " og til"
-    # Polish, Czech
-    " byc byl co czy do gdzie i ja jak jest juz kiedy kto ma mam mnie moj moja na nie o od"
-    " po prosze sa sie to tu ty w z za ze aby byt jako je jsem kde kdy mi muj se si"
-    " ta te tak tento v ve"
-    # Russian, Ukrainian
-    " а без был была были быть в вам вас вот все вы где да для до его ее если есть еще же за и из"
-    " или им их к как какой когда кто ли меня мне мои мой моя мы на не него нет но ну о он она они"
-    " от по привет при с свои себя спасибо так там тебя то только ты у уже что чтобы это этот я"
-    " але або від він вона вони дякую є з й мені мій моя що це як який"
-    # Turkish
-    " ama bana benim bir bu cok da daha de degil gibi icin ile ise ki kim mi mu nasil ne neden"
-    " nerede o sen su var ve veya ya yok"
-    # Arabic, Hebrew, Persian
-    " في من على الى عن ما هل هو هي هذا هذه ذلك انا انت نحن كان لا نعم مع او و ان"
-    " של את על אני אתה הוא היא הם זה זאת מה מי איך איפה מתי לא כן עם או כי גם יש אין"
-    " از به با را که این ان در و یا من تو ما شما است چه"
-    # Hindi
-    " का की के को में से है हैं और या यह वह मैं मेरा मेरी मेरे तुम आप क्या कब कहा कौन नही हा पर"
-    # Chinese, Japanese, Korean, as pairs
-    " 什么 我的 你的 是什 怎么 么时 时候 是的 不是 这个 那个 可以 一个 请问 的是"
-    " です ます した ので から まで すか って いる ある する こと もの これ それ あれ どこ いつ"
-    " 나는 너는 그것 이것 저것 어디 언제 무엇 있는 있어 없어 니다 습니 입니 합니"
-)
-"""Words that nearly every sentence has, in languages that are often used here."""
+    """The words that nearly every sentence has."""
+    lines = _COMMON.read_text(encoding="utf-8").splitlines()
+    found = (word for line in lines if not line.startswith("#") for word in line.split())
+    return frozenset(next(_without_ends(words(word))) for word in found)

@@ -78,13 +78,13 @@ class FakeOptions(TypedDict, total=False):
     http: Sequence[object] | Http
     """What servers answer, in order: HttpResponse, values that become JSON, or an exception such as
     `HostError`."""
-    memories: Mapping[str, str]
+    memories: Mapping[str, str] | None
     """What the skill remembers at the beginning, by key."""
     credentials: Collection[str]
     """The names of the credentials that have a value."""
     manifest: str | PathLike[str] | None
     """The `skill.toml` whose capabilities the skill has, besides those that its code declares."""
-    children: Mapping[str, str | Exception]
+    children: Mapping[str, str | Exception] | None
     """What the skills return that are started, by name: a text, or an exception."""
     now: datetime
     """The time, in UTC: noon of 2026-01-01 unless given."""
@@ -133,7 +133,7 @@ class FakeContext(Context):
         self._fake = host
         self._ports = ports = _Ports(
             options.get("http", ()),
-            dict(options.get("memories", {})),
+            dict(options.get("memories") or {}),
             options.get("credentials", ()),
         )
         self._capabilities: Sequence[str] = ()

@@ -57,7 +57,7 @@ def seconds_since_boot() -> float:
     return system.since_boot_ns() / 1e9
 
 
-class Times(NamedTuple):
+class TransactionTimes(NamedTuple):
     """The time of one transaction, in milliseconds; see `component.store.database.Database`."""
 
     now: int
@@ -167,11 +167,11 @@ class SteadyClock:
             (changes, skew, wall - skew, self._boot, now, downtime, back_at),
         )
 
-    def times(self, wall: Callable[[], int]) -> Times:
+    def times(self, wall: Callable[[], int]) -> TransactionTimes:
         """Read a wall clock of this machine."""
         return self.read(self.elapsed(), wall(), self.elapsed(), self._stored)
 
-    def read(self, before: int, wall: int, after: int, stored: Skew) -> Times:
+    def read(self, before: int, wall: int, after: int, stored: Skew) -> TransactionTimes:
         """Take a reading: `wall` was read between `before` and `after` of the elapsed time.
 
         `stored` is the skew in the database as of this transaction.
@@ -196,9 +196,9 @@ class SteadyClock:
             if self._held and after - self._held_since >= HOLD_MS:
                 self._held = 0
             skew = self._stored.ms + self._pending
-            return Times(wall, wall - max(0, self._held), wall - skew)
+            return TransactionTimes(wall, wall - max(0, self._held), wall - skew)
 
-    def save(self, database: Database, times: Times) -> Skew | None:
+    def save(self, database: Database, times: TransactionTimes) -> Skew | None:
         """Write a changed skew, and periodically the last known time, in a transaction.
 
         Returns the skew that is stored when the transaction is committed, None if unchanged.

@@ -82,7 +82,6 @@ class SubscriptionStore:
 
         Args:
             after: the last one of the previous page; None for the first page.
-            limit: maximum number of results.
         """
         owner, contact = ("", "") if after is None else (str(after.owner), str(after.contact))
 
@@ -157,7 +156,6 @@ class StoppedContacts:
     instance has changed them.
 
     Args:
-        storage: the storage; open while this is used.
         agent: maps an address of the component to its agent, if several addresses belong to one.
     """
 

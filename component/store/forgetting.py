@@ -10,13 +10,7 @@ from xep.jid import JID
 
 
 class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
-    """A person whose rows are deleted, as far as they belong to one agent.
-
-    Attributes:
-        agent: the name of the agent.
-        address: its bare address.
-        person: the bare JID of the person.
-    """
+    """A person whose rows are deleted, as far as they belong to one agent."""
 
     agent: str
     address: JID

@@ -14,7 +14,7 @@ import structlog
 
 from component import system
 from component.store.errors import StorageError
-from component.store.server import Server
+from component.store.server import PostgresServer
 from component.store.writes import FIRST_WAIT_S, LONGEST_WAIT_S
 
 if TYPE_CHECKING:
@@ -35,14 +35,14 @@ class Never:
         await anyio.sleep_forever()
 
 
-class Listener:
+class ChannelListener:
     """The connection on which this process receives notifications."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: PostgresServer) -> None:
         """Connect when the first subscription is added."""
         self._server = server
         self._connection: Connection | None = None
-        self._subscriptions: list[Subscription] = []
+        self._subscriptions: list[ChannelSubscription] = []
         self._taken: deque[str] = deque()
         """Channels of notifications that the driver received with an answer."""
         self._using = anyio.Lock()
@@ -56,7 +56,7 @@ class Listener:
     @asynccontextmanager
     async def listen(self, channel: str) -> AsyncIterator[AsyncIterator[None]]:
         """Listen to a channel for the duration of the context; see `Storage.listen`."""
-        subscription = Subscription(self, channel)
+        subscription = ChannelSubscription(self, channel)
         self._subscriptions.append(subscription)
         try:
             await self._join(channel)
@@ -157,11 +157,11 @@ class Listener:
                 wait = min(2 * wait, LONGEST_WAIT_S)
 
 
-class Subscription:
+class ChannelSubscription:
     """Yields when its channel was notified; used by one task at a time."""
 
-    def __init__(self, listener: Listener, channel: str) -> None:
-        """Use `Listener.listen`."""
+    def __init__(self, listener: ChannelListener, channel: str) -> None:
+        """Use `ChannelListener.listen`."""
         self.channel = channel
         self._listener = listener
         self._notified = False

@@ -100,11 +100,7 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         id: identifies it; recording it again changes nothing.
-        agent: the bare address that sends it.
-        person: the bare JID of the person.
-        priority: how urgent it is.
         title: what it is about: the name of what started the work.
-        text: what the person reads.
         created: when it was recorded, in milliseconds since 1970, UTC.
         waits_online: it is held until the person is online.
         on_time: the person has set its time, so quiet hours do not delay it.
@@ -153,7 +149,6 @@ class Recipient(msgspec.Struct, frozen=True):
     Attributes:
         now: milliseconds since 1970, UTC; after a jump forward only when it has held for a minute.
         steady: milliseconds that do not jump.
-        preferences: what the person wants.
         notifications: those that are held, are being sent, or were sent lately; the oldest first.
         dropped: how many were dropped because too many were held.
     """
@@ -222,9 +217,7 @@ class NotificationStore:
 
         def op(database: Database) -> None:
             for one in notifications:
-                _insert(database, one, most_held)
-            if notifications:
-                database.notify(CHANNEL)
+                record(database, one, most_held)
             if also is not None:
                 also(database)
 
@@ -426,11 +419,6 @@ def forget(database: Database, who: Forgotten) -> None:
 
 def record(database: Database, one: Notification, most_held: int) -> None:
     """Record a notification, once, as `NotificationStore.add` does."""
-    _insert(database, one, most_held)
-    database.notify(CHANNEL)
-
-
-def _insert(database: Database, one: Notification, most_held: int) -> None:
     key = _key(one.agent, one.person)
     made = database.execute(
         "INSERT INTO notifications"
@@ -450,6 +438,7 @@ def _insert(database: Database, one: Notification, most_held: int) -> None:
     if made.rowcount:
         _wake(database, *key)
         _drop_surplus(database, *key, most_held)
+    database.notify(CHANNEL)
 
 
 def _held(**values: JID | str | None) -> tuple[str, tuple[str, ...]]:

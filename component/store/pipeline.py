@@ -5,10 +5,10 @@ from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final
 
-from component.store.clock import Times
+from component.store.clock import TransactionTimes
 from component.store.database import Dialect, Rows, Value
 from component.store.errors import StorageError, UnstorableError
-from component.store.server import Server
+from component.store.server import PostgresServer
 
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor, Pipeline
@@ -40,10 +40,10 @@ def _translated(match: re.Match[str]) -> str:
     return "%s" if match["mark"] else match[0]
 
 
-class Session:
+class ServerConnection:
     """A connection that is reopened when it has broken, with its translated statements."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: PostgresServer) -> None:
         self.server = server
         self.placeholders = Placeholders()
         self._connection: Connection | None = None
@@ -88,7 +88,12 @@ class Transaction:
     dialect: Dialect = "postgresql"
 
     def __init__(
-        self, session: Session, connection: "Connection", times: Times, *, pipelined: bool = True
+        self,
+        session: ServerConnection,
+        connection: "Connection",
+        times: TransactionTimes,
+        *,
+        pipelined: bool = True,
     ) -> None:
         self.now, self.settled, self.steady = times
         self.changed = False

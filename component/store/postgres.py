@@ -14,13 +14,13 @@ from contextlib import (
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from component import system
-from component.store.clock import Skew, SteadyClock, Times, skew_in
+from component.store.clock import Skew, SteadyClock, TransactionTimes, skew_in
 from component.store.database import Database
 from component.store.errors import ConflictError, StorageError
-from component.store.listening import Listener
-from component.store.pipeline import Session, Transaction
+from component.store.listening import ChannelListener
+from component.store.pipeline import ServerConnection, Transaction
 from component.store.schema import Schema, make_postgres
-from component.store.server import LostError, Server
+from component.store.server import ConnectionLostError, PostgresServer
 from component.store.writes import Doubt, LateError, Write, run_together, run_writes
 
 if TYPE_CHECKING:
@@ -63,14 +63,14 @@ class PostgreSQL:
             committed any more; None if that is not certain, or no place was given.
     """
 
-    def __init__(self, server: Server, steady: SteadyClock | None = None) -> None:
+    def __init__(self, server: PostgresServer, steady: SteadyClock | None = None) -> None:
         """Use `PostgreSQL.open`."""
         self.server = server
         self._steady = steady or SteadyClock()
         self.place: str | None = None
-        self._writer = Session(server)
-        self._reader = Session(server)
-        self._listener = Listener(server)
+        self._writer = ServerConnection(server)
+        self._reader = ServerConnection(server)
+        self._listener = ChannelListener(server)
         self._id = system.token_hex(16)
         self._batch = 0
         self._doubt: Doubt | None = None
@@ -89,7 +89,7 @@ class PostgreSQL:
         process, of which only one exists at a time; `steady` detects jumps of the server's clock.
         Raises StorageError, whose message names host and database, never the password.
         """
-        database = cls(Server.of(conninfo), steady)
+        database = cls(PostgresServer.of(conninfo), steady)
         with ExitStack() as stack:
             stack.callback(database.close)
             with database.server.explained():
@@ -106,7 +106,9 @@ class PostgreSQL:
         with connection.transaction():
             connection.execute("SELECT 1 FROM clock FOR UPDATE")
             (wall,) = connection.execute(f"SELECT {_NOW}").fetchone() or (0,)
-            plain = Transaction(self._writer, connection, Times(0, 0, 0), pipelined=False)
+            plain = Transaction(
+                self._writer, connection, TransactionTimes(0, 0, 0), pipelined=False
+            )
             self._steady.start(plain, int(wall), shared=True)
 
     def look(self, op: Callable[[Database], T]) -> T:
@@ -140,7 +142,7 @@ class PostgreSQL:
                 if todo:
                     run_together(self, todo)
                 break
-            except LostError:
+            except ConnectionLostError:
                 if self._doubt is not None:
                     for each in todo:
                         each.doubt = self._doubt
@@ -187,9 +189,9 @@ class PostgreSQL:
     def transaction(self, writes: Sequence[Write[Any]] = ()) -> "Iterator[Transaction]":
         """Begin a transaction that may write.
 
-        Raises StorageError if it cannot begin or be committed, and its subclasses LostError or
-        ConflictError if it may be run again; after LostError, `_settle` finds out whether it was
-        committed.
+        Raises StorageError if it cannot begin or be committed, and its subclasses
+        ConnectionLostError or ConflictError if it may be run again; after ConnectionLostError,
+        `_settle` finds out whether it was committed.
         """
         connection = self._writer.connection()
         self._batch += 1
@@ -215,7 +217,7 @@ class PostgreSQL:
                     connection.execute("ROLLBACK")
                     if transaction.skipped:
                         self._writer.prepare_again()
-            if committing and isinstance(error, LostError):
+            if committing and isinstance(error, ConnectionLostError):
                 self._doubt = Doubt()
             elif committing and _is_late(error):
                 raise LateError from error
@@ -223,7 +225,7 @@ class PostgreSQL:
                 raise why from error  # an error of the statement that locks the tasks
             raise
 
-    def _begin(self, connection: "Connection", settings: str) -> Times:
+    def _begin(self, connection: "Connection", settings: str) -> TransactionTimes:
         before = self._steady.elapsed()
         # One round trip: statements without parameters may be sent together.
         number = f"batch = {self._batch}, at = {_NOW}"
@@ -249,7 +251,7 @@ class PostgreSQL:
         for left in reversed(range(_ATTEMPTS)):
             try:
                 return self._read(op)
-            except LostError:
+            except ConnectionLostError:
                 if not left:
                     raise
         raise AssertionError("unreachable")

@@ -31,12 +31,9 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     """A table with its indexes and triggers.
 
     Attributes:
-        name: its name.
-        columns: its columns and constraints.
         indexes: from the name of an index to its columns and, if it is partial, its condition.
         has_rowid: whether SQLite stores rows by number instead of by primary key; for wide rows.
         sqlite: statements that run after all tables are made, on SQLite, such as triggers.
-        postgres: the same on PostgreSQL.
         only: the database that has it; None for both.
         kept: why `/forget` leaves its rows unchanged; empty if it deletes those of the person, or
             empties them if their keys are still needed.
@@ -113,7 +110,7 @@ def make_sqlite(connection: "Connection", path: Path, schema: Schema) -> None:
 
 # Any number will do, as long as every release uses it.
 _LOCK: Final = 0x786D7070  # "xmpp"
-_PATIENCE_S: Final = 60.0
+_TIMEOUT_S: Final = 60.0
 _PAUSE_S: Final = 0.2
 _OLDEST_SERVER: Final = 130_000
 """The first version that has ids of transactions which never come again (xid8)."""
@@ -134,7 +131,7 @@ def make_postgres(connection: "psycopg.Connection", name: str, schema: Schema) -
             f"{name} is on PostgreSQL {connection.info.server_version // 10_000}, which is too old:"
             f" the agent needs {_OLDEST_SERVER // 10_000} or later."
         )
-    give_up = system.monotonic() + _PATIENCE_S
+    give_up = system.monotonic() + _TIMEOUT_S
     while True:
         try:
             with connection.transaction():

@@ -24,15 +24,15 @@ SELECT CASE WHEN current_setting('synchronous_commit') = 'off'
 """A suspended process must not hold locks, and acknowledged writes must be on disk."""
 
 
-class LostError(UnavailableError):
+class ConnectionLostError(UnavailableError):
     """The connection broke, or the server ended the session: the transaction may be run again."""
 
 
-class Server:
+class PostgresServer:
     """The address of the database; its text names host, database and user, never the password."""
 
     def __init__(self, parameters: dict[str, Any]) -> None:
-        """Use `Server.of`."""
+        """Use `PostgresServer.of`."""
         self._parameters = parameters
         self._password = str(parameters.get("password") or "")
         self._text = _described(parameters)
@@ -42,7 +42,7 @@ class Server:
         return self._text
 
     @classmethod
-    def of(cls, conninfo: str) -> "Server":
+    def of(cls, conninfo: str) -> "PostgresServer":
         """Parse a connection string or URI of libpq.
 
         Raises StorageError if it is invalid, or if psycopg is not installed.
@@ -139,7 +139,7 @@ class Server:
         )
         if not lost and not conflict and not _is_surroundings(error):
             return None
-        kind = LostError if lost else ConflictError if conflict else StorageError
+        kind = ConnectionLostError if lost else ConflictError if conflict else StorageError
         said = f" (PostgreSQL says: {self._without_password(error)})."
         return kind(f"{self} {_explain(error.sqlstate)}{said}")
 

@@ -37,12 +37,7 @@ unchanged subjects. If it raises StorageError, it is called again."""
 
 
 class SharedChanges:
-    """Reloads state that this instance keeps in memory when another instance has changed it.
-
-    Args:
-        storage: the database.
-        clock: a monotonic clock, in seconds.
-    """
+    """Reloads state that this instance keeps in memory when another instance has changed it."""
 
     def __init__(self, storage: Storage, clock: Callable[[], float] = system.monotonic) -> None:
         self._storage = storage

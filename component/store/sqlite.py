@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from component.store.clock import SteadyClock, Times, wall_clock
+from component.store.clock import SteadyClock, TransactionTimes, wall_clock
 from component.store.database import Database, Dialect, Rows, Value
 from component.store.directory import is_used
 from component.store.errors import (
@@ -76,7 +76,7 @@ class SQLite:
                 stack.callback(reader.close)
                 database = cls(path, writer, reader, wall, steady)
                 with transaction(writer, "IMMEDIATE"):
-                    plain = _Transaction(writer, path, Times(0, 0, 0))
+                    plain = _Transaction(writer, path, TransactionTimes(0, 0, 0))
                     database._steady.start(plain, wall(), shared=False)
             stack.pop_all()
         return database
@@ -127,7 +127,7 @@ class _Transaction:
     dialect: Dialect = "sqlite"
     failed = False
 
-    def __init__(self, connection: "Connection", path: Path, times: Times) -> None:
+    def __init__(self, connection: "Connection", path: Path, times: TransactionTimes) -> None:
         self.times = times
         self.now, self.settled, self.steady = times
         self.changed = False

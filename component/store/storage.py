@@ -180,9 +180,9 @@ def peek(directory: Path, postgres: str, op: Callable[[Database], T]) -> T | Non
         from psycopg.errors import UndefinedTable  # noqa: PLC0415 - only if it is configured
 
         from component.store.postgres import PostgreSQL  # noqa: PLC0415
-        from component.store.server import Server  # noqa: PLC0415
+        from component.store.server import PostgresServer  # noqa: PLC0415
 
-        server = PostgreSQL(Server.of(postgres))
+        server = PostgreSQL(PostgresServer.of(postgres))
         try:
             return server.look(op)
         except UndefinedTable:

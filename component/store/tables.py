@@ -23,7 +23,6 @@ def tells(table: str, event: str, topic: str, *columns: str, when: str = "") -> 
     """Return the trigger that tells other instances of changes of a table, on PostgreSQL.
 
     Args:
-        table: the table.
         event: the statements that change it, such as `INSERT OR UPDATE`.
         topic: what `SharedChanges.register` calls the table.
         columns: the columns whose values identify a row.

@@ -163,7 +163,6 @@ class MemoryCommands:
     """The commands about memories.
 
     Args:
-        knowledge: the memories.
         agents: the names of the agents, the default one first.
     """
 
@@ -314,19 +313,8 @@ def _changed(former: Remembered, text: str) -> Memo:
 
 
 def _exported(one: Remembered) -> ExportedMemory:
-    item = one.item
-    return ExportedMemory(
-        key=item.key,
-        body=item.body,
-        title=item.title,
-        topic=item.topic,
-        tags=item.tags,
-        version=item.version,
-        created=item.created,
-        updated=item.updated,
-        expires=item.expires,
-        origin=item.taint,
-    )
+    exported = msgspec.convert(one.item, ExportedMemory, from_attributes=True)
+    return msgspec.structs.replace(exported, origin=one.item.taint)
 
 
 def _line(row: MemoryRow) -> str:

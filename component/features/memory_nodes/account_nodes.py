@@ -46,11 +46,11 @@ _IMPOSSIBLE: Final = "is not possible"
 
 _log = structlog.get_logger("component.memory")
 
-_PRIVATE: Final = (("access_model", "whitelist"), ("persist_items", "true"))
+_PRIVATE_CONFIG: Final = (("access_model", "whitelist"), ("persist_items", "true"))
 """Configuration that a node must have for publishing. ejabberd 23.01 rejects `max_items` here."""
-_CONFIG: Final = (*_PRIVATE, ("max_items", "max"), ("send_last_published_item", "never"))
+_NEW_CONFIG: Final = (*_PRIVATE_CONFIG, ("max_items", "max"), ("send_last_published_item", "never"))
 """Configuration of new nodes, which keep all items."""
-_ROOMY: Final = (*_PRIVATE, ("max_items", "max"))
+_OWNER_CONFIG: Final = (*_PRIVATE_CONFIG, ("max_items", "max"))
 """Configuration that a node must have for publishing on behalf of its owner. A publish request to a
 missing node creates it with this configuration."""
 _REFUSED_FOR_GOOD: Final = frozenset(("not-acceptable", "policy-violation", "bad-request"))
@@ -80,10 +80,7 @@ class AccountNodes:
     listed from time to time.
 
     Args:
-        client: makes requests as the agent.
         consents: makes requests on behalf of people; None if that is never possible.
-        locate: returns the location of a node.
-        stream: the stream.
     """
 
     def __init__(
@@ -193,7 +190,7 @@ class AccountNodes:
         options = None
         if not place.shares:
             is_own = client is self._client
-            options = _form(pubsub.PUBLISH_OPTIONS, _PRIVATE if is_own else _ROOMY)
+            options = _form(pubsub.PUBLISH_OPTIONS, _PRIVATE_CONFIG if is_own else _OWNER_CONFIG)
         try:
             item = Item(id=id_, payloads=(payload,))
             await client.publish(place.service, place.node, item, place.requester, options=options)
@@ -244,7 +241,7 @@ class AccountNodes:
         node cannot be distinguished from one that cannot be created; the next request shows it.
         """
         with suppress(StanzaError):
-            form = _form(pubsub.NODE_CONFIG, _CONFIG)
+            form = _form(pubsub.NODE_CONFIG, _NEW_CONFIG)
             await consents.client.create(place.service, place.node, place.requester, form)
         if consents.may_own(whose):
             try:
@@ -303,7 +300,7 @@ class AccountNodes:
             return
         try:
             await self._client.create(
-                place.service, place.node, place.requester, _form(pubsub.NODE_CONFIG, _CONFIG)
+                place.service, place.node, place.requester, _form(pubsub.NODE_CONFIG, _NEW_CONFIG)
             )
         except StanzaError as error:
             if error.condition != "conflict":
@@ -354,11 +351,7 @@ async def _items(client: PubSubClient, place: Location, ids: Sequence[str]) -> l
 
 
 def is_suitable(software: str) -> bool:
-    """Whether people can correct the items that an agent publishes in their account.
-
-    Args:
-        software: the name of the server's software.
-    """
+    """Whether people can correct the items that an agent publishes in their account."""
     return "ejabberd" not in software.casefold()
 
 
@@ -378,13 +371,7 @@ def changed_items(event: Event) -> tuple[str, frozenset[str] | None]:
 class AccountMemories:
     """Memories in accounts: in those of people, or in that of an agent in client mode.
 
-    Args:
-        environment: the settings, and the database.
-        stream: makes requests.
-
     Attributes:
-        nodes: the nodes.
-        privileges: what servers permit.
         is_consent_possible: whether people can let the agent act on their behalf.
     """
 
@@ -460,7 +447,6 @@ async def check_homes(
     None if memories are only in files.
 
     Args:
-        settings: the settings.
         software: returns the name of the software of a domain. Raises StanzaError.
         privileges: the privileges that servers have granted on this connection.
     """

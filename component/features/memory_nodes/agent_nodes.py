@@ -33,12 +33,6 @@ _log = structlog.get_logger("component.memory")
 class AgentNodes:
     """Implements `store.MemoryNodes`, and provides the nodes to people who have none yet
     (`PubSubService.add_provider`).
-
-    Args:
-        service: our PubSub service.
-        addresses: our addresses.
-        agents: the names of the agents.
-        settings: `[memory]`, for the limits.
     """
 
     def __init__(
@@ -81,32 +75,28 @@ class AgentNodes:
 
     async def items(self, whose: SessionKey, ids: Sequence[str] = ()) -> Sequence[NodeItem]:
         """Return the items of the node."""
-        address = self._addresses.address_of(whose.agent)
-        found = await self._service.items(address, node_of(whose.who), ids=ids)
+        found = await self._service.items(*self._node(whose), ids=ids)
         return [NodeItem(each.id, each.payload) for each in found]
 
     async def past(self, whose: SessionKey) -> Past:
         """Return what the database knows about earlier changes of the node."""
-        address = self._addresses.address_of(whose.agent)
-        created, changes, retractions = await self._service.past(address, node_of(whose.who))
+        created, changes, retractions = await self._service.past(*self._node(whose))
         identity = str(created) if created else ""
         retracted = {id_: at / 1000 for id_, at in retractions.items()}
         return Past(Generation(identity, changes), retracted)
 
     async def settled(self, whose: SessionKey, past: Past) -> None:
         """Discard what `past` says about deleted items."""
-        address = self._addresses.address_of(whose.agent)
-        await self._service.forget_retractions(address, node_of(whose.who), sorted(past.retracted))
+        await self._service.forget_retractions(*self._node(whose), sorted(past.retracted))
 
     async def publish(
         self, whose: SessionKey, id_: str, payload: RawXML, replaces: NodeItem | None
     ) -> None:
         """Publish an item, unless it was changed since it was read."""
         await self._make(whose)
-        address = self._addresses.address_of(whose.agent)
         only_if = Stored(None if replaces is None else replaces.payload)
         try:
-            await self._service.publish(address, node_of(whose.who), id_, payload, only_if=only_if)
+            await self._service.publish(*self._node(whose), id_, payload, only_if=only_if)
         except StoredChangedError:
             raise NodeItemChangedError from None
         except StanzaError as error:
@@ -114,12 +104,10 @@ class AgentNodes:
 
     async def retract(self, whose: SessionKey, items: Sequence[NodeItem]) -> None:
         """Delete items, unless they were changed since they were read."""
-        address = self._addresses.address_of(whose.agent)
         for item in items:
+            only_if = Stored(item.payload)
             try:
-                await self._service.retract(
-                    address, node_of(whose.who), (item.id,), only_if=Stored(item.payload)
-                )
+                await self._service.retract(*self._node(whose), (item.id,), only_if=only_if)
             except StoredChangedError:
                 raise NodeItemChangedError from None
             except StanzaError as error:
@@ -140,12 +128,12 @@ class AgentNodes:
             await self._make(SessionKey(agent, requester.bare))
         return self._addresses.address_of(agent)
 
+    def _node(self, whose: SessionKey) -> tuple[JID, str]:
+        return self._addresses.address_of(whose.agent), node_of(whose.who)
+
     async def _make(self, whose: SessionKey) -> None:
         if whose not in self._made:
-            address = self._addresses.address_of(whose.agent)
-            await self._service.ensure(
-                address, node_of(whose.who), self._config, owners=(whose.who,)
-            )
+            await self._service.ensure(*self._node(whose), self._config, owners=(whose.who,))
             self._made.add(whose)
 
     def _changed(self, change: NodeChange) -> None:
@@ -154,15 +142,15 @@ class AgentNodes:
             return
         if change.kind == "deleted":
             self._made.discard(whose)
+        if change.publisher == change.service or change.kind == "configured":
+            return
+        keys = None
         if change.kind == "published":
-            keys = None if change.publisher == change.service else [e.id for e in change.items]
+            keys = [each.id for each in change.items]
         elif change.kind == "retracted":
             keys = list(change.ids)
-        else:
-            keys = None
-        if change.publisher != change.service and change.kind != "configured":
-            for watcher in self._watchers:
-                watcher(whose, keys)
+        for watcher in self._watchers:
+            watcher(whose, keys)
 
     async def _restore(self, change: NodeChange) -> None:
         """Undo a configuration by which others could read the node (MEM-003)."""

@@ -46,7 +46,6 @@ class MemoryHomeCommands:
     """The command.
 
     Args:
-        accounts: the nodes in accounts.
         default_agent: the name of the agent that is asked at the domain.
     """
 

@@ -6,7 +6,7 @@ to the agent, the person and the key of its item, so that an item cannot replace
 """
 
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from xml.etree import ElementTree
 
 import msgspec
@@ -34,7 +34,10 @@ class KeyRefusedError(Exception):
     """An encryption key cannot be used; the message says what to do."""
 
 
-class _Plain(msgspec.Struct, omit_defaults=True, array_like=False, kw_only=True):
+_ENCRYPTED: Final = ("body", "title", "topic", "tags", "taint")
+
+
+class _Plain(msgspec.Struct, omit_defaults=True, kw_only=True):
     agent: str
     who: str
     key: str
@@ -75,14 +78,7 @@ class Cipher:
     def encrypt(self, whose: SessionKey, item: Item) -> str:
         """Return the encrypted contents of an item."""
         plain = _Plain(
-            agent=whose.agent,
-            who=str(whose.who),
-            key=item.key,
-            body=item.body,
-            title=item.title,
-            topic=item.topic,
-            tags=item.tags,
-            taint=item.taint,
+            agent=whose.agent, who=str(whose.who), key=item.key, **_encrypted_fields(item)
         )
         return self._fernet.encrypt(msgspec.json.encode(plain)).decode("ascii")
 
@@ -104,14 +100,11 @@ class Cipher:
                 f"The memory {item.key} of {whose.who} holds what was encrypted for another one."
                 " Delete the item."
             )
-        return msgspec.structs.replace(
-            item,
-            body=plain.body,
-            title=plain.title,
-            topic=plain.topic,
-            tags=plain.tags,
-            taint=plain.taint,
-        )
+        return msgspec.structs.replace(item, **_encrypted_fields(plain))
+
+
+def _encrypted_fields(of: Item | _Plain) -> dict[str, Any]:
+    return {name: getattr(of, name) for name in _ENCRYPTED}
 
 
 def payload_of(item: Item, by: JID, whose: SessionKey, cipher: Cipher | None = None) -> RawXML:

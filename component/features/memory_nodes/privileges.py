@@ -206,16 +206,9 @@ class NodeClient(PubSubClient):
 
 
 class Consents:
-    """Makes requests on behalf of people who have consented, if their server permits it.
+    """The consents of people, and the client for requests on their behalf.
 
-    Args:
-        store: has the consents.
-        privileges: the privileges that servers have granted.
-        client: makes requests on behalf of the account that they are sent to.
-        address_of: returns the bare address of an agent.
-
-    Attributes:
-        client: as given.
+    `address_of` returns the bare address of an agent.
     """
 
     def __init__(
@@ -232,9 +225,7 @@ class Consents:
 
     async def allows(self, whose: SessionKey) -> bool:
         """Whether the person has consented and the server permits it now. Raises StorageError."""
-        if not self._privileges.may_use_nodes(whose.who):
-            return False
-        return await self.has(whose)
+        return self.is_offered(whose) and await self.has(whose)
 
     def may_own(self, whose: SessionKey) -> bool:
         """Whether the server permits to change affiliations."""

@@ -22,11 +22,7 @@ TABLES: Final = (
 
 
 class AccountConsentStore:
-    """The consents in the database, by agent and person. Methods raise StorageError.
-
-    Args:
-        storage: has the table.
-    """
+    """The consents in the database, by agent and person. Methods raise StorageError."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -34,14 +30,11 @@ class AccountConsentStore:
     async def has(self, agent: JID, person: JID) -> bool:
         """Whether the person has consented, and has not withdrawn it."""
 
-        def op(database: Database) -> bool:
-            found = database.execute(
-                "SELECT 1 FROM account_consents WHERE agent = ? AND person = ?",
-                (str(agent.bare), str(person.bare)),
-            )
-            return found.fetchone() is not None
-
-        return await self._storage.read(op)
+        found = await self._storage.select(
+            "SELECT 1 FROM account_consents WHERE agent = ? AND person = ?",
+            (str(agent.bare), str(person.bare)),
+        )
+        return bool(found)
 
     async def put(self, agent: JID, person: JID) -> None:
         """Record that the person consents."""
@@ -58,11 +51,8 @@ class AccountConsentStore:
     async def remove(self, agent: JID, person: JID) -> bool:
         """Record that the person withdraws the consent; False if there was none."""
 
-        def op(database: Database) -> bool:
-            done = database.execute(
-                "DELETE FROM account_consents WHERE agent = ? AND person = ?",
-                (str(agent.bare), str(person.bare)),
-            )
-            return done.rowcount > 0
-
-        return await self._storage.write(op)
+        count = await self._storage.change(
+            "DELETE FROM account_consents WHERE agent = ? AND person = ?",
+            (str(agent.bare), str(person.bare)),
+        )
+        return count > 0

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from component.cli import demo, demo_scenes, demo_screen
-from component.cli.demo_screen import layout
+from component.cli.demo_screen import xml_lines
 from component.cli.frame import ExitCode
 from component.cli.main import group
 from component.config import Settings
@@ -431,7 +431,7 @@ def test_xml_is_laid_out_for_people() -> None:
         "<a xmlns='urn:a' note='&quot;&lt;&apos;'><b/><c xmlns='urn:c' xml:lang='en'>t &amp; u"
         f"<c/></c><b>{'long words ' * 7}</b><b>{'x' * 70}</b><b>one\n{'two ' * 20}</b></a>"
     )
-    assert list(layout(fromstring(xml), 60)) == [
+    assert list(xml_lines(fromstring(xml), 60)) == [
         "<a xmlns='urn:a' note='&quot;&lt;&apos;'>",
         "  <b/>",
         "  <c xmlns='urn:c' xml:lang='en'>",

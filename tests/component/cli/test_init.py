@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from component.app.features import load, settings_model, tables
 from component.cli import init as init_module
 from component.cli.frame import ExitCode
-from component.cli.init import DEFAULT_PORTS, Attachment, server_block
+from component.cli.init import DEFAULT_PORTS, ComponentConnection, server_block
 from component.cli.main import group
 from component.cli.reference import agent_toml, page
 from component.config import Settings
@@ -168,18 +168,18 @@ def test_each_server_has_its_block_and_its_port(tmp_path: Path, server: str) -> 
     result = run(tmp_path, *DOMAIN, "--server", server)
     settings = load(tmp_path / "agent.toml", {})
     assert settings.server.port == DEFAULT_PORTS[server]
-    attachment = Attachment(
+    connection = ComponentConnection(
         "agent.example.com", secret_of(settings), "localhost", settings.server.port
     )
-    assert result.stdout == server_block(server, attachment)
+    assert result.stdout == server_block(server, connection)
 
 
 def test_blocks_name_what_differs_from_the_server_s_defaults() -> None:
-    far = Attachment("agent.example.com", "s", "xmpp.example.com", 5300)
+    far = ComponentConnection("agent.example.com", "s", "xmpp.example.com", 5300)
     prosody = server_block("prosody", far)
     assert "component_ports = { 5300 }" in prosody
     assert "component_interfaces" in prosody
-    near = server_block("prosody", Attachment("agent.example.com", "s", "localhost", 5347))
+    near = server_block("prosody", ComponentConnection("agent.example.com", "s", "localhost", 5347))
     assert "component_ports" not in near
     assert "port: 5300" in server_block("ejabberd", far)
     assert 'ip: "127.0.0.1"' not in server_block("ejabberd", far)

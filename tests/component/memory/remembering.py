@@ -81,4 +81,4 @@ async def remembering(
 def among(index: Index, owners: Sequence[str], search: Search) -> list[Hit]:
     """Return the results of a search in the index for these owners."""
     with index.database.reading() as connection:
-        return Finder(index).among(connection, owners_of(connection, owners), search)
+        return Finder(index).search_owners(connection, owners_of(connection, owners), search)

@@ -14,7 +14,7 @@ from component.store.clock import (
     TOLERANCE_MS,
     Skew,
     SteadyClock,
-    Times,
+    TransactionTimes,
 )
 from component.store.database import Database
 from tests.component.store.clocks import DAY, HOUR, MINUTE, NOON, Life, Machine, life, machine
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 # One clock, without a database.
 
 
-def read(clock: SteadyClock, machine: Machine) -> Times:
+def read(clock: SteadyClock, machine: Machine) -> TransactionTimes:
     return clock.read(machine.elapsed, machine.wall, machine.elapsed, clock.stored)
 
 
@@ -116,11 +116,11 @@ def test_what_another_instance_has_corrected_is_not_corrected_twice() -> None:
 # On a database, across the lives of a process.
 
 
-def times(database: Database) -> Times:
-    return Times(database.now, database.settled, database.steady)
+def times(database: Database) -> TransactionTimes:
+    return TransactionTimes(database.now, database.settled, database.steady)
 
 
-async def both(storage: Storage) -> Times:
+async def both(storage: Storage) -> TransactionTimes:
     """What a write and a read are told."""
     written = await storage.write(times)
     assert await storage.read(times) == written

@@ -14,7 +14,7 @@ from component.features.schedules.timing import Timing, next_after
 from component.kernel import started_work
 from component.kernel.started_work import Started
 from component.kernel.triggers import Trigger, Work
-from component.store.clock import SteadyClock, Times
+from component.store.clock import SteadyClock, TransactionTimes
 from component.store.database import Database
 from component.store.schema import transaction
 from component.store.storage import Storage
@@ -65,7 +65,7 @@ class MemoryStorage:
             self._steady.saved(saved)
         return found
 
-    def _take_time(self) -> Times:
+    def _take_time(self) -> TransactionTimes:
         clock, machine = self._steady, self._machine
         times = clock.read(machine.elapsed, machine.wall, machine.elapsed, clock.stored)
         self._database.now, self._database.settled, self._database.steady = times
