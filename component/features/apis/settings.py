@@ -37,76 +37,56 @@ class OpenApi(Section):
     `NAME.operation`. See docs/rest.md.
     """
 
-    document: Path | None = Field(
-        default=None,
-        examples=["/etc/xmpp-agent/petstore.json"],
-        description="File with the description, in JSON, or in YAML with the `openapi` extra.",
-    )
+    document: Path | None = Field(default=None, examples=["/etc/xmpp-agent/petstore.json"])
+    """File with the description, in JSON, or in YAML with the `openapi` extra."""
     url: Annotated[str, AfterValidator(_document_url)] = Field(
-        default="",
-        examples=["https://api.example.com/openapi.json"],
-        description="URL of the description, instead of document.",
+        default="", examples=["https://api.example.com/openapi.json"]
     )
+    """URL of the description, instead of document."""
     sha256: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = Field(
-        default="",
-        examples=["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"],
-        description="SHA-256 of the description that you have read and approve. Another one is not"
-        " used, and the log names its hash.",
+        default="", examples=["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"]
     )
+    """SHA-256 of the description that you have read and approve. Another one is not used, and the
+    log names its hash.
+    """
     server: Annotated[str, AfterValidator(service_url)] = Field(
-        default="",
-        examples=["https://api.example.com/v1"],
-        description="Base URL of the API. Default: the one that the description names, if that is"
-        " on the same server as url. Needed with document.",
+        default="", examples=["https://api.example.com/v1"]
     )
-    tags: tuple[str, ...] = Field(
-        default=(), examples=[["pets"]], description="Only operations with one of these tags."
-    )
-    operations: tuple[str, ...] = Field(
-        default=(),
-        examples=[["get*", "createPet"]],
-        description="Only operations with these ids; `*` and `?` are wildcards. With neither tags"
-        " nor operations all are offered.",
-    )
-    max_operations: Count = Field(
-        default=64,
-        le=1000,
-        description="Maximum number of skills. If more are selected, none is offered.",
-    )
-    prefix: Annotated[str | None, AfterValidator(_prefix)] = Field(
-        default=None,
-        examples=["shop"],
-        description="Prefix of the names of its skills, in place of NAME. If it is empty, skills"
-        " are named like the operations.",
-    )
-    credentials: dict[str, SecretStr] = Field(
-        default={},
-        examples=[{"api_key": "${PETSTORE_KEY}"}],
-        description="Credentials, by the name of the security scheme: an API key, a token, or"
-        " `user:password` for HTTP Basic. Operations that need others are not offered.",
-    )
-    headers: Headers = Field(
-        default={},
-        examples=[{"X-Tenant": "example"}],
-        description="Header fields to add to each request.",
-    )
-    annotations: dict[str, Effects] = Field(
-        default={},
-        description="Effects of the operations whose ids match, in place of those of their methods."
-        " The first pattern that matches applies.",
-    )
+    """Base URL of the API. Default: the one that the description names, if that is on the same
+    server as url. Needed with document.
+    """
+    tags: tuple[str, ...] = Field(default=(), examples=[["pets"]])
+    """Only operations with one of these tags."""
+    operations: tuple[str, ...] = Field(default=(), examples=[["get*", "createPet"]])
+    """Only operations with these ids; `*` and `?` are wildcards. With neither tags nor operations
+    all are offered.
+    """
+    max_operations: Count = Field(default=64, le=1000)
+    """Maximum number of skills. If more are selected, none is offered."""
+    prefix: Annotated[str | None, AfterValidator(_prefix)] = Field(default=None, examples=["shop"])
+    """Prefix of the names of its skills, in place of NAME. If it is empty, skills are named like
+    the operations.
+    """
+    credentials: dict[str, SecretStr] = Field(default={}, examples=[{"api_key": "${PETSTORE_KEY}"}])
+    """Credentials, by the name of the security scheme: an API key, a token, or `user:password` for
+    HTTP Basic. Operations that need others are not offered.
+    """
+    headers: Headers = Field(default={}, examples=[{"X-Tenant": "example"}])
+    """Header fields to add to each request."""
+    annotations: dict[str, Effects] = Field(default={})
+    """Effects of the operations whose ids match, in place of those of their methods. The first
+    pattern that matches applies.
+    """
     taint: SourceTaint = "web"
-    refresh_s: Seconds = Field(
-        default=300,
-        description="Seconds after which the description is read again. If it cannot be read, the"
-        " skills stay as they are.",
-    )
+    refresh_s: Seconds = 300
+    """Seconds after which the description is read again. If it cannot be read, the skills stay as
+    they are.
+    """
     timeout_s: RequestSeconds = 30
     retries: Retries = 2
     max_response_bytes: ResponseBytes = 1_048_576
-    max_document_bytes: Count = Field(
-        default=8_388_608, ge=1024, description="Maximum size of the description in bytes."
-    )
+    max_document_bytes: Count = Field(default=8_388_608, ge=1024)
+    """Maximum size of the description in bytes."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:

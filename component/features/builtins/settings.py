@@ -73,59 +73,43 @@ class UrlFetch(Section):
     docs/skills-builtin.md.
     """
 
-    enabled: bool = Field(default=True, description="Whether the skill is offered.")
-    hosts: HostPatterns = Field(
-        default=("*",),
-        examples=[["example.com", "*.example.org"]],
-        description="Hosts whose pages may be read; `*` and `?` are wildcards. Addresses that are"
-        " not public are never reached, whatever name leads to them.",
-    )
-    private_origins: Origins = Field(
-        default=(),
-        examples=[["http://wiki.example.com:8080"]],
-        description="Servers in private networks, or on unusual ports, whose pages may be read.",
-    )
-    timeout_s: Seconds = Field(default=20, description="Seconds for a page with all redirects.")
-    max_bytes: Count = Field(
-        default=8_388_608, ge=1024, description="Maximum size of a page or document in bytes."
-    )
-    max_characters: Count = Field(
-        default=20_000,
-        ge=500,
-        description="Maximum number of characters of text that one call returns. The rest is"
-        " returned by further calls.",
-    )
-    redirects: Annotated[int, Field(ge=0, le=20)] = Field(
-        default=5, description="Maximum number of redirects. Each is checked like the first URL."
-    )
+    enabled: bool = True
+    """Whether the skill is offered."""
+    hosts: HostPatterns = Field(default=("*",), examples=[["example.com", "*.example.org"]])
+    """Hosts whose pages may be read; `*` and `?` are wildcards. Addresses that are not public are
+    never reached, whatever name leads to them.
+    """
+    private_origins: Origins = Field(default=(), examples=[["http://wiki.example.com:8080"]])
+    """Servers in private networks, or on unusual ports, whose pages may be read."""
+    timeout_s: Seconds = 20
+    """Seconds for a page with all redirects."""
+    max_bytes: Count = Field(default=8_388_608, ge=1024)
+    """Maximum size of a page or document in bytes."""
+    max_characters: Count = Field(default=20_000, ge=500)
+    """Maximum number of characters of text that one call returns. The rest is returned by further
+    calls.
+    """
+    redirects: Annotated[int, Field(ge=0, le=20)] = 5
+    """Maximum number of redirects. Each is checked like the first URL."""
 
 
 class WebSearch(Section):
     """The skill `web_search`. See docs/skills-builtin.md."""
 
-    provider: Literal["tavily", "perplexity", "searxng"] = Field(
-        examples=["searxng"], description="Search service."
-    )
-    api_key: SecretStr = Field(
-        default=SecretStr(""),
-        examples=["${TAVILY_API_KEY}"],
-        description="API key of the service; SearXNG needs none. Keep it out of this file.",
-    )
-    base_url: BaseUrl = Field(
-        default="",
-        examples=["https://search.example.com"],
-        description="URL of the service. Default: the public URL of Tavily or Perplexity; needed"
-        " for searxng.",
-    )
-    results: Annotated[int, Field(ge=1, le=20)] = Field(
-        default=5, description="Number of results that a call returns if it asks for no other."
-    )
-    timeout_s: Seconds = Field(default=20, description="Seconds for one search.")
+    provider: Literal["tavily", "perplexity", "searxng"] = Field(examples=["searxng"])
+    """Search service."""
+    api_key: SecretStr = Field(default=SecretStr(""), examples=["${TAVILY_API_KEY}"])
+    """API key of the service; SearXNG needs none. Keep it out of this file."""
+    base_url: BaseUrl = Field(default="", examples=["https://search.example.com"])
+    """URL of the service. Default: the public URL of Tavily or Perplexity; needed for searxng."""
+    results: Annotated[int, Field(ge=1, le=20)] = 5
+    """Number of results that a call returns if it asks for no other."""
+    timeout_s: Seconds = 20
+    """Seconds for one search."""
     cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
-        default=None,
-        examples=[0.008],
-        description="Price of one search in US dollars, which callers see.",
+        default=None, examples=[0.008]
     )
+    """Price of one search in US dollars, which callers see."""
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -146,29 +130,19 @@ class HttpWebhook(Section):
     See docs/skills-builtin.md.
     """
 
-    url: SecretStr = Field(
-        examples=["https://hooks.example.com/agents"],
-        description="URL that events are posted to. It is never shown, because some services put a"
-        " secret into it.",
-    )
-    description: str = Field(
-        default="",
-        max_length=300,
-        examples=["Starts a build."],
-        description="What the target does with events, for people and models.",
-    )
-    secret: SecretStr = Field(
-        default=SecretStr(""),
-        examples=["${BUILDS_SECRET}"],
-        description="Secret by which deliveries are signed as Standard Webhooks do: `whsec_` and 24"
-        " to 64 bytes in base64. Without one they are not signed. Keep it out of this file.",
-    )
-    headers: Headers = Field(
-        default={},
-        examples=[{"Authorization": "Bearer ${BUILDS_TOKEN}"}],
-        description="Header fields to add.",
-    )
-    timeout_s: Seconds = Field(default=20, description="Seconds for a delivery.")
+    url: SecretStr = Field(examples=["https://hooks.example.com/agents"])
+    """URL that events are posted to. It is never shown, because some services put a secret into it.
+    """
+    description: str = Field(default="", max_length=300, examples=["Starts a build."])
+    """What the target does with events, for people and models."""
+    secret: SecretStr = Field(default=SecretStr(""), examples=["${BUILDS_SECRET}"])
+    """Secret by which deliveries are signed as Standard Webhooks do: `whsec_` and 24 to 64 bytes in
+    base64. Without one they are not signed. Keep it out of this file.
+    """
+    headers: Headers = Field(default={}, examples=[{"Authorization": "Bearer ${BUILDS_TOKEN}"}])
+    """Header fields to add."""
+    timeout_s: Seconds = 20
+    """Seconds for a delivery."""
 
     @field_validator("url")
     @classmethod
@@ -195,19 +169,18 @@ class Files(Section):
     keep. See docs/skills-builtin.md.
     """
 
-    enabled: bool = Field(default=True, description="Whether the skills are offered.")
-    shared: bool = Field(
-        default=False,
-        description="Whether all people who talk with an agent share its files. Otherwise each"
-        " person has their own.",
-    )
-    quota_bytes: Count = Field(
-        default=16_777_216, description="Maximum size of all files of a person with an agent."
-    )
-    max_files: Count = Field(
-        default=500, le=10_000, description="Maximum number of files of a person with an agent."
-    )
-    max_file_bytes: Count = Field(default=1_048_576, description="Maximum size of one file.")
+    enabled: bool = True
+    """Whether the skills are offered."""
+    shared: bool = False
+    """Whether all people who talk with an agent share its files. Otherwise each person has their
+    own.
+    """
+    quota_bytes: Count = 16_777_216
+    """Maximum size of all files of a person with an agent."""
+    max_files: Count = Field(default=500, le=10_000)
+    """Maximum number of files of a person with an agent."""
+    max_file_bytes: Count = 1_048_576
+    """Maximum size of one file."""
 
 
 class EmailSend(Section):
@@ -216,39 +189,27 @@ class EmailSend(Section):
     """
 
     host: Annotated[str, AfterValidator(without_brackets)] = Field(
-        min_length=1, examples=["smtp.example.com"], description="Host of the SMTP server."
+        min_length=1, examples=["smtp.example.com"]
     )
-    port: Port | None = Field(
-        default=None,
-        examples=[587],
-        description="Port. Default: 465 for tls, 587 for starttls, 25 for none.",
-    )
-    security: Literal["tls", "starttls", "none"] = Field(
-        default="tls", description="Encryption of the connection."
-    )
-    username: str = Field(
-        default="", examples=["agent@example.com"], description="User name, if one is needed."
-    )
-    password: SecretStr = Field(
-        default=SecretStr(""),
-        examples=["${SMTP_PASSWORD}"],
-        description="Password of the user. Keep it out of this file.",
-    )
-    sender: Annotated[str, AfterValidator(_mailbox)] = Field(
-        examples=["agent@example.com"], description="Address that the mail comes from."
-    )
-    recipients: tuple[str, ...] = Field(
-        min_length=1,
-        examples=[["*@example.com"]],
-        description="Addresses that may be written to; `*` and `?` are wildcards.",
-    )
-    per_hour: Count = Field(
-        default=20, description="Maximum number of mails per hour on behalf of one person."
-    )
-    max_characters: Count = Field(
-        default=20_000, description="Maximum number of characters of a mail."
-    )
-    timeout_s: Seconds = Field(default=30, description="Seconds for each step with the server.")
+    """Host of the SMTP server."""
+    port: Port | None = Field(default=None, examples=[587])
+    """Port. Default: 465 for tls, 587 for starttls, 25 for none."""
+    security: Literal["tls", "starttls", "none"] = "tls"
+    """Encryption of the connection."""
+    username: str = Field(default="", examples=["agent@example.com"])
+    """User name, if one is needed."""
+    password: SecretStr = Field(default=SecretStr(""), examples=["${SMTP_PASSWORD}"])
+    """Password of the user. Keep it out of this file."""
+    sender: Annotated[str, AfterValidator(_mailbox)] = Field(examples=["agent@example.com"])
+    """Address that the mail comes from."""
+    recipients: tuple[str, ...] = Field(min_length=1, examples=[["*@example.com"]])
+    """Addresses that may be written to; `*` and `?` are wildcards."""
+    per_hour: Count = 20
+    """Maximum number of mails per hour on behalf of one person."""
+    max_characters: Count = 20_000
+    """Maximum number of characters of a mail."""
+    timeout_s: Seconds = 30
+    """Seconds for each step with the server."""
 
     @model_validator(mode="after")
     def _password_is_encrypted(self) -> Self:
@@ -268,20 +229,16 @@ class GitHub(Section):
     `github_pull_requests`. See docs/skills-builtin.md.
     """
 
-    token: SecretStr = Field(
-        examples=["${GITHUB_TOKEN}"],
-        description="Token with access to the issues and pull requests of the repositories, best a"
-        " fine-grained one for them only. Keep it out of this file.",
-    )
-    repositories: tuple[str, ...] = Field(
-        min_length=1,
-        examples=[["example/garden"]],
-        description="Repositories that may be used, as owner/name; `*` and `?` are wildcards.",
-    )
-    base_url: BaseUrl = Field(
-        default="https://api.github.com", description="URL of the API, for GitHub Enterprise."
-    )
-    timeout_s: Seconds = Field(default=20, description="Seconds for a request.")
+    token: SecretStr = Field(examples=["${GITHUB_TOKEN}"])
+    """Token with access to the issues and pull requests of the repositories, best a fine-grained
+    one for them only. Keep it out of this file.
+    """
+    repositories: tuple[str, ...] = Field(min_length=1, examples=[["example/garden"]])
+    """Repositories that may be used, as owner/name; `*` and `?` are wildcards."""
+    base_url: BaseUrl = "https://api.github.com"
+    """URL of the API, for GitHub Enterprise."""
+    timeout_s: Seconds = 20
+    """Seconds for a request."""
 
 
 URL_FETCH: Final = optional_table("url_fetch", UrlFetch)

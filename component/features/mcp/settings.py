@@ -51,11 +51,8 @@ Paths = Annotated[Path, AfterValidator(_absolute)]
 class ToolAnnotations(Effects):
     """The effects of tools, in place of what their server claims."""
 
-    open_world: bool | None = Field(
-        default=None,
-        examples=[False],
-        description="Whether the tools reach other services, such as web sites.",
-    )
+    open_world: bool | None = Field(default=None, examples=[False])
+    """Whether the tools reach other services, such as web sites."""
 
 
 class McpOAuth(Section):
@@ -63,14 +60,12 @@ class McpOAuth(Section):
     credentials).
     """
 
-    issuer: Annotated[str, AfterValidator(_issuer)] = Field(
-        examples=["https://auth.example.com"],
-        description="Issuer of the authorization server. The credentials are sent to no other one.",
-    )
-    client_id: str = Field(examples=["xmpp-agent"], description="Id of the client.")
-    client_secret: SecretStr = Field(
-        examples=["${MCP_CLIENT_SECRET}"], description="Its secret. Keep it out of this file."
-    )
+    issuer: Annotated[str, AfterValidator(_issuer)] = Field(examples=["https://auth.example.com"])
+    """Issuer of the authorization server. The credentials are sent to no other one."""
+    client_id: str = Field(examples=["xmpp-agent"])
+    """Id of the client."""
+    client_secret: SecretStr = Field(examples=["${MCP_CLIENT_SECRET}"])
+    """Its secret. Keep it out of this file."""
 
 
 class McpServer(Section):
@@ -78,106 +73,73 @@ class McpServer(Section):
     `NAME.tool`. It needs the `mcp` extra. See docs/mcp.md.
     """
 
-    command: tuple[str, ...] = Field(
-        default=(),
-        examples=[["mcp-server-time"]],
-        description="Program to start, and its arguments. The server speaks on its standard input"
-        " and output.",
-    )
+    command: tuple[str, ...] = Field(default=(), examples=[["mcp-server-time"]])
+    """Program to start, and its arguments. The server speaks on its standard input and output."""
     url: Annotated[str, AfterValidator(_url)] = Field(
-        default="",
-        examples=["https://mcp.example.com/mcp"],
-        description="URL of a server that runs elsewhere (streamable HTTP), instead of command.",
+        default="", examples=["https://mcp.example.com/mcp"]
     )
+    """URL of a server that runs elsewhere (streamable HTTP), instead of command."""
     env: Annotated[dict[str, SecretStr], AfterValidator(_variables)] = Field(
-        default_factory=dict,
-        examples=[{"GITHUB_TOKEN": "${GITHUB_TOKEN}"}],
-        description="Environment variables of the program. It gets no others, except PATH, LANG"
-        " and a HOME of its own.",
+        default_factory=dict, examples=[{"GITHUB_TOKEN": "${GITHUB_TOKEN}"}]
     )
-    readable: tuple[Paths, ...] = Field(
-        default=(),
-        examples=[["/srv/notes"]],
-        description="Files and directories that the program may read, besides itself and the"
-        " system's programs and libraries.",
-    )
-    writable: tuple[Paths, ...] = Field(
-        default=(),
-        examples=[["/srv/notes"]],
-        description="Files and directories that the program may read and change.",
-    )
-    network: bool = Field(
-        default=False, description="Whether the program may connect to other machines."
-    )
-    processes: bool = Field(
-        default=False, description="Whether the program may start other programs, such as git."
-    )
-    memory_bytes: Count = Field(
-        default=536_870_912,
-        ge=16_777_216,
-        description="Maximum memory of each process of the program, in bytes.",
-    )
+    """Environment variables of the program. It gets no others, except PATH, LANG and a HOME of its
+    own.
+    """
+    readable: tuple[Paths, ...] = Field(default=(), examples=[["/srv/notes"]])
+    """Files and directories that the program may read, besides itself and the system's programs and
+    libraries.
+    """
+    writable: tuple[Paths, ...] = Field(default=(), examples=[["/srv/notes"]])
+    """Files and directories that the program may read and change."""
+    network: bool = False
+    """Whether the program may connect to other machines."""
+    processes: bool = False
+    """Whether the program may start other programs, such as git."""
+    memory_bytes: Count = Field(default=536_870_912, ge=16_777_216)
+    """Maximum memory of each process of the program, in bytes."""
     headers: Headers = Field(
-        default_factory=dict,
-        examples=[{"Authorization": "Bearer ${MCP_TOKEN}"}],
-        description="HTTP header fields to send to url.",
+        default_factory=dict, examples=[{"Authorization": "Bearer ${MCP_TOKEN}"}]
     )
-    oauth: McpOAuth | None = Field(
-        default=None, description="How the service is authorized at url, if by OAuth."
-    )
-    prefix: Annotated[str | None, AfterValidator(_prefix)] = Field(
-        default=None,
-        examples=["clock"],
-        description="Prefix of the names of its skills, in place of NAME. If it is empty, skills"
-        " are named like the tools.",
-    )
-    tools: tuple[str, ...] = Field(
-        default=("*",),
-        examples=[["get_*"]],
-        description="Tools to offer, by their names on the server; `*` and `?` as in policy rules.",
-    )
-    read_only: tuple[str, ...] = Field(
-        default=(),
-        examples=[["get_*", "convert_time"]],
-        description="Tools that change nothing. All others count as destructive, so people are"
-        " asked before they run. A tool that its server declares to be writing is not included.",
-    )
-    annotations: dict[str, ToolAnnotations] = Field(
-        default_factory=dict,
-        description="Effects of the tools whose names match, in place of read_only and of all that"
-        " the server claims. The first pattern that matches applies.",
-    )
-    trusted_annotations: bool = Field(
-        default=False,
-        description="Believe what the server says about the effects of its tools. Otherwise its"
-        " claims never make a rule less strict.",
-    )
+    """HTTP header fields to send to url."""
+    oauth: McpOAuth | None = None
+    """How the service is authorized at url, if by OAuth."""
+    prefix: Annotated[str | None, AfterValidator(_prefix)] = Field(default=None, examples=["clock"])
+    """Prefix of the names of its skills, in place of NAME. If it is empty, skills are named like
+    the tools.
+    """
+    tools: tuple[str, ...] = Field(default=("*",), examples=[["get_*"]])
+    """Tools to offer, by their names on the server; `*` and `?` as in policy rules."""
+    read_only: tuple[str, ...] = Field(default=(), examples=[["get_*", "convert_time"]])
+    """Tools that change nothing. All others count as destructive, so people are asked before they
+    run. A tool that its server declares to be writing is not included.
+    """
+    annotations: dict[str, ToolAnnotations] = Field(default_factory=dict)
+    """Effects of the tools whose names match, in place of read_only and of all that the server
+    claims. The first pattern that matches applies.
+    """
+    trusted_annotations: bool = False
+    """Believe what the server says about the effects of its tools. Otherwise its claims never make
+    a rule less strict.
+    """
     taint: SourceTaint = "web"
-    sampling: bool = Field(
-        default=False,
-        description="Answer the server's requests to a language model, at the expense of the"
-        " person who calls the tool.",
-    )
-    shared: bool = Field(
-        default=False,
-        description="Whether all people share one process or session of the server. Otherwise each"
-        " person has one of their own.",
-    )
-    max_connections: Count = Field(
-        default=8, description="Maximum number of processes or sessions for people at a time."
-    )
-    idle_s: Seconds = Field(
-        default=300, description="Seconds without a call after which a person's process is ended."
-    )
-    start_timeout_s: Seconds = Field(
-        default=30, description="Seconds within which the server must start and list its tools."
-    )
-    timeout_s: Seconds = Field(default=60, description="Seconds for one call of a tool.")
-    max_message_bytes: Count = Field(
-        default=4_194_304,
-        ge=4096,
-        description="Maximum size of a message of the server. A larger one ends the connection.",
-    )
+    sampling: bool = False
+    """Answer the server's requests to a language model, at the expense of the person who calls the
+    tool.
+    """
+    shared: bool = False
+    """Whether all people share one process or session of the server. Otherwise each person has one
+    of their own.
+    """
+    max_connections: Count = 8
+    """Maximum number of processes or sessions for people at a time."""
+    idle_s: Seconds = 300
+    """Seconds without a call after which a person's process is ended."""
+    start_timeout_s: Seconds = 30
+    """Seconds within which the server must start and list its tools."""
+    timeout_s: Seconds = 60
+    """Seconds for one call of a tool."""
+    max_message_bytes: Count = Field(default=4_194_304, ge=4096)
+    """Maximum size of a message of the server. A larger one ends the connection."""
 
     @model_validator(mode="after")
     def _one_transport(self) -> Self:

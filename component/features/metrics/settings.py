@@ -34,17 +34,12 @@ def address_of(text: str) -> tuple[str, int] | None:
 class Metrics(Section):
     """Metrics for Prometheus and health checks, served over HTTP."""
 
-    listen: Annotated[str, AfterValidator(_listen)] = Field(
-        default="",
-        examples=["127.0.0.1:9465"],
-        description="Address and port that serve /metrics, /healthz and /readyz. Default: none.",
-    )
-    anywhere: bool = Field(
-        default=False,
-        description="Listen also on an address that other machines can reach. There is no"
-        " encryption and no authentication, and the metrics contain the names of skills and"
-        " models.",
-    )
+    listen: Annotated[str, AfterValidator(_listen)] = Field(default="", examples=["127.0.0.1:9465"])
+    """Address and port that serve /metrics, /healthz and /readyz. Default: none."""
+    anywhere: bool = False
+    """Listen also on an address that other machines can reach. There is no encryption and no
+    authentication, and the metrics contain the names of skills and models.
+    """
 
     @field_validator("anywhere")
     @classmethod

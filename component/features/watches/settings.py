@@ -71,59 +71,40 @@ Service = Annotated[str, AfterValidator(_service)]
 class WatchLimits(Section):
     """The limits of all watches, and of those that people add in chat. See docs/watches.md."""
 
-    per_person: Annotated[int, Field(ge=0)] = Field(
-        default=20,
-        description="Maximum number of watches of one person. Those in `[[watch]]` do not count.",
-    )
-    services: tuple[str, ...] = Field(
-        default=(),
-        examples=[["pubsub.example.com"]],
-        description="PubSub services whose nodes people may watch from chat; `*` and `?` match "
-        "characters. The agent reads a node with its own rights, so list only services whose "
-        "nodes all people may read. Everybody may watch their own account.",
-    )
-    max_hops: Count = Field(
-        default=5,
-        le=64,
-        description="An event that was caused by a chain of this many agents starts no work.",
-    )
-    check_s: Seconds = Field(
-        default=300,
-        description="Seconds between two checks of a subscription; each also reads the node's"
-        " items.",
-    )
+    per_person: Annotated[int, Field(ge=0)] = 20
+    """Maximum number of watches of one person. Those in `[[watch]]` do not count."""
+    services: tuple[str, ...] = Field(default=(), examples=[["pubsub.example.com"]])
+    """PubSub services whose nodes people may watch from chat; `*` and `?` match characters. The
+    agent reads a node with its own rights, so list only services whose nodes all people may read.
+    Everybody may watch their own account.
+    """
+    max_hops: Count = Field(default=5, le=64)
+    """An event that was caused by a chain of this many agents starts no work."""
+    check_s: Seconds = 300
+    """Seconds between two checks of a subscription; each also reads the node's items."""
 
 
 class WatchCondition(Section):
     """A condition on the XML payload of an item. It is met if one matching element meets it."""
 
-    element: str = Field(
-        default="",
-        examples=["entry/title"],
-        description="Path to the element: local names separated by `/`, that of the payload "
-        "first; `*` matches any name. Default: the payload itself.",
-    )
-    attribute: str = Field(
-        default="",
-        examples=["state"],
-        description="Attribute to compare. Default: the text of the element.",
-    )
-    namespace: str = Field(default="", description="Namespace of the element. Default: any.")
-    equals: str | None = Field(
-        default=None, examples=["failed"], description="The value is this text."
-    )
-    contains: str | None = Field(
-        default=None, examples=["urgent"], description="The value contains this text, in any case."
-    )
-    above: float | None = Field(
-        default=None, examples=[30], description="The value is a number greater than this."
-    )
-    below: float | None = Field(
-        default=None, examples=[0], description="The value is a number less than this."
-    )
-    exists: bool | None = Field(
-        default=None, examples=[True], description="Whether there is such an element or attribute."
-    )
+    element: str = Field(default="", examples=["entry/title"])
+    """Path to the element: local names separated by `/`, that of the payload first; `*` matches any
+    name. Default: the payload itself.
+    """
+    attribute: str = Field(default="", examples=["state"])
+    """Attribute to compare. Default: the text of the element."""
+    namespace: str = ""
+    """Namespace of the element. Default: any."""
+    equals: str | None = Field(default=None, examples=["failed"])
+    """The value is this text."""
+    contains: str | None = Field(default=None, examples=["urgent"])
+    """The value contains this text, in any case."""
+    above: float | None = Field(default=None, examples=[30])
+    """The value is a number greater than this."""
+    below: float | None = Field(default=None, examples=[0])
+    """The value is a number less than this."""
+    exists: bool | None = Field(default=None, examples=[True])
+    """Whether there is such an element or attribute."""
 
     @model_validator(mode="after")
     def _compares(self) -> Self:
@@ -137,56 +118,39 @@ class _Events(Section):
     # The first fields of a watch: those of a base class come before its own.
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")] = Field(
-        examples=["failed-builds"], description="Name of the watch; it must be unique."
+        examples=["failed-builds"]
     )
-    service: Service = Field(
-        examples=["pubsub.example.com"],
-        description="Address of the PubSub service, or of the account whose node it is.",
-    )
-    node: str = Field(
-        min_length=1,
-        max_length=1024,
-        examples=["builds"],
-        description="Name of the node; `presence` for the presence of an account, `room` for the"
-        " occupants of a room.",
-    )
-    nick: Annotated[str, AfterValidator(_nick)] = Field(
-        default="",
-        examples=["Librarian"],
-        description="Nickname of the agent in the room. Default: its name.",
-    )
+    """Name of the watch; it must be unique."""
+    service: Service = Field(examples=["pubsub.example.com"])
+    """Address of the PubSub service, or of the account whose node it is."""
+    node: str = Field(min_length=1, max_length=1024, examples=["builds"])
+    """Name of the node; `presence` for the presence of an account, `room` for the occupants of a
+    room.
+    """
+    nick: Annotated[str, AfterValidator(_nick)] = Field(default="", examples=["Librarian"])
+    """Nickname of the agent in the room. Default: its name."""
     where: tuple[WatchCondition, ...] = ()
-    json_filter: Expression = Field(
-        default="",
-        examples=["status == 'failed'"],
-        description="JMESPath expression that must hold for a JSON payload (XEP-0335).",
-    )
+    json_filter: Expression = Field(default="", examples=["status == 'failed'"])
+    """JMESPath expression that must hold for a JSON payload (XEP-0335)."""
 
 
 class WatchEntry(WorkEntry, _Events):
     """A watch: work that starts when an item is published, or a person's presence changes."""
 
     params: Annotated[dict[str, Any], AfterValidator(_params)] = Field(
-        default={},
-        examples=[{"title": "{json.title}"}],
-        description="Parameters of the skill. A string in braces is a JMESPath expression over the"
-        " event, such as `{text}`, `{item}` or `{json.title}`.",
+        default={}, examples=[{"title": "{json.title}"}]
     )
-    rate: Rate = Field(
-        default="60/min",
-        description="Maximum number of starts in a second (`s`), minute (`min`), hour (`h`) or day"
-        " (`d`).",
-    )
-    thinning: Literal["latest", "digest", "drop"] = Field(
-        default="digest",
-        description="How to handle events above the rate: latest handles only the newest of them "
-        "when the time is over, digest handles them together, drop ignores them.",
-    )
-    starts_per_hour: Count = Field(
-        default=1000,
-        description="Number of starts in an hour at which the watch is stopped, because it looks"
-        " like a loop.",
-    )
+    """Parameters of the skill. A string in braces is a JMESPath expression over the event, such as
+    `{text}`, `{item}` or `{json.title}`.
+    """
+    rate: Rate = "60/min"
+    """Maximum number of starts in a second (`s`), minute (`min`), hour (`h`) or day (`d`)."""
+    thinning: Literal["latest", "digest", "drop"] = "digest"
+    """How to handle events above the rate: latest handles only the newest of them when the time is
+    over, digest handles them together, drop ignores them.
+    """
+    starts_per_hour: Count = 1000
+    """Number of starts in an hour at which the watch is stopped, because it looks like a loop."""
 
     @model_validator(mode="after")
     def _presence_of_an_account(self) -> Self:

@@ -53,89 +53,61 @@ def _path(value: str) -> str:
 class Listener(Section):
     """The HTTP listener for webhooks. It needs the `webhooks` extra."""
 
-    host: Annotated[str, AfterValidator(_host)] = Field(
-        default="127.0.0.1",
-        description="IP address to listen on. There is no TLS: put a reverse proxy in front of it,"
-        " and leave this as it is if the proxy runs on the same machine.",
-    )
-    port: Port | None = Field(
-        default=None,
-        examples=[8470],
-        description="TCP port to listen on. Nothing listens unless it is set.",
-    )
-    max_body_bytes: Count = Field(
-        default=1_048_576,
-        ge=1024,
-        le=26_214_400,
-        description="Maximum size of a request in bytes, from 1024 to 26214400 (the largest that"
-        " GitHub sends).",
-    )
-    max_depth: Count = Field(
-        default=32, le=200, description="Maximum depth of nested arrays and objects in the JSON."
-    )
-    body_timeout_s: Seconds = Field(
-        default=10, description="Seconds in which the whole of a request has to arrive."
-    )
-    requests_total: Count = Field(
-        default=32, description="Maximum number of requests that are received at the same time."
-    )
-    replay_window_s: Seconds = Field(
-        default=300,
-        description="Maximum number of seconds by which the signed time of a generic delivery may"
-        " differ from the clock of this machine.",
-    )
-    remember_s: Seconds = Field(
-        default=604_800,
-        description="Seconds for which the id of a delivery is stored. A delivery that arrives"
-        " again in this time starts nothing.",
-    )
+    host: Annotated[str, AfterValidator(_host)] = "127.0.0.1"
+    """IP address to listen on. There is no TLS: put a reverse proxy in front of it, and leave this
+    as it is if the proxy runs on the same machine.
+    """
+    port: Port | None = Field(default=None, examples=[8470])
+    """TCP port to listen on. Nothing listens unless it is set."""
+    max_body_bytes: Count = Field(default=1_048_576, ge=1024, le=26_214_400)
+    """Maximum size of a request in bytes, from 1024 to 26214400 (the largest that GitHub sends)."""
+    max_depth: Count = Field(default=32, le=200)
+    """Maximum depth of nested arrays and objects in the JSON."""
+    body_timeout_s: Seconds = 10
+    """Seconds in which the whole of a request has to arrive."""
+    requests_total: Count = 32
+    """Maximum number of requests that are received at the same time."""
+    replay_window_s: Seconds = 300
+    """Maximum number of seconds by which the signed time of a generic delivery may differ from the
+    clock of this machine.
+    """
+    remember_s: Seconds = 604_800
+    """Seconds for which the id of a delivery is stored. A delivery that arrives again in this time
+    starts nothing.
+    """
 
 
 class _Deliveries(Section):
     # The first fields of a webhook: those of a base class come before its own.
 
-    name: Annotated[str, AfterValidator(_name)] = Field(
-        examples=["deployments"], description="Name of the webhook, in the log and notifications."
-    )
-    path: Annotated[str, AfterValidator(_path)] = Field(
-        default="",
-        examples=["/hooks/deployments"],
-        description="Path of its URL. Default: `/` and the name.",
-    )
-    kind: Literal["github", "generic"] = Field(
-        default="generic",
-        description="How deliveries are signed: github (X-Hub-Signature-256), or generic for any"
-        " sender that follows Standard Webhooks (webhook-id, webhook-timestamp and"
-        " webhook-signature).",
-    )
-    secret: SecretStr = Field(
-        examples=["${DEPLOYMENTS_SECRET}"],
-        description="The secret shared with the sender, of at least 16 characters. For generic:"
-        " `whsec_` and 24 to 64 bytes in base64. Keep it out of this file.",
-    )
+    name: Annotated[str, AfterValidator(_name)] = Field(examples=["deployments"])
+    """Name of the webhook, in the log and notifications."""
+    path: Annotated[str, AfterValidator(_path)] = Field(default="", examples=["/hooks/deployments"])
+    """Path of its URL. Default: `/` and the name."""
+    kind: Literal["github", "generic"] = "generic"
+    """How deliveries are signed: github (X-Hub-Signature-256), or generic for any sender that
+    follows Standard Webhooks (webhook-id, webhook-timestamp and webhook-signature).
+    """
+    secret: SecretStr = Field(examples=["${DEPLOYMENTS_SECRET}"])
+    """The secret shared with the sender, of at least 16 characters. For generic: `whsec_` and 24 to
+    64 bytes in base64. Keep it out of this file.
+    """
     previous_secret: SecretStr = Field(
-        default=SecretStr(""),
-        examples=["${DEPLOYMENTS_SECRET_OLD}"],
-        description="The secret before the last change. It is accepted, too, until you remove it.",
+        default=SecretStr(""), examples=["${DEPLOYMENTS_SECRET_OLD}"]
     )
-    events: tuple[str, ...] = Field(
-        default=(),
-        examples=[["push", "release"]],
-        description="GitHub events that start work; the others are ignored. Default: all.",
-    )
-    filter: Expression = Field(
-        default="",
-        examples=["ref == 'refs/heads/main'"],
-        description="JMESPath expression on the JSON of a delivery. Only deliveries for which it "
-        "is true start work. False for JMESPath are: false, null, and empty texts, arrays and "
-        "objects.",
-    )
+    """The secret before the last change. It is accepted, too, until you remove it."""
+    events: tuple[str, ...] = Field(default=(), examples=[["push", "release"]])
+    """GitHub events that start work; the others are ignored. Default: all."""
+    filter: Expression = Field(default="", examples=["ref == 'refs/heads/main'"])
+    """JMESPath expression on the JSON of a delivery. Only deliveries for which it is true start
+    work. False for JMESPath are: false, null, and empty texts, arrays and objects.
+    """
     select: Expression = Field(
-        default="",
-        examples=["{repository: repository.full_name, by: sender.login}"],
-        description="JMESPath expression that selects the part of the JSON that the agent sees. "
-        "Default: all of it.",
+        default="", examples=["{repository: repository.full_name, by: sender.login}"]
     )
+    """JMESPath expression that selects the part of the JSON that the agent sees. Default: all of
+    it.
+    """
 
     @field_validator("secret", "previous_secret")
     @classmethod
@@ -167,16 +139,15 @@ class WebhookEntry(WorkEntry, _Deliveries):
     """A webhook: a URL to which another service sends events, and what is done about them."""
 
     params: dict[str, Expression] = Field(
-        default={},
-        examples=[{"repository": "repository.full_name"}],
-        description="Parameters of the skill: for each a JMESPath expression about the JSON. What"
-        " selects nothing is left out.",
+        default={}, examples=[{"repository": "repository.full_name"}]
     )
-    per_minute: Count = Field(
-        default=60,
-        description="Maximum number of deliveries per minute that start work. Further ones are"
-        " answered with 429, so the sender delivers them later.",
-    )
+    """Parameters of the skill: for each a JMESPath expression about the JSON. What selects nothing
+    is left out.
+    """
+    per_minute: Count = 60
+    """Maximum number of deliveries per minute that start work. Further ones are answered with 429,
+    so the sender delivers them later.
+    """
 
     @property
     def url_path(self) -> str:

@@ -47,43 +47,26 @@ class WorkersEntry(Section):
     """
 
     database: Database = Field(examples=["${QUEUE_DATABASE}"], description=_DATABASE)
-    queue: QueueName = Field(
-        default="default", description="Name of the queue. Workers with the same name serve it."
-    )
-    skills: tuple[str, ...] = Field(
-        default=("*",),
-        examples=[["render.*"]],
-        description="Skills to offer, of those that the workers have; `*` and `?` as in policy"
-        " rules.",
-    )
-    taint: Literal["person", "peer", "web", "file"] | None = Field(
-        default=None,
-        examples=["web"],
-        description="Least trusted possible author of the texts in results, in place of what the"
-        " skills declare, and of their descriptions. Changed descriptions then wait for an admin.",
-    )
-    priority: Annotated[int, Field(ge=-1000, le=1000)] = Field(
-        default=0,
-        description="Priority of the calls of this service. Workers take calls with a higher"
-        " priority first.",
-    )
-    wait_s: Seconds = Field(
-        default=60,
-        description="Seconds that a call may wait for a free worker, in addition to the time-out of"
-        " its skill.",
-    )
-    stop_s: Seconds = Field(
-        default=5,
-        description="Seconds that a cancelled call waits for its worker to confirm the"
-        " cancellation. Then its outcome is unknown, unless its skill is read-only or idempotent.",
-    )
-    max_argument_bytes: Count = Field(
-        default=1_048_576, description="Maximum size of the parameters of a call, in bytes."
-    )
-    max_result_bytes: Count = Field(
-        default=16_777_216,
-        description="Maximum size of the result of a call with its files, in bytes.",
-    )
+    queue: QueueName = "default"
+    """Name of the queue. Workers with the same name serve it."""
+    skills: tuple[str, ...] = Field(default=("*",), examples=[["render.*"]])
+    """Skills to offer, of those that the workers have; `*` and `?` as in policy rules."""
+    taint: Literal["person", "peer", "web", "file"] | None = Field(default=None, examples=["web"])
+    """Least trusted possible author of the texts in results, in place of what the skills declare,
+    and of their descriptions. Changed descriptions then wait for an admin.
+    """
+    priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
+    """Priority of the calls of this service. Workers take calls with a higher priority first."""
+    wait_s: Seconds = 60
+    """Seconds that a call may wait for a free worker, in addition to the time-out of its skill."""
+    stop_s: Seconds = 5
+    """Seconds that a cancelled call waits for its worker to confirm the cancellation. Then its
+    outcome is unknown, unless its skill is read-only or idempotent.
+    """
+    max_argument_bytes: Count = 1_048_576
+    """Maximum size of the parameters of a call, in bytes."""
+    max_result_bytes: Count = 16_777_216
+    """Maximum size of the result of a call with its files, in bytes."""
 
 
 class Worker(Section):
@@ -93,28 +76,20 @@ class Worker(Section):
     """
 
     database: Database = Field(examples=["${QUEUE_DATABASE}"], description=_DATABASE)
-    queue: QueueName = Field(default="default", description="Name of the queue to serve.")
-    name: Annotated[str, Field(max_length=100)] = Field(
-        default="",
-        examples=["render-1"],
-        description="Name of the worker in logs and errors. Default: the name of the machine.",
-    )
-    skills: tuple[str, ...] = Field(
-        default=("*",),
-        examples=[["render.*"]],
-        description="Skills to run, of those of `[skills]`; `*` and `?` as in policy rules.",
-    )
-    concurrency: Count = Field(default=4, description="Maximum number of calls at the same time.")
-    lost_after_s: Seconds = Field(
-        default=5,
-        ge=0.5,
-        description="Seconds without a sign of life after which the worker counts as lost. Longer"
-        " than a skill may block the event loop.",
-    )
-    drain_s: Seconds = Field(
-        default=30,
-        description="Seconds that running calls have to end when the worker is stopped.",
-    )
+    queue: QueueName = "default"
+    """Name of the queue to serve."""
+    name: Annotated[str, Field(max_length=100)] = Field(default="", examples=["render-1"])
+    """Name of the worker in logs and errors. Default: the name of the machine."""
+    skills: tuple[str, ...] = Field(default=("*",), examples=[["render.*"]])
+    """Skills to run, of those of `[skills]`; `*` and `?` as in policy rules."""
+    concurrency: Count = 4
+    """Maximum number of calls at the same time."""
+    lost_after_s: Seconds = Field(default=5, ge=0.5)
+    """Seconds without a sign of life after which the worker counts as lost. Longer than a skill may
+    block the event loop.
+    """
+    drain_s: Seconds = 30
+    """Seconds that running calls have to end when the worker is stopped."""
 
 
 def _queues_differ(entries: tuple[WorkersEntry, ...]) -> tuple[WorkersEntry, ...]:
