@@ -15,7 +15,7 @@ kept across restarts and shared by all instances on one database.
 - After a reboot, it is unknown how much of the difference has really elapsed. The steady clock then
   continues from the last known time, so nothing is deleted early. The difference is stored as
   `downtime`; jumps in the first `GRACE_MS` correct it. After that, it counts for questions, because
-  people were given a time of day until which they are open (`component.tasks.timer`).
+  people were given a time of day until which they are open (`component.tasks.expiry`).
 - Absolute times, such as the deadline of a caller, are compared with `settled`: the wall clock, but
   after a forward jump only when `HOLD_MS` have passed.
 """

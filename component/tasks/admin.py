@@ -1,7 +1,7 @@
 """Manages the tasks of all principals, for operators: lists, counts, cancel, retry, release.
 
 The command line uses it too, because it does not need a running service. Database triggers update
-the counts on every change (`component.store.triggers`), so no operation here takes longer when
+the counts on every change (`component.tasks.rows`), so no operation here takes longer when
 there are more tasks.
 """
 

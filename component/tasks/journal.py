@@ -175,7 +175,7 @@ class Steps:
         return hashlib.sha256(f"{self._origin}/{identity}".encode()).hexdigest()[:32]
 
 
-# How a step ended, as JSON. A question's answer is a `Reply` of `component.tasks.answers`.
+# How a step ended, as JSON. A question's answer is a `Reply` of `component.tasks.questions`.
 
 
 def succeeded(value: object) -> str:

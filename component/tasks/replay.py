@@ -185,7 +185,7 @@ def answer_record(
     """Store the outcome of a request in its record, unless a later request has replaced the record.
 
     `expires` distinguishes the two; see `record`. A long answer counts against the principal's
-    retention limits (`component.tasks.retention`).
+    retention limits (`component.tasks.expiry`).
     """
     text = None if answer is None else encode_answer(answer)
     database.execute(
