@@ -7,7 +7,7 @@ import json
 import sys
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -58,7 +58,7 @@ class Table:
 
 def tables(model: type[Settings]) -> Iterator[Table]:
     """Yield every section in the order of the file; keys above all sections come first."""
-    yield from _tables(model, (), {})
+    yield from _tables(model, Table("", "", False, False, None, ()), {})
 
 
 def toml(value: Any) -> str:
@@ -89,14 +89,10 @@ def toml(value: Any) -> str:
 
 
 def _tables(
-    section: type[BaseModel],
-    path: tuple[str, ...],
-    known: dict[type[BaseModel], str],
-    *,
-    repeated: bool = False,
-    optional: bool = False,
-    about: str | None = None,
+    section: type[BaseModel], head: Table, known: dict[type[BaseModel], str]
 ) -> Iterator[Table]:
+    """Yield the tables of a section, whose own is `head` without its keys."""
+    path = tuple(filter(None, head.name.split(".")))
     inner: list[tuple[str, FieldInfo, type[BaseModel]]] = []
     keys: list[Key] = []
     for name, field in section.model_fields.items():
@@ -107,24 +103,25 @@ def _tables(
         else:
             keys.append(_key(path, name, field, _description(section, name)))
     if keys:
-        description = (about or inspect.cleandoc(section.__doc__ or "")) if path else ""
-        yield Table(".".join(path), description, repeated, optional, None, tuple(keys))
+        about = (head.description or inspect.cleandoc(section.__doc__ or "")) if path else ""
+        yield replace(head, description=about, keys=tuple(keys))
     for name, field, table in inner:
         kind = get_origin(field.annotation)
         if issubclass(section, table):  # the same again: a choice beside the first one
-            known[table] = ".".join(path)
-        if table in known:
-            here = ".".join((*path, name, *(("…",) if kind is dict else ())))
-            yield Table(here, _description(section, name), kind is tuple, True, known[table], ())
-            continue
-        yield from _tables(
-            table,
-            (*path, name, *(("…",) if kind is dict else ())),
-            known,
-            repeated=kind is tuple,
-            optional=optional or repeated or kind in (dict, types.UnionType, Union),
-            about=_description(section, name),
+            known[table] = head.name
+        here = ".".join((*path, name, *(("…",) if kind is dict else ())))
+        about = _description(section, name)
+        optional = (
+            table in known
+            or head.optional
+            or head.repeated
+            or kind in (dict, types.UnionType, Union)
         )
+        found = Table(here, about, kind is tuple, optional, known.get(table), ())
+        if table in known:
+            yield found
+        else:
+            yield from _tables(table, found, known)
 
 
 def _description(section: type[BaseModel], name: str) -> str:

@@ -9,8 +9,9 @@ from typing import Final, TypeAlias
 
 from cachebox import LRUCache
 from msgspec import DecodeError
+from msgspec.structs import replace
 
-from component.audit.protocol import AuditEvent, NoRecord, Recorder
+from component.audit.protocol import AuditEvent, EventKind, NoRecord, Recorder
 from component.audit.quota import Refusals
 from component.metrics.counters import BOUNDS_S, Counters
 from component.tasks.changes import Change
@@ -110,17 +111,16 @@ class TaskRecords:
         for made in changes:
             row, detail = made.row, made.detail
             if isinstance(detail, Confirm):
-                self._of_task(
-                    row, "confirmation", "asked", f"question {detail.id}", trace=detail.id or ""
-                )
+                about = f"question {detail.id}"
+                self._record(_event_of(row, "confirmation", "asked", about, detail.id or ""))
             if row.state not in TERMINAL or not row.promoted:
                 continue  # an invisible task is covered by the audit event of the request
             why = ""
             if isinstance(detail, Failure):
                 why = ", ".join(one.xml.local for one in detail.conditions)
             if why == _EXPIRED:
-                self._of_task(row, "confirmation", "expired")
-            self._of_task(row, "execute", row.state, why)
+                self._record(_event_of(row, "confirmation", "expired"))
+            self._record(_event_of(row, "execute", row.state, why))
 
     def decided(self, who: JID, decision: Decision, judged: Judgement) -> None:
         """Record a decision, or why it does not count.
@@ -143,34 +143,26 @@ class TaskRecords:
             )
         elif made is not None:
             outcome = "approved" if decision.value == "approve" else "denied"
-            question = f"question {decision.id}"
-            self._of_task(
-                made.row, "confirmation", outcome, question, principal=who, trace=decision.id
-            )
+            about = f"question {decision.id}"
+            event = _event_of(made.row, "confirmation", outcome, about, decision.id)
+            self._record(replace(event, principal=str(who.bare)))
 
-    def _of_task(
-        self,
-        row: Row,
-        kind: str,
-        outcome: str,
-        detail: str = "",
-        *,
-        principal: JID | None = None,
-        trace: str = "",
-    ) -> None:
-        context = _caller_context(row)
-        self._record(
-            AuditEvent(
-                kind=kind,  # type: ignore[arg-type]  # one of two, written above
-                outcome=outcome,
-                principal=row.principal if principal is None else str(principal.bare),
-                agent=context.agent,
-                trace=context.trace or trace,
-                subject=row.skill,
-                task=row.id,
-                detail=detail,
-            )
-        )
+
+def _event_of(
+    row: Row, kind: EventKind, outcome: str, detail: str = "", trace: str = ""
+) -> AuditEvent:
+    """Return the audit event of a task; `trace` is used for a task that is part of no turn."""
+    context = _caller_context(row)
+    return AuditEvent(
+        kind=kind,
+        outcome=outcome,
+        principal=row.principal,
+        agent=context.agent,
+        trace=context.trace or trace,
+        subject=row.skill,
+        task=row.id,
+        detail=detail,
+    )
 
 
 def _caller_context(row: Row) -> CallerContext:
