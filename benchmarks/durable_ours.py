@@ -106,7 +106,7 @@ class Ours:
         )
 
     def _skills(self) -> tuple[Skill, ...]:
-        @skill(name="step", durable=True)
+        @skill(name="step", durable=True, destructive=False)
         async def step(number: int, context: Context) -> int:
             """Do one step with effects."""
             self.first[number] = time.perf_counter()
@@ -116,7 +116,7 @@ class Ours:
 
             return await context.step("one", work, int)
 
-        @skill(name="steps", durable=True)
+        @skill(name="steps", durable=True, destructive=False)
         async def steps(number: int, context: Context) -> int:
             """Do three steps with effects."""
 
