@@ -191,5 +191,7 @@ def _connect(path: Path) -> "Connection":
             )
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
+        # Else each statement with a trigger makes a temporary file, which takes longer than itself.
+        connection.execute("PRAGMA temp_store = MEMORY")
         stack.pop_all()
     return connection

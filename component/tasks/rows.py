@@ -124,8 +124,6 @@ TABLES: Final = (
         indexes={
             "tasks_queue": "(principal, priority DESC, created, id)"
             " WHERE owner IS NULL AND state IN ('accepted', 'running')",
-            "tasks_open": "(principal)"
-            " WHERE state IN ('accepted', 'running', 'input-required', 'cancelling')",
             "tasks_owned": "(owner) WHERE owner IS NOT NULL",
             "tasks_wake_at": "(wake_at) WHERE wake_at IS NOT NULL",
             "tasks_untold": "(updated) WHERE unsent_revision IS NOT NULL",
