@@ -106,7 +106,9 @@ def resume(tx: Transaction, row: Row, verdict: Verdict, *, late: bool = False) -
     if mine.state == "cancelling":
         tx.publish(changes.end_cancelled(tx, mine))
         return Resumed(mine)
-    recorded = journal.read_journal(tx, mine.id)
+    # A task that has never run has recorded nothing, unless it retries another one.
+    has_run = mine.revision > 0 or mine.origin is not None
+    recorded = journal.read_journal(tx, mine.id) if has_run else Journal()
     admitted = verdict.admitted
     waits = not verdict.known and (late or tx.dialect == "postgresql")
     if admitted is None and (waits or leases.others_alive(tx, tx.instance)):
@@ -149,7 +151,8 @@ def resume(tx: Transaction, row: Row, verdict: Verdict, *, late: bool = False) -
         rows.update(tx, mine)
         if admitted.atomic:
             journal.begin_step(tx, mine.id, mine.fence, journal.StepId(journal.ATOMIC))
-    return Resumed(mine, journal=recorded, parts=rows.parts_of(tx, mine.id))
+    parts = rows.parts_of(tx, mine.id) if has_run else ()
+    return Resumed(mine, journal=recorded, parts=parts)
 
 
 def ask_before(tx: Transaction, row: Row, admitted: Admitted) -> Change:
