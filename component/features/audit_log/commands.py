@@ -36,7 +36,7 @@ class AuditParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str | None, msgspec.Meta(title="Principal", description="Only entries about this bare JID.")
     ] = None
     kind: Annotated[
-        EventKind | None, msgspec.Meta(title="EventKind", description="Only entries of this kind.")
+        EventKind | None, msgspec.Meta(title="Kind", description="Only entries of this kind.")
     ] = None
     outcome: Annotated[
         str | None,

@@ -31,7 +31,7 @@ _REASONS: Final = {
     405: "Method Not Allowed",
     421: "Misdirected Request",
     431: "Request Header Fields Too Large",
-    500: "Internal PageServer Error",
+    500: "Internal Server Error",
     503: "Service Unavailable",
 }
 _PLAIN: Final = "text/plain; charset=utf-8"
@@ -77,7 +77,7 @@ class PageServer:
         """The port that the server listens on, after it has started."""
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled; started when it listens. Raises ListenError."""
+        """Serve until cancelled; started when it listens. Raises MetricsListenError."""
         try:
             listener = await anyio.create_tcp_listener(local_host=self._host, local_port=self._port)
         except OSError as error:
