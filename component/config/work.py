@@ -98,7 +98,7 @@ class Notifications(Section):
     """
     held_per_person: Count = 500
     """Maximum number of notifications that are held for one person by one agent. Beyond it the
-    least urgent and oldest one is dropped, and the person is told how many were.
+    least urgent and oldest one is dropped, and the person is told the number of dropped ones.
     """
     repeat_high_s: Seconds = 300
     """Seconds without a receipt after which a notification of high priority is sent once more."""

@@ -154,8 +154,8 @@ class TaskSubsystem:
         return self._catalog.may_use(principal, skill)
 
     def _check_capabilities(self, request: Request, skill: Skill, task: str) -> None:
-        """Check and record, before each call of a skill, that what it declares to access is
-        approved, whoever calls it. Raises CapabilityMissing.
+        """Check and record, before each call of a skill by any caller, that the access that it
+        declares is approved. Raises CapabilityMissing.
 
         A skill that declares nothing accesses nothing, and one that nobody has to approve, such as
         those of the modules in the settings, has what it declares: neither is checked.

@@ -25,8 +25,8 @@ class SkillSchedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     Attributes:
         when: a cron expression of five fields, or times as in `[[schedule]]`: `every monday at 9`.
         zone: the IANA time zone of local times; empty for that of the settings.
-        principal: the bare JID of the person whose rights it has and who is told the result; empty
-            if the settings must name one.
+        principal: the bare JID of the person with whose rights it runs, and who gets the result;
+            empty if the settings must name one.
         missed: what becomes of firings that were missed while the service was stopped: none of
             them takes place, the latest one does, or all of them do.
     """

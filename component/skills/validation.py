@@ -278,7 +278,7 @@ class _Work:
 
 
 def _schemas(values: object) -> Iterator[Schema]:
-    """Yield the schemas in a list: `true`, `false` and what is none cause no work."""
+    """Yield the schemas in a list that are objects; `true` and `false` need no validation."""
     if isinstance(values, list | tuple):
         yield from (one for one in values if isinstance(one, Mapping))
 

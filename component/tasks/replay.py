@@ -393,8 +393,7 @@ class _Half:
     def put(self, key: Hashable, entry: _Entry, now: float) -> None:
         """Add an entry; remove the oldest while there are too many, and up to two expired ones."""
         entries = self.entries
-        previous = entries.get(key)
-        if previous is not None:
+        if key in entries:
             self.remove(key)
         entries[key] = entry
         self.bytes += entry[3]
@@ -435,20 +434,20 @@ class ReplayCache:
         self._least = size // entries
         """The minimum size of each entry, so that the limit on bytes also limits their number."""
         self._clock = clock
-        self._named = _Half(size // 2)
-        self._unnamed = _Half(size // 2)
+        self._halves = (_Half(size // 2), _Half(size // 2))
+        """For requests without a name, and for named ones."""
         self._flights: dict[Hashable, Flight] = {}
 
     def __len__(self) -> int:
         """Return how many answers are kept."""
-        return len(self._named.entries) + len(self._unnamed.entries)
+        return sum(len(half.entries) for half in self._halves)
 
     def get(self, key: RequestKey) -> Result | Accepted | None:
         """Return the answer to a repetition, if it is in memory.
 
         Raises StanzaError: the recorded error, or `conflict` for other content.
         """
-        half = self._named if key.named else self._unnamed
+        half = self._halves[key.named]
         entry = half.entries.get(key.id)
         if entry is None:
             if self._flights:
@@ -463,8 +462,7 @@ class ReplayCache:
 
     def knows(self, key: RequestKey) -> bool:
         """Return whether a request with this key is in progress, or its answer is in memory."""
-        half = self._named if key.named else self._unnamed
-        return self.flight(key) is not None or key.id in half.entries
+        return self.flight(key) is not None or key.id in self._halves[key.named].entries
 
     def put(self, key: RequestKey, answer: RecordedAnswer, left_s: float | None = None) -> None:
         """Store an answer: for `left_s` seconds, or as long as a repetition is recognised.
@@ -473,7 +471,7 @@ class ReplayCache:
         """
         if left_s is None:
             left_s = self._window_s if key.named else UNNAMED_WINDOW_S
-        half = self._named if key.named else self._unnamed
+        half = self._halves[key.named]
         size = _ENTRY_BYTES + key.size + size_of(answer)
         if size > half.most_bytes or left_s <= 0:
             return

@@ -138,11 +138,6 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
         return size
 
     @property
-    def is_named(self) -> bool:
-        """Whether a name identifies repetitions, and not only the id of its IQ."""
-        return self.name is not None or self.session is not None
-
-    @property
     def has_terms(self) -> bool:
         """Whether it says more than what to run: how, until when, after what, or for whom."""
         return (

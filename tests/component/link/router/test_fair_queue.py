@@ -125,6 +125,24 @@ def test_the_wait_for_a_processor_is_charged_to_nobody() -> None:
     assert places == [1, 3, 5]
 
 
+def test_answers_that_are_finished_soon_after_others_were_sent_are_sent_together() -> None:
+    now = 0.0
+
+    def tenth(asked: Request[Do]) -> Done:
+        nonlocal now
+        now += 0.0001
+        return echo(asked)
+
+    bench = Bench([do(tenth)])
+    bench.router._clock = bench.router._processor_clock = lambda: now
+    flood = [request(id_=str(n), from_=_FLOOD) for n in range(8)]
+    others = [request(id_=name, from_=f"{name}@b.example") for name in ("one", "two", "three")]
+    bench.receive(flood[0], *others, *flood[1:])
+    # The first of the others at once; the next ones 0.25 ms later, by then with the flood's second.
+    assert bench.output.flushed == [2, 5]
+    assert [id_ for _, id_ in _put(bench)][:5] == ["0", "one", "two", "three", "1"]
+
+
 def test_one_principal_alone_is_not_flushed_for() -> None:
     bench = Bench([do(echo)])
     bench.receive(*(request(id_=str(n)) for n in range(20)))
