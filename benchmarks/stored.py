@@ -20,13 +20,13 @@ from component.skills.builtin import echo
 from component.store.database import Database
 from component.store.postgres import PostgreSQL
 from component.store.sqlite import SQLite
-from component.tasks import admin, changes, queries, question_rows, questions, rows
+from component.tasks import admin, changes, queries, question_rows, questions
 from component.tasks.admin import list_rows
 from component.tasks.confirmation import confirm_for
 from component.tasks.leases import Claimant, claim
 from component.tasks.protocol import TaskLimits
 from component.tasks.request import Confirmation, Request
-from component.tasks.rows import moment, put
+from component.tasks.rows import OpenBound, moment, put
 from tests.servers.postgres import Postgres
 from xep.binding import encode
 from xep.fluux_agent.execute import Output, Result
@@ -138,8 +138,8 @@ def _operations(engine: SQLite | PostgreSQL) -> dict[str, Operation]:
             db, _ALICE, _AGENT, "thread-40"
         ),
         "claim 8 queued tasks": lambda db: claim(db, _CLAIMANT, after=""),
-        "room for one more of a principal": lambda db: rows.check_quota(
-            db, str(_ALICE), TaskLimits()
+        "room for one more of a principal": lambda db: OpenBound(TaskLimits()).check(
+            db, str(_ALICE)
         ),
     }
 

@@ -10,6 +10,12 @@ from tests.memory_database import memory_database
 T = TypeVar("T")
 
 
+def expect(database: Any, sql: str, parameters: Any) -> bool:
+    """`Database.expect` of a double on SQLite: the answer is known at once."""
+    found = database.execute(sql, parameters)
+    return found.fetchone() is not None if sql.startswith("SELECT") else found.rowcount > 0
+
+
 class DirectDatabase:
     """A `Database` whose transaction is each operation."""
 
@@ -21,6 +27,9 @@ class DirectDatabase:
 
     def execute(self, sql: str, parameters: Any = ()) -> Any:
         return self.connection.execute(sql, parameters)
+
+    def expect(self, sql: str, parameters: Any = ()) -> bool:
+        return expect(self, sql, parameters)
 
     def notify(self, _channel: str) -> None:
         pass

@@ -1,11 +1,14 @@
 """The interface to the database within one transaction, the same for both databases."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+
+import msgspec
 
 T = TypeVar("T")
 
 Value: TypeAlias = str | int | float | bytes | None
+Values: TypeAlias = Sequence[Value]
 Dialect: TypeAlias = Literal["sqlite", "postgresql"]
 
 
@@ -50,8 +53,35 @@ class Database(Protocol):
     def execute(self, sql: str, parameters: Sequence[Value] = (), /) -> Rows:
         """Run one statement; `?` stands for a parameter on both databases."""
 
+    def expect(self, sql: str, parameters: Sequence[Value] = (), /) -> bool:
+        """Run one statement that should find or change a row; return whether it did.
+
+        On PostgreSQL it returns True without waiting for the answer. If there was no row, nothing
+        is committed: the operation runs again, and gets False. That costs more than waiting, so it
+        should be rare.
+        """
+
     def notify(self, channel: str, /) -> None:
         """Notify listeners of the channel in other processes when this is committed.
 
         Does nothing on SQLite, where there is no other process.
         """
+
+
+def among(database: Database, column: str, names: Sequence[str]) -> tuple[str, Value]:
+    """Return the condition that a column has one of these values, and its one parameter."""
+    value = msgspec.json.encode(names).decode()
+    if database.dialect == "postgresql":
+        # An array, because the planner expects more rows of a function, and would read the table.
+        return f"{column} = ANY(ARRAY(SELECT jsonb_array_elements_text(CAST(? AS jsonb))))", value
+    return f"{column} IN (SELECT value FROM json_each(?))", value  # noqa: S608 - a constant
+
+
+def pairs_of(database: Database, numbers: Mapping[str, int]) -> tuple[str, Value]:
+    """Return a table for `FROM` with the columns `key` and `value`, and its one parameter; `value`
+    has to be cast to a number.
+    """
+    table = (
+        "jsonb_each_text(CAST(? AS jsonb))" if database.dialect == "postgresql" else "json_each(?)"
+    )
+    return table, msgspec.json.encode(numbers).decode()

@@ -9,6 +9,7 @@ from component.store.clock import TransactionTimes
 from component.store.database import Dialect, Rows, Value
 from component.store.errors import StorageError, UnstorableError
 from component.store.server import PostgresServer
+from component.store.writes import LateError
 
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor, Pipeline
@@ -96,7 +97,7 @@ class Transaction:
         pipelined: bool = True,
     ) -> None:
         self.now, self.settled, self.steady = times
-        self.changed = False
+        self.changed = self.assumed = False
         self.skipped = False
         """Whether the server skipped statements that had been sent."""
         self._session = session
@@ -104,13 +105,26 @@ class Transaction:
         self._pipelined = pipelined
         self._pipeline: AbstractContextManager[Pipeline] | None = None
         self._sent: Pipeline | None = None
+        self._expected: list[Cursor[tuple[Any, ...]]] = []
 
     def execute(self, sql: str, parameters: Sequence[Value] = (), /) -> Rows:
         """Run one statement."""
+        cursor = self._run(sql, parameters)
+        return cursor if self._sent is None else _Answer(cursor, self._sent)
+
+    def expect(self, sql: str, parameters: Sequence[Value] = (), /) -> bool:
+        """See `Database`."""
+        cursor = self._run(sql, parameters)
+        if self._sent is None:
+            return cursor.rowcount > 0
+        self._expected.append(cursor)
+        self.assumed = True
+        return True
+
+    def _run(self, sql: str, parameters: Sequence[Value]) -> "Cursor[tuple[Any, ...]]":
         if not sql.startswith("SELECT"):
             self.changed = True
-        cursor = self._send(self._session.placeholders.translate(sql), parameters)
-        return cursor if self._sent is None else _Answer(cursor, self._sent)
+        return self._send(self._session.placeholders.translate(sql), parameters)
 
     def _send(self, sql: str, parameters: Sequence[Any]) -> "Cursor[tuple[Any, ...]]":
         if self._pipelined and self._sent is None:
@@ -143,7 +157,11 @@ class Transaction:
         self._connection.execute("ROLLBACK TO op; RELEASE op")
 
     def commit(self) -> None:
-        """Commit, and wait for all answers."""
+        """Commit, and wait for all answers. Raises LateError if an expected row was not there."""
+        if self._expected and self._sent is not None:
+            self._sent.sync()
+            if not all(cursor.rowcount for cursor in self._expected):
+                raise LateError
         self._connection.execute("COMMIT")
         self.stop_pipelining()
 

@@ -201,8 +201,9 @@ class PostgreSQL:
         committing = False
         try:
             self._steady.save(transaction, times)
-            if len(writes) > 1:
-                transaction.lock_tasks({task for write in writes for task in write.tasks})
+            tasks = {task for write in writes for task in write.tasks}
+            if len(writes) > 1 or len(tasks) > 1:
+                transaction.lock_tasks(tasks)
             yield transaction
             committing = True
             with self.server.explained():

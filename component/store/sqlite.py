@@ -126,6 +126,7 @@ class _Transaction:
 
     dialect: Dialect = "sqlite"
     failed = False
+    assumed = False
 
     def __init__(self, connection: "Connection", path: Path, times: TransactionTimes) -> None:
         self.times = times
@@ -139,6 +140,11 @@ class _Transaction:
         if not sql.startswith("SELECT"):
             self.changed = True
         return self._connection.execute(sql, parameters)
+
+    def expect(self, sql: str, parameters: Sequence[Value] = (), /) -> bool:
+        """See `Database`; the answer is known at once."""
+        found = self.execute(sql, parameters)
+        return found.fetchone() is not None if sql.startswith("SELECT") else found.rowcount > 0
 
     def notify(self, channel: str, /) -> None:
         """Do nothing: there is no other process."""

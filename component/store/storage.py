@@ -17,7 +17,7 @@ from component.store.directory import DirectoryLock, home_of
 from component.store.errors import explained
 from component.store.schema import Schema
 from component.store.sqlite import SQLite
-from component.store.writes import Engine, Writer
+from component.store.writes import Engine, Reader, Writer
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class Storage:
         writes nothing more; None if that is not certain, or on SQLite."""
         self._engine = engine
         self._writer = Writer(engine)
-        self._reading = anyio.CapacityLimiter(1)
+        self._reader = Reader(engine)
 
     @classmethod
     @asynccontextmanager
@@ -82,18 +82,19 @@ class Storage:
             yield storage
         finally:
             with anyio.CancelScope(shield=True):
-                await storage._writer.idle()
-                await system.in_thread(closing.close, limiter=storage._reading)
+                await storage._writer.groups.idle()
+                await storage._reader.groups.idle()
+                await system.in_thread(closing.close)
 
     async def read(self, op: Callable[[Database], T]) -> T:
         """Return `op(database)`, which sees one state of the database throughout.
 
-        Reads run one after another, concurrently with writes. A read that has begun is completed
-        even if its caller is cancelled.
+        Reads run concurrently with writes; those that wait at the same time run in one transaction.
+        A read that has begun is completed even if its caller is cancelled.
 
         Raises StorageError if the database cannot be read.
         """
-        return await system.in_thread(self._engine.read, op, limiter=self._reading)
+        return await self._reader.read(op)
 
     async def write(
         self,

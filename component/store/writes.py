@@ -76,10 +76,12 @@ class Transaction(Database, Protocol):
 
     Attributes:
         changed: whether anything but a SELECT was run since this was last set to False.
+        assumed: whether `expect` has returned True without an answer since then.
         failed: whether an error, even if an operation caught it, only allows a rollback.
     """
 
     changed: bool
+    assumed: bool
 
     @property
     def failed(self) -> bool:
@@ -147,41 +149,27 @@ class _SpoiltError(Exception):
     """An operation failed after a change, so this run must be rolled back."""
 
 
-class Writer:
-    """Groups writes and commits them with the engine, one transaction at a time."""
+class Groups:
+    """Runs operations that wait at the same time together, one group after another, in a thread.
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    Args:
+        run: runs the operations of a group, and sets the outcome of each.
+    """
+
+    def __init__(self, run: Callable[[Sequence[Write[Any]]], None]) -> None:
+        self._run = run
         self._waiting: deque[Write[Any]] = deque()
         self._led = False
         self._crowded = False
         self._thread = anyio.CapacityLimiter(1)
 
-    async def write(
-        self, op: Callable[[Database], T], keep_trying: bool, tasks: Collection[str] = ()
-    ) -> T:
-        """See `Storage.write`."""
-        write = Write(op, tasks)
-        wait = FIRST_WAIT_S
-        while True:
-            await self._once(write)
-            if write.refused is None:
-                if write.error is not None:
-                    raise write.error
-                return cast("T", write.value)
-            if not keep_trying:
-                raise write.refused
-            if wait == FIRST_WAIT_S:
-                _log.warning("a write failed; will retry", reason=str(write.refused))
-            await anyio.sleep(wait)
-            wait = min(2 * wait, LONGEST_WAIT_S)
-
     async def idle(self) -> None:
-        """Wait until the running transaction, if any, has ended."""
+        """Wait until the running group, if any, has ended."""
         async with self._thread:
             pass
 
-    async def _once(self, write: Write[Any]) -> None:
+    async def run(self, write: Write[Any]) -> None:
+        """Run an operation. One that has begun is completed even if its caller is cancelled."""
         await anyio.lowlevel.checkpoint_if_cancelled()
         write.begun = write.leads = False
         write.told = None
@@ -191,14 +179,14 @@ class Writer:
         self._led = True
         with anyio.CancelScope(shield=True):
             if self._crowded:
-                # Callers of the last transaction are about to write again: include them.
+                # Callers of the last group are about to come again: include them.
                 await anyio.lowlevel.checkpoint()
             batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), TOGETHER))]
             for other in batch:
                 other.begun = True
             self._crowded = len(batch) > 1
             try:
-                await system.in_thread(self._commit, batch, limiter=self._thread)
+                await system.in_thread(self._run, batch, limiter=self._thread)
             finally:
                 for other in batch:
                     if other.told is not None:
@@ -229,6 +217,78 @@ class Writer:
             first.leads = True
             assert first.told is not None, "the write is waiting"
             first.told.set()
+
+
+class Reader:
+    """Groups reads; those of a group see the same state of the database.
+
+    Attributes:
+        groups: the reads that wait or run.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.groups = Groups(self._read)
+        self._engine = engine
+
+    async def read(self, op: Callable[[Database], T]) -> T:
+        """See `Storage.read`."""
+        read = Write(op)
+        await self.groups.run(read)
+        if read.error is not None:
+            raise read.error
+        return cast("T", read.value)
+
+    def _read(self, reads: Sequence[Write[Any]]) -> None:
+        try:
+            self._engine.read(lambda database: _read_all(database, reads))
+        except BaseException as error:  # noqa: BLE001 - its caller gets it
+            if len(reads) == 1:
+                reads[0].error = error
+                return
+            for each in reads:
+                self._read([each])
+
+
+def _read_all(database: Database, reads: Sequence[Write[Any]]) -> None:
+    transaction = cast("Transaction", database)
+    for read in reads:
+        try:
+            read.run(database)
+        except BaseException as error:  # noqa: BLE001 - its caller gets it; the others continue
+            read.error = _own(transaction, error)
+        if transaction.failed:
+            raise read.error or _SpoiltError
+
+
+class Writer:
+    """Groups writes and commits them with the engine, one transaction at a time.
+
+    Attributes:
+        groups: the writes that wait or run.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.groups = Groups(self._commit)
+        self._engine = engine
+
+    async def write(
+        self, op: Callable[[Database], T], keep_trying: bool, tasks: Collection[str] = ()
+    ) -> T:
+        """See `Storage.write`."""
+        write = Write(op, tasks)
+        wait = FIRST_WAIT_S
+        while True:
+            await self.groups.run(write)
+            if write.refused is None:
+                if write.error is not None:
+                    raise write.error
+                return cast("T", write.value)
+            if not keep_trying:
+                raise write.refused
+            if wait == FIRST_WAIT_S:
+                _log.warning("a write failed; will retry", reason=str(write.refused))
+            await anyio.sleep(wait)
+            wait = min(2 * wait, LONGEST_WAIT_S)
 
     def _commit(self, batch: Sequence[Write[Any]]) -> None:
         for write in batch:
@@ -291,7 +351,7 @@ def run_together(engine: Engine, writes: Sequence[Write[Any]]) -> None:
             for write in writes:
                 _run(transaction, write)
     except (_SpoiltError, LateError):
-        if len(writes) == 1 and writes[0].error is not None:
+        if len(writes) == 1 and writes[0].error is not None and not transaction.assumed:
             return
         with engine.transaction(writes) as transaction:
             for write in writes:
@@ -299,12 +359,12 @@ def run_together(engine: Engine, writes: Sequence[Write[Any]]) -> None:
 
 
 def _run(transaction: Transaction, write: Write[Any]) -> None:
-    transaction.changed = False
+    transaction.changed = transaction.assumed = False
     try:
         write.run(transaction)
     except BaseException as error:
         write.error = _own(transaction, error)
-        if transaction.changed or transaction.failed:
+        if transaction.changed or transaction.assumed or transaction.failed:
             raise _SpoiltError from error
     else:
         if transaction.failed:

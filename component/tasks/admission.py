@@ -445,7 +445,7 @@ class Admission:
         found = replay.record(tx, admitted.key, new)
         if found is None:
             self._store.records.check(tx, principal)
-            rows.check_quota(tx, principal, self._limits)
+            self._store.open_tasks.check(tx, principal)
         return found
 
     async def _until_answered(self, run: Run, flight: Flight) -> ReplayRecord | None:
@@ -486,7 +486,7 @@ class Admission:
         slot = self._worker.try_slot(principal) if direct else None
 
         def op(tx: Transaction) -> tuple[Row, Accepted]:
-            rows.check_quota(tx, principal, self._limits, stored)
+            self._store.open_tasks.check(tx, principal, stored)
             row = changes.new_row(tx, task, request, skill, stored)
             row.promoted = 1
             if slot is not None and not request.undecided:

@@ -19,7 +19,7 @@ from component.tasks import journal, leases, question_rows, replay, rows
 from component.tasks.protocol import Question, TaskLimits
 from component.tasks.replay import RecordBound, RecordedAnswer
 from component.tasks.request import Request
-from component.tasks.rows import TERMINAL, Detail, Row
+from component.tasks.rows import TERMINAL, Detail, OpenBound, Row
 from xep.binding import encode
 from xep.fluux_agent import errors
 from xep.fluux_agent.confirm import Confirm
@@ -84,8 +84,8 @@ class Transaction:
     """
 
     __slots__ = (
-        *("_has_slots", "answers", "changes", "dialect", "execute", "instance", "limits"),
-        *("notify", "now", "rows", "settled", "steady"),
+        *("_has_slots", "answers", "changes", "dialect", "execute", "expect", "instance"),
+        *("limits", "notify", "now", "rows", "settled", "steady"),
     )
 
     def __init__(
@@ -103,6 +103,7 @@ class Transaction:
         self.settled = database.settled
         self.steady = database.steady
         self.execute = database.execute
+        self.expect = database.expect
         self.notify = database.notify
         self.changes: list[Change] = []
         self.answers: list[tuple[str, int]] = []
@@ -147,6 +148,7 @@ class TaskStore:
     Attributes:
         instance: the name of this instance among those that share the database; it takes a new one
             after it was evicted.
+        open_tasks: the limit on the open tasks of a principal.
         records: the limit on the replay records of a principal.
     """
 
@@ -160,6 +162,7 @@ class TaskStore:
         self.storage = storage
         self.limits = limits
         self.instance = leases.new_instance()
+        self.open_tasks = OpenBound(limits)
         self.records = RecordBound(limits.records_per_principal, limits.retry_after_s)
         self._has_slots = has_slots
         self._publish = publish
@@ -256,15 +259,14 @@ def change(
         row.unsent_revision = row.revision
     if new:
         rows.put(tx, row)
-    else:
-        rows.update(tx, row)
     rows.add_event(tx, row, detail)
-    made = Change(msgspec.structs.replace(row), detail)
-    if to not in TERMINAL:
-        return made
-    rows.store_size(tx, row.id)
-    ready = waiters.wake_tasks(tx, row.id, success=rows.is_done(row))
-    return msgspec.structs.replace(made, ready=ready)
+    if not new:
+        rows.update(tx, row)
+    ready: tuple[str, ...] = ()
+    if to in TERMINAL:
+        is_waited_for = row.parent is not None or rows.outline_of(row).origin == "tool"
+        ready = waiters.wake_tasks(tx, row.id, success=rows.is_done(row), expected=is_waited_for)
+    return Change(msgspec.structs.replace(row), detail, ready)
 
 
 def _keep_detail(row: Row, detail: Detail | None) -> None:
@@ -282,7 +284,8 @@ def _close(tx: Transaction, row: Row, *, waited: bool) -> None:
     """
     if waited:
         question_rows.close(tx, row.id, "withdrawn")
-    replay.keep_record(tx, row.id, row.retain_until)
+    if rows.outline_of(row).name is not None:
+        replay.keep_record(tx, row.id, row.retain_until)
 
 
 def end(

@@ -175,9 +175,9 @@ class EventSender:
         written = sorted(one for one, what in sent.items() if what.delivery.is_sent)
 
         def op(database: Database) -> None:
-            for task, revision in written:  # sorted, because all instances lock rows in this order
-                rows.mark_sent(database, task, revision)
-                what = sent[task, revision]
+            rows.mark_sent(database, dict(written))
+            for one in written:
+                what = sent[one]
                 if what.question is not None:
                     question_rows.written(database, what.question.id, what.delivery.withheld)
 

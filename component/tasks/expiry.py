@@ -167,11 +167,11 @@ def forget(database: Database, limit: int = 500, deleted: list[DeletedTask] | No
     principals could see are added to `deleted`.
     """
     tasks = rows.expired(database, limit)
-    for task in tasks:
-        replay.delete_of(database, task)
-        found = rows.delete(database, task)
-        if found is not None and deleted is not None:
-            deleted.append(DeletedTask(task, *found))
+    if tasks:
+        replay.delete_of(database, tasks)
+        found = rows.delete(database, tasks)
+        if deleted is not None:
+            deleted += found
     question_rows.forget(database)
     return len(tasks) + replay.delete_expired(database, limit)
 
@@ -256,19 +256,20 @@ def remove(database: Database, principal: str, bounds: Bounds, replay_ms: int) -
     if not bounds.exceeded(count, size):
         return Removed(answers=answers, left_tasks=count, left_bytes=size, more=more)
     lower = Bounds(int(bounds.tasks * _FULL), int(bounds.bytes * _FULL))
-    tasks = gone = 0
-    deleted = list[DeletedTask]()
+    oldest: dict[str, int] = {}
+    gone = 0
     for task, weight, ended in rows.oldest_ended(database, principal, _PORTION):
-        if not lower.exceeded(count - tasks, size - gone):
+        if not lower.exceeded(count - len(oldest), size - gone):
             break
-        replay.shorten_record(database, task, ended + replay_ms)
-        shown = rows.delete(database, task)
-        if shown is not None:
-            deleted.append(DeletedTask(task, *shown))
-        tasks, gone = tasks + 1, gone + weight
-    count, size = count - tasks, size - gone
-    more = more or (tasks > 0 and bounds.exceeded(count, size))
-    return Removed(tasks, gone, answers, count, size, more, tuple(deleted))
+        oldest[task] = ended + replay_ms
+        gone += weight
+    deleted: tuple[DeletedTask, ...] = ()
+    if oldest:
+        replay.shorten_records(database, oldest)
+        deleted = tuple(rows.delete(database, list(oldest)))
+    count, size = count - len(oldest), size - gone
+    more = more or (bool(oldest) and bounds.exceeded(count, size))
+    return Removed(len(oldest), gone, answers, count, size, more, deleted)
 
 
 def _drop_answers(database: Database, principal: str, bounds: Bounds) -> tuple[int, bool]:

@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from component import system
-from component.store.database import Database, Value
+from component.store.database import Database, Value, among
 from component.store.schema import Table
 from component.tasks import rows
 from component.tasks.protocol import QueueLimits
@@ -86,9 +86,15 @@ def mark_idle(database: Database, instance: str) -> None:
         database.execute("UPDATE instances SET idle = 1 WHERE id = ? AND idle = 0", (instance,))
 
 
+_NONE_IDLE: Final = (
+    "SELECT 1 WHERE NOT EXISTS"
+    " (SELECT 1 FROM instances WHERE idle = 1 AND id <> ? AND channel IS NOT NULL)"
+)
+
+
 def wake_one(database: Database, *, but: str = "") -> None:
     """Wake one idle instance other than `but`, if there is one, to claim queued tasks."""
-    if database.dialect != "postgresql":
+    if database.dialect != "postgresql" or database.expect(_NONE_IDLE, (but,)):
         return
     found = database.execute(
         "UPDATE instances SET idle = 0 WHERE id = (SELECT id FROM instances"
@@ -429,8 +435,8 @@ def claim(database: Database, claimant: Claimant, *, after: str) -> Claimed:
         if len(taken) == claimant.free or not capacity.take(row.queue):
             more = True
             continue
-        rows.lease(database, row, claimant.instance)
         taken.append(row)
+    rows.lease(database, taken, claimant.instance)
     return Claimed(taken, principals[-1] if principals else "", more, capacity.retry_ms)
 
 
@@ -461,8 +467,8 @@ def _left_out(
     """Return the conditions that leave out what the claimant or its queues cannot run."""
     but: list[tuple[str, Sequence[Value]]] = []
     if claimant.skills is not None:
-        listed, names = rows.among(database, claimant.skills)
-        but.append((f"skill IN {listed}", names))
+        known, names = among(database, "skill", claimant.skills)
+        but.append((known, (names,)))
     if exhausted:
         marks = ", ".join("?" * len(exhausted))
         but.append((f"(queue IS NULL OR queue NOT IN ({marks}))", exhausted))

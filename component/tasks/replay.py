@@ -3,7 +3,7 @@
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import anyio
@@ -11,7 +11,7 @@ import msgspec
 from cachebox import LRUCache
 
 from component.store.clock import seconds_since_boot
-from component.store.database import Database
+from component.store.database import Database, among, pairs_of
 from component.store.schema import Table
 from component.tasks.request import UNNAMED_WINDOW_S, RequestKey
 from xep.binding import encode, read
@@ -164,14 +164,11 @@ def record(database: Database, key: RequestKey, new: NewRecord) -> ReplayRecord 
     The new one has to expire later than an expired one that it replaces.
     """
     answer = None if new.answer is None else encode_answer(new.answer)
-    made = database.execute(
-        _RECORD,
-        (
-            *(key.text, key.digest, new.task, answer, new.owner),
-            *(new.expires, int(key.named), new.principal, database.steady),
-        ),
+    values = (
+        *(key.text, key.digest, new.task, answer, new.owner),
+        *(new.expires, int(key.named), new.principal, database.steady),
     )
-    return find(database, key.text) if made.rowcount == 0 else None
+    return None if database.expect(_RECORD, values) else find(database, key.text)
 
 
 def answer_record(
@@ -249,10 +246,13 @@ def keep_record(database: Database, task: str, until: int) -> None:
     )
 
 
-def shorten_record(database: Database, task: str, until: int) -> None:
-    """Let the record of a task expire then, if it would expire later."""
+def shorten_records(database: Database, until: Mapping[str, int]) -> None:
+    """Let the records of tasks expire at these times, if they would expire later."""
+    pairs, value = pairs_of(database, until)
     database.execute(
-        "UPDATE replay SET expires = ? WHERE task = ? AND expires > ?", (until, task, until)
+        f"UPDATE replay SET expires = CAST(until.value AS BIGINT) FROM {pairs} AS until"  # noqa: S608
+        " WHERE replay.task = until.key AND expires > CAST(until.value AS BIGINT)",
+        (value,),
     )
 
 
@@ -268,9 +268,10 @@ def any_records(database: Database) -> bool:
     return database.execute("SELECT 1 FROM replay LIMIT 1").fetchone() is not None
 
 
-def delete_of(database: Database, task: str) -> None:
-    """Delete the record of a task."""
-    database.execute("DELETE FROM replay WHERE task = ?", (task,))
+def delete_of(database: Database, tasks: Sequence[str]) -> None:
+    """Delete the records of tasks."""
+    theirs, ids = among(database, "task", tasks)
+    database.execute(f"DELETE FROM replay WHERE {theirs}", (ids,))  # noqa: S608
 
 
 def delete_expired(database: Database, limit: int) -> int:

@@ -101,7 +101,7 @@ def resume(tx: Transaction, row: Row, verdict: Verdict, *, late: bool = False) -
 
     Raises LostError.
     """
-    mine = rows.load_owned(tx, row.id, row.fence)
+    mine = rows.current(tx, row)
     # cancelled after it was claimed, when no run could be stopped
     if mine.state == "cancelling":
         tx.publish(changes.end_cancelled(tx, mine))

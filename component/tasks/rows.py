@@ -1,14 +1,16 @@
 """The tables `tasks`, `events` and `parts`, and every statement on them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final, TypeAlias, get_args
+from operator import attrgetter
+from typing import Final, get_args
 
 import msgspec
+from cachebox import LRUCache
 
-from component.store.database import Database, Dialect, Value
+from component.store.database import Database, Dialect, Value, Values, among, pairs_of
 from component.store.schema import Table
-from component.tasks.protocol import TaskLimits
+from component.tasks.protocol import DeletedTask, TaskLimits
 from component.tasks.request import Request
 from xep.binding import encode, read
 from xep.fluux_agent import errors
@@ -16,8 +18,6 @@ from xep.fluux_agent.confirm import Confirm
 from xep.fluux_agent.execute import Output, Result, State
 from xep.fluux_agent.task import Failure, Input, Progress, Task
 from xep.jid import JID
-
-Values: TypeAlias = Sequence[Value]
 
 TERMINAL: Final[frozenset[State]] = frozenset(("completed", "failed", "rejected", "cancelled"))
 """Final states: a task in one of these never changes again (TSK-002)."""
@@ -320,6 +320,24 @@ def request_of(row: Row) -> Request:
     return msgspec.json.decode(row.request, type=Request)
 
 
+class Outline(msgspec.Struct, frozen=True):
+    """What a change of a task needs to know of its request."""
+
+    name: str | None = None
+    origin: str = "iq"
+
+
+_outline: Final = msgspec.json.Decoder(Outline).decode
+
+
+def outline_of(row: Row) -> Outline:
+    """Return the outline of the request of a task, without decoding the rest."""
+    try:
+        return _outline(row.request)
+    except msgspec.DecodeError:  # what cannot be decoded is reported when the task is run
+        return Outline("", "tool")
+
+
 # Times.
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -370,6 +388,28 @@ def load(database: Database, task: str, *, lock: bool = True) -> Row | None:
     return found[0] if found else None
 
 
+_CURRENT: Final = (
+    "SELECT 1 FROM tasks WHERE id = ? AND owner = ? AND fence = ? AND revision = ?"
+    " AND promoted = ? AND coalesce(wake_at, -1) = ? AND coalesce(unsent_revision, -1) = ?"
+)
+"""Finds a task in which nothing has changed that others may change while a run owns it."""
+
+
+def current(database: Database, row: Row) -> Row:
+    """Return a copy of the row of a task that a run owns, as it is now, and lock it; `row` is the
+    row as the run has last committed or read it.
+
+    Raises LostError if the fence has changed: the run has lost the task and must end.
+    """
+    wake_at = -1 if row.wake_at is None else row.wake_at
+    unsent = -1 if row.unsent_revision is None else row.unsent_revision
+    lock = _LOCK if database.dialect == "postgresql" else ""
+    values = (row.id, row.owner, row.fence, row.revision, row.promoted, wake_at, unsent)
+    if database.expect(f"{_CURRENT}{lock}", values):
+        return msgspec.structs.replace(row)
+    return load_owned(database, row.id, row.fence)
+
+
 def load_owned(database: Database, task: str, fence: int) -> Row:
     """Return the row of a task that a run owns with its fence.
 
@@ -398,7 +438,8 @@ _CHANGED: Final = (
     *("unsent_revision", "wake_at", "updated", "retain_until", "promised", "attempts", "set_aside"),
     *("not_before", "waits", "children", "tries", "parent", "version"),
 )
-_UPDATE: Final = f"UPDATE tasks SET {', '.join(f'{name} = ?' for name in _CHANGED)} WHERE id = ?"  # noqa: S608
+_SET: Final = f"UPDATE tasks SET {', '.join(f'{name} = ?' for name in _CHANGED)}"  # noqa: S608 - constant names
+_UPDATE: Final = f"{_SET} WHERE id = ?"
 
 
 def put(database: Database, row: Row) -> None:
@@ -406,10 +447,20 @@ def put(database: Database, row: Row) -> None:
     database.execute(_INSERT, (*msgspec.structs.astuple(row), request_bytes(row.request)))
 
 
+_changed: Final[Callable[[Row], tuple[Value, ...]]] = attrgetter(*_CHANGED)
+
+
 def update(database: Database, row: Row) -> None:
-    """Update the columns of a row that can change, without a new revision."""
-    values: list[Value] = [getattr(row, name) for name in _CHANGED]
-    database.execute(_UPDATE, (*values, row.id))
+    """Update the columns of a row that can change, without a new revision; and the size of an
+    ended task, with its related rows.
+    """
+    values = _changed(row)
+    if row.state not in TERMINAL:
+        database.execute(_UPDATE, (*values, row.id))
+        return
+    texts = (row.request, row.progress, row.result, row.failure)
+    size = _ROW_BYTES + sum(len(text.encode()) for text in texts if text is not None)
+    database.execute(_UPDATE_ENDED[database.dialect], (*values, size, row.id))
 
 
 def set_request(database: Database, row: Row, request: str) -> None:
@@ -418,20 +469,22 @@ def set_request(database: Database, row: Row, request: str) -> None:
     database.execute("UPDATE tasks SET request = ? WHERE id = ?", (request, row.id))
 
 
-def delete(database: Database, task: str) -> tuple[str, str] | None:
-    """Delete a task, with its children and what they waited for. If its principal could see it,
-    return the principal and the address at which it was accepted.
+def delete(database: Database, tasks: Sequence[str]) -> list[DeletedTask]:
+    """Delete tasks, with their children and what they waited for; return those that their
+    principals could see.
     """
+    these, ids = among(database, "id", tasks)
     database.execute(
-        "WITH RECURSIVE family(id) AS (SELECT CAST(? AS TEXT) UNION"
+        f"WITH RECURSIVE family(id) AS (SELECT id FROM tasks WHERE {these} UNION"  # noqa: S608
         " SELECT tasks.id FROM tasks JOIN family ON tasks.parent = family.id)"
         " DELETE FROM waiters WHERE waiter IN (SELECT id FROM family)",
-        (task,),
+        (ids,),
     )
     found = database.execute(
-        "DELETE FROM tasks WHERE id = ? RETURNING principal, target, promoted", (task,)
-    ).fetchone()
-    return (found[0], found[1]) if found is not None and found[2] else None
+        f"DELETE FROM tasks WHERE {these} RETURNING id, principal, target, promoted",  # noqa: S608
+        (ids,),
+    ).fetchall()
+    return [DeletedTask(task, who, at) for task, who, at, promoted in found if promoted]
 
 
 # Sizes.
@@ -456,53 +509,71 @@ def size_of(row: Row) -> int:
     return _ROW_BYTES + _CHILD_BYTES * row.revision + sum(len(text or "") for text in texts)
 
 
-def store_size(database: Database, task: str) -> None:
-    """Store the size of an ended task, including its related rows."""
-    database.execute(_STORE_SIZE[database.dialect], (task,))
-
-
-def _storing(size: str) -> str:
-    """Return the statement for `store_size`; `size` is an expression for the size of a column in
-    bytes.
+def _measuring(size: str) -> str:
+    """Return the statement that updates the row of an ended task, with its size; `size` is an
+    expression for the size of a column in bytes.
     """
 
-    def texts(*columns: str) -> str:
-        return " + ".join(f"coalesce({size.format(column)}, 0)" for column in columns)
-
     def children(table: str, *columns: str) -> str:
+        texts = "".join(f" + coalesce({size.format(column)}, 0)" for column in columns)
         return (
-            f" + (SELECT coalesce(sum({_CHILD_BYTES} + {texts(*columns)}), 0) FROM {table} c"  # noqa: S608 - constant names
+            f" + (SELECT coalesce(sum({_CHILD_BYTES}{texts}), 0) FROM {table} c"  # noqa: S608 - constant names
             " WHERE c.task = tasks.id)"
         )
 
     return (
-        f"UPDATE tasks SET bytes = {_ROW_BYTES}"  # noqa: S608 - constant names
-        f" + {texts('request', 'progress', 'result', 'failure')}"
+        f"{_SET}, bytes = CAST(? AS BIGINT)"
         f"{children('events', 'c.detail')}{children('parts', 'c.output')}"
         f"{children('journal', 'c.result')}{children('inputs', 'c.question', 'c.answer')}"
         " WHERE id = ?"
     )
 
 
-_STORE_SIZE: Final[Mapping[Dialect, str]] = {
-    "sqlite": _storing("length(CAST({} AS BLOB))"),
-    "postgresql": _storing("octet_length({})"),
+_UPDATE_ENDED: Final[Mapping[Dialect, str]] = {
+    "sqlite": _measuring("length(CAST({} AS BLOB))"),
+    "postgresql": _measuring("octet_length({})"),
 }
 
+_PRINCIPALS: Final = 10_000
+"""Number of principals whose counts are cached; the tasks of others are counted more often."""
 
-def check_quota(database: Database, principal: str, limits: TaskLimits, request: str = "") -> None:
-    """Raise StanzaError, `busy`, if a principal already has as many open tasks as allowed, or if
-    their requests and this one exceed the allowed bytes.
+
+class OpenBound:
+    """Refuses new work of a principal that has too many open tasks, or too large ones.
+
+    The tasks are counted only when as many were accepted as there was room for, which leaves room
+    that ended tasks have freed unused until then. Several instances on one database do not see what
+    the others accept, so each uses a tenth of the room before it counts again.
     """
-    count, size = database.execute(
-        "SELECT count(*), coalesce(sum(bytes), 0) FROM (SELECT bytes FROM tasks WHERE"  # noqa: S608
-        f" principal = ? AND {OPEN} LIMIT ?) AS open",
-        (principal, limits.tasks_per_principal),
-    ).fetchone() or (0, 0)
-    if count >= limits.tasks_per_principal:
-        raise errors.busy(limits.retry_after_s)
-    if count and request and size + request_bytes(request) > limits.open_bytes:
-        raise errors.busy(limits.retry_after_s)
+
+    def __init__(self, limits: TaskLimits) -> None:
+        self._limits = limits
+        self._left: LRUCache[str, tuple[int, int]] = LRUCache(_PRINCIPALS)
+        """Tasks and bytes that a principal may add before its tasks are counted."""
+
+    def check(self, database: Database, principal: str, request: str = "") -> None:
+        """Check whether a new task is allowed, which has this request as JSON.
+
+        Raises StanzaError: `busy`, if a principal already has as many open tasks as allowed, or if
+        their requests and this one exceed the allowed bytes.
+        """
+        size = request_bytes(request) if request else 0
+        tasks, room = self._left.get(principal, (0, 0))
+        if tasks <= 0 or room < size:
+            tasks, room = self._count(database, principal, size)
+        self._left[principal] = (tasks - 1, room - size)
+
+    def _count(self, database: Database, principal: str, size: int) -> tuple[int, int]:
+        limits = self._limits
+        count, taken = database.execute(
+            "SELECT count(*), coalesce(sum(bytes), 0) FROM (SELECT bytes FROM tasks WHERE"  # noqa: S608
+            f" principal = ? AND {OPEN} LIMIT ?) AS open",
+            (principal, limits.tasks_per_principal),
+        ).fetchone() or (0, 0)
+        tasks, room = limits.tasks_per_principal - count, limits.open_bytes - int(taken)
+        if tasks <= 0 or (count and room < size):
+            raise errors.busy(limits.retry_after_s)
+        return (tasks, room) if database.dialect == "sqlite" else (tasks // 10, room // 10)
 
 
 # Owners and children.
@@ -576,20 +647,16 @@ def next_of(
     )
 
 
-def among(database: Database, names: Sequence[str]) -> tuple[str, Values]:
-    """Return a list for `IN`, and its one value, regardless of the number of names."""
-    values = (msgspec.json.encode(names).decode(),)
-    if database.dialect == "postgresql":
-        return "(SELECT jsonb_array_elements_text(CAST(? AS jsonb)))", values
-    return "(SELECT value FROM json_each(?))", values
-
-
-def lease(database: Database, row: Row, owner: str) -> None:
-    """Give a task to an owner."""
-    row.owner, row.fence = owner, row.fence + 1
-    database.execute(
-        "UPDATE tasks SET owner = ?, fence = ? WHERE id = ?", (row.owner, row.fence, row.id)
-    )
+def lease(database: Database, tasks: Sequence[Row], owner: str) -> None:
+    """Give tasks to an owner."""
+    for row in tasks:
+        row.owner, row.fence = owner, row.fence + 1
+    if tasks:
+        these, ids = among(database, "id", [row.id for row in tasks])
+        database.execute(
+            f"UPDATE tasks SET owner = ?, fence = fence + 1 WHERE {these}",  # noqa: S608
+            (owner, ids),
+        )
 
 
 def queued_skills(database: Database) -> set[str]:
@@ -602,13 +669,12 @@ def queued_without(
     database: Database, skills: Sequence[str], tasks: Sequence[str], limit: int
 ) -> list[Row]:
     """Return queued tasks that need other skills, but not these tasks."""
-    listed, names = among(database, skills)
-    _, ids = among(database, tasks)
+    known, names = among(database, "skill", skills)
+    these, ids = among(database, "id", tasks)
     return _select(
         database,
-        f"WHERE {QUEUED} AND skill NOT IN {listed} AND id NOT IN {listed}"
-        f" ORDER BY created, id LIMIT {limit:d}",
-        (*names, *ids),
+        f"WHERE {QUEUED} AND NOT ({known}) AND NOT ({these}) ORDER BY created, id LIMIT {limit:d}",
+        (names, ids),
         f"{_LOCK} SKIP LOCKED",
     )
 
@@ -881,11 +947,13 @@ def unsent(database: Database, after: tuple[int, str], limit: int) -> list[Row]:
     )
 
 
-def mark_sent(database: Database, task: str, revision: int) -> None:
-    """Record that the event of a revision was sent."""
+def mark_sent(database: Database, sent: Mapping[str, int]) -> None:
+    """Record that the events of revisions were sent, by the ids of their tasks."""
+    pairs, value = pairs_of(database, sent)
     database.execute(
-        "UPDATE tasks SET unsent_revision = NULL WHERE id = ? AND unsent_revision = ?",
-        (task, revision),
+        f"UPDATE tasks SET unsent_revision = NULL FROM {pairs} AS sent"  # noqa: S608
+        " WHERE tasks.id = sent.key AND unsent_revision = CAST(sent.value AS BIGINT)",
+        (value,),
     )
 
 

@@ -729,7 +729,7 @@ class Run:
         recorded = Recorded(journal.succeeded(task), step.input)
 
         def op(tx: Transaction, row: Row) -> None:
-            rows.check_quota(tx, row.principal, self._limits, request)
+            self._store.open_tasks.check(tx, row.principal, request)
             child = changes.new_row(tx, task, admitted.request, admitted.skill, request)
             child.parent, child.deadline, child.promoted = row.id, row.deadline, 1
             if delay_s > 0:
@@ -961,7 +961,7 @@ class Run:
     ) -> tuple[Row, Accepted]:
         admitted, limits, flight = self.admitted, self._limits, self.flight
         if admitted.repeatable:
-            rows.check_quota(tx, str(self.request.principal), limits, request)
+            self._store.open_tasks.check(tx, str(self.request.principal), request)
         row = changes.new_row(tx, self.task, self.request, self.skill, request)
         row.promoted = int(announced)
         accepted = changes.accepted_as(row, "accepted", limits)
@@ -997,7 +997,7 @@ class Run:
         return row, accepted
 
     def _announce(self, row: Row, tx: Transaction) -> tuple[Row, Accepted]:
-        mine = rows.load_owned(tx, row.id, row.fence)
+        mine = rows.current(tx, row)
         accepted = changes.accepted_as(mine, "accepted", self._limits)
         tx.publish(*changes.reveal(tx, mine))
         replay.accept_record(tx, mine.id, accepted)
@@ -1023,7 +1023,7 @@ class Run:
         assert mine is not None
 
         def fenced(tx: Transaction) -> tuple[Row, Change | None]:
-            row = rows.load_owned(tx, mine.id, mine.fence)
+            row = rows.current(tx, mine)
             op(tx, row)
             return row, tx.changes[-1] if tx.changes else None
 

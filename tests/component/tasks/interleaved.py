@@ -33,6 +33,7 @@ from component.tasks.service import TaskService
 from tests.component.tasks.interleaved_skills import Stage
 from tests.component.tasks.ledger import NOON
 from tests.component.tasks.world import Ear, World, living
+from tests.direct_database import expect
 
 T = TypeVar("T")
 
@@ -88,10 +89,13 @@ class _Shared:
 
     def execute(self, sql: str, parameters: Sequence[Value] = (), /) -> Rows:
         sql = re.sub(r" FOR (NO KEY UPDATE|UPDATE|SHARE)( SKIP LOCKED)?", "", sql)
-        names = "SELECT jsonb_array_elements_text(CAST(? AS jsonb))"
-        return self._database.execute(
-            sql.replace(names, "SELECT value FROM json_each(?)"), parameters
-        )
+        names = " = ANY(ARRAY(SELECT jsonb_array_elements_text(CAST(? AS jsonb))))"
+        sql = sql.replace(names, " IN (SELECT value FROM json_each(?))")
+        sql = sql.replace("jsonb_each_text(CAST(? AS jsonb))", "json_each(?)")
+        return self._database.execute(sql, parameters)
+
+    def expect(self, sql: str, parameters: Sequence[Value] = (), /) -> bool:
+        return expect(self, sql, parameters)
 
     def notify(self, channel: str, /) -> None:
         self._notified.append(channel)

@@ -10,6 +10,7 @@ from component.store.database import Database, Dialect, Rows, Value
 from component.tasks.protocol import TaskLimits
 from component.tasks.request import Request
 from component.tasks.rows import Row, load
+from tests.direct_database import expect
 from tests.memory_database import memory_database
 from xep.binding import encode
 from xep.fluux_agent.execute import Output
@@ -39,6 +40,9 @@ class InMemory:
 
     def execute(self, sql: str, parameters: Sequence[Value] = (), /) -> Rows:
         return self._connection.execute(sql, parameters)
+
+    def expect(self, sql: str, parameters: Sequence[Value] = (), /) -> bool:
+        return expect(self, sql, parameters)
 
     def notify(self, channel: str, /) -> None:
         pass
@@ -79,6 +83,9 @@ class Ledger:
     def execute(self, sql: str, parameters: Sequence[Value] = (), /) -> Rows:
         self.asked.append(sql)
         return self._database.execute(sql, parameters)
+
+    def expect(self, sql: str, parameters: Sequence[Value] = (), /) -> bool:
+        return expect(self, sql, parameters)
 
     def notify(self, channel: str, /) -> None:
         pass

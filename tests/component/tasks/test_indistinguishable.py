@@ -27,6 +27,7 @@ from component.store.database import Database, Rows, Value
 from component.tasks.request import Confirmation, Request, request_from
 from tests.component.link.router.wire import AGENT, DOMAIN, OURS, ListOutput, Wire, iq
 from tests.component.tasks.world import Open, World, living
+from tests.direct_database import expect
 from tests.waiting import eventually
 from xep.binding import Payload, encode
 from xep.fluux_agent.confirm import Decision
@@ -258,6 +259,9 @@ class Noting:
     def execute(self, sql: str, parameters: Sequence[Value] = (), /) -> Rows:
         self._noted.append(sql)
         return self._database.execute(sql, parameters)
+
+    def expect(self, sql: str, parameters: Sequence[Value] = (), /) -> bool:
+        return expect(self, sql, parameters)
 
     def notify(self, channel: str, /) -> None:
         self._noted.append(f"notify {channel}")

@@ -22,6 +22,7 @@ from component.tasks.queries import list_
 from component.tasks.questions import ask_confirmation
 from component.tasks.rows import moment
 from tests.component.tasks.ledger import AGENT, ALICE, BOB, NOON, OTHER, Ledger, asked_for
+from tests.direct_database import expect
 from tests.servers.postgres import Databases
 from xep.fluux_agent.execute import State
 from xep.fluux_agent.task import Tasks
@@ -49,6 +50,9 @@ class Watched:
     def execute(self, sql: str, parameters: Sequence[Value] = (), /) -> Rows:
         self._asked.append((sql, parameters))
         return self.ledger.execute(sql, parameters)
+
+    def expect(self, sql: str, parameters: Sequence[Value] = (), /) -> bool:
+        return expect(self, sql, parameters)
 
     def notify(self, channel: str, /) -> None:
         raise AssertionError("nothing has changed")
