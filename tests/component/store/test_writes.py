@@ -415,3 +415,97 @@ async def test_the_clock_of_sqlite_can_be_set(tmp_path: Any) -> None:
     async with Storage.open(SCHEMA, tmp_path, now=lambda: 42) as storage:
         assert await storage.write(lambda database: database.now) == 42
         assert await storage.read(lambda database: database.now) == 42
+
+
+def expecting(number: int) -> Callable[[Database], str]:
+    """An operation that expects a row, and adds it if it is not there."""
+
+    def op(database: Database) -> str:
+        if database.expect("UPDATE numbers SET n = n WHERE n = ?", (number,)):
+            database.execute("INSERT INTO numbers (n) VALUES (?)", (number + 1000,))
+            return "found"
+        add(number)(database)
+        return "added"
+
+    return op
+
+
+async def test_an_operation_learns_that_an_expected_row_was_not_there(storage: Storage) -> None:
+    await storage.write(make)
+    await storage.write(add(1))
+    assert await storage.write(expecting(1)) == "found"
+    assert await storage.write(expecting(2)) == "added"
+    assert await storage.read(numbers) == [1, 2, 1001]
+
+
+async def test_a_missing_row_changes_the_outcome_of_no_other_operation(storage: Storage) -> None:
+    await storage.write(make)
+    await storage.write(add(1))
+    outcomes = await Crowd(storage).run(
+        add(3), expecting(1), expecting(2), add(4), expecting(4), add(3)
+    )
+    assert outcomes[:5] == [3, "found", "added", 4, "found"]
+    assert outcomes[5] in ("IntegrityError", "UniqueViolation")
+    assert await storage.read(numbers) == [1, 2, 3, 4, 1001, 1004]
+
+
+async def test_what_an_operation_raises_after_a_wrong_assumption_does_not_count(
+    storage: Storage,
+) -> None:
+    await storage.write(make)
+
+    def op(database: Database) -> str:
+        if database.expect("SELECT n FROM numbers WHERE n = ?", (7,)):
+            raise RefusalError
+        return "not there"
+
+    assert await storage.write(op) == "not there"
+    outcomes = await Crowd(storage).run(op, add(7), op)
+    assert outcomes[:2] == ["not there", 7]
+    assert isinstance(outcomes[2], RefusalError)
+
+
+class CrowdOfReads(Crowd):
+    """As `Crowd`, of reads."""
+
+    async def run(self, *ops: Callable[[Database], Any]) -> list[Any]:
+        self.outcomes = [None] * len(ops)
+        gate = Gate()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.storage.read, gate)
+            await gate.until_entered()
+            for index, op in enumerate(ops):
+                tasks.start_soon(self._read, index, op)
+                await anyio.wait_all_tasks_blocked()
+            gate.open.set()
+        return self.outcomes
+
+    async def _read(self, index: int, op: Callable[[Database], Any]) -> None:
+        try:
+            self.outcomes[index] = await self.storage.read(op)
+        except Exception as error:  # noqa: BLE001 - of the operation or of either driver
+            self.outcomes[index] = type(error).__name__
+
+
+async def test_reads_that_wait_share_a_transaction_and_fail_alone(storage: Storage) -> None:
+    await storage.write(make)
+    await storage.write(add(1))
+    transactions: list[Database] = []
+
+    def read(database: Database) -> list[int]:
+        transactions.append(database)
+        return numbers(database)
+
+    def refuse(_database: Database) -> None:
+        raise RefusalError
+
+    outcomes = await CrowdOfReads(storage).run(read, refuse, read)
+    assert outcomes == [[1], "RefusalError", [1]]
+    assert len(set(map(id, transactions))) == 1
+
+    def mistake(database: Database) -> None:
+        database.execute("SELECT nothing FROM nowhere")
+
+    outcomes = await CrowdOfReads(storage).run(read, mistake, read)
+    assert outcomes[0] == outcomes[2] == [1]
+    assert outcomes[1] in ("OperationalError", "StorageError", "UndefinedTable")
