@@ -30,8 +30,7 @@ from component.policy.persons import Persons
 from component.skills import Context, Registry, Skill, skill
 from component.skills.calling import Threads
 from component.store import Storage
-from component.tasks.confirmation import Approvers
-from component.tasks.gate import Gate
+from component.tasks.gate import Approvers, Gate
 from component.tasks.protocol import DeletedTask, Notice, SkillAccess, TaskLimits
 from component.tasks.request import Confirmation, Request
 from component.tasks.service import TaskService

@@ -22,9 +22,9 @@ from component.store.postgres import PostgreSQL
 from component.store.sqlite import SQLite
 from component.tasks import admin, changes, queries, question_rows, questions
 from component.tasks.admin import list_rows
-from component.tasks.confirmation import confirm_for
 from component.tasks.leases import Claimant, claim
 from component.tasks.protocol import TaskLimits
+from component.tasks.questions import confirm_for
 from component.tasks.request import Confirmation, Request
 from component.tasks.rows import OpenBound, moment, put
 from tests.servers.postgres import Postgres

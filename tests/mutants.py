@@ -67,7 +67,7 @@ MODULES: Final[dict[str, str]] = {
     "component/skills/forms.py": "tests/component/skills",
     "component/skill_directories/approvals.py": "tests/component/features/installed_skills",
     "component/store/writes.py": "tests/component/store",
-    "component/tasks/confirmation.py": "tests/component/tasks",
+    "component/tasks/questions.py": "tests/component/tasks",
     "component/tasks/replay.py": "tests/component/tasks",
     "component/tasks/gate.py": "tests/component/tasks tests/component/tools",
     "component/features/webhooks/delivery.py": "tests/component/features/webhooks",

@@ -20,7 +20,7 @@ from component.metrics.counters import Counters
 from component.metrics.traces import Tracer, make_tracer
 from component.models.observer import Observer
 from component.store import Storage
-from component.tasks.records import TaskRecords
+from component.tasks.events import TaskRecords
 
 _log = structlog.get_logger("component.policy")
 

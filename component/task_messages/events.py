@@ -18,7 +18,7 @@ from component.link.messages.outbound import OutboundMessage, Text, conversation
 from component.task_messages import sentences
 from component.task_messages.questions import Questions
 from component.tasks.protocol import DeletedTask, Notice, Question
-from component.tasks.resume import waiting_text
+from component.tasks.worker import waiting_text
 from xep.fluux_agent.task import Input, Task
 from xep.jid import JID
 

@@ -29,9 +29,8 @@ from component.task_messages.value_rendering import (
     shown_parameters,
     visible,
 )
-from component.tasks.confirmation import parameters_of
 from component.tasks.protocol import Question
-from component.tasks.questions import only_value, schema_of
+from component.tasks.questions import only_value, parameters_of, schema_of
 from component.zones import duration, in_local_time
 from xep.binding import Payload
 from xep.binding.escaping import without_forbidden

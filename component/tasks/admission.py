@@ -27,10 +27,10 @@ from component.skills.context import Context
 from component.skills.inputs import Arguments
 from component.tasks import changes, leases, queries, replay, rows
 from component.tasks.changes import Transaction
-from component.tasks.confirmation import UNKNOWN, action_of, check_size
-from component.tasks.gate import arguments_of, completed
+from component.tasks.events import TaskRecords
+from component.tasks.gate import UNKNOWN, arguments_of, completed
 from component.tasks.outputs import error_of, result_of
-from component.tasks.records import TaskRecords
+from component.tasks.questions import action_of, check_size
 from component.tasks.replay import Flight, NewRecord, ReplayCache, ReplayRecord
 from component.tasks.request import (
     THE_CALLER,
@@ -42,10 +42,9 @@ from component.tasks.request import (
     key_in_memory,
     key_of,
 )
-from component.tasks.resume import ask_before
 from component.tasks.rows import TERMINAL, Row
 from component.tasks.run import Admitted, AlreadyError, Run
-from component.tasks.worker import Worker
+from component.tasks.worker import Worker, ask_before
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Accepted, Result
 from xep.fluux_agent.identifiers import check_identifier

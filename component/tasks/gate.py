@@ -1,4 +1,5 @@
-"""Decides who may use which skill: one gate for callers, models, triggers and running skills.
+"""Decides who may use which skill, and who has to confirm it: one gate for callers, models,
+triggers and running skills.
 
 A request passes it in the third row of admission (RPL-001), whatever starts it. The principal must
 see the skill. If a model has caused the request, the limits of its agent apply, and so do the flows
@@ -11,16 +12,21 @@ it, because the person has approved another call.
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
+from functools import lru_cache
 from typing import Final, Literal
 
 import msgspec
 
 from component.audit.protocol import AuditEvent, Recorder
+from component.policy import ConfirmationRule
 from component.policy.flows import Decision, Flows
+from component.policy.persons import Persons
 from component.skills import Skill, View, prepare
 from component.skills.inputs import Arguments
 from component.skills.params import prepare_texts
-from component.tasks.request import THE_CALLER, Asker, Request
+from component.tasks.request import THE_CALLER, Asker, Confirmation, Request
+from xep.fluux_agent import errors
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
@@ -154,3 +160,99 @@ async def completed(request: Request, skill: Skill, arguments: Arguments) -> Arg
     if skill.complete is None:
         return arguments
     return await skill.complete(request.requester, request.target, arguments)
+
+
+_MOST_REMEMBERED: Final = 4096
+
+
+class Unknown(Enum):
+    """The confirmers are not known yet."""
+
+    UNKNOWN = "unknown"
+
+
+UNKNOWN: Final = Unknown.UNKNOWN
+
+
+class Approvers:
+    """Decides who has to confirm that a skill runs.
+
+    Args:
+        asking: gives the policy's confirmation rule for a skill by its name.
+        persons: tells which addresses are persons.
+        expires_s: seconds until a confirmation expires.
+    """
+
+    def __init__(
+        self,
+        asking: Callable[[str], ConfirmationRule],
+        persons: Persons,
+        expires_s: float = 86400.0,
+    ) -> None:
+        self._asking = asking
+        self._is_person = persons.is_person
+        self._known = persons.known
+        self._expires_s = expires_s
+        self._always = lru_cache(_MOST_REMEMBERED)(lambda name: asking(name).when == "always")
+
+    def needed(self, request: Request, skill: Skill) -> bool:
+        """Return whether a confirmation may be needed before this skill runs. Never waits.
+
+        What the principal has approved needs only the confirmation of other approvers.
+        """
+        asker = request.caller_context.asker
+        if asker == "approved":
+            return bool(self._asking(skill.name).approvers)
+        always = self._always
+        return skill.annotations.destructive or asker == "misled model" or always(skill.name)
+
+    def at_once(self, request: Request, skill: Skill) -> Confirmation | Unknown | None:
+        """Return the result of `find` if it is known without waiting, else UNKNOWN.
+
+        Raises StanzaError, as `find` does. Never waits.
+        """
+        if not self.needed(request, skill):
+            return None
+        return self._confirmation(request, skill, self._known(request.principal, request.requester))
+
+    async def find(self, request: Request, skill: Skill) -> Confirmation | None:
+        """Return who has to confirm that `skill` runs for a request; None if nobody has to.
+
+        The rule `never` applies to a principal's own requests, not to those of a model (CNF-001).
+
+        Raises StanzaError: `confirmation-unavailable`, if a confirmation is needed and nobody can
+        give it (CNF-005).
+        """
+        if not self.needed(request, skill):
+            return None
+        found = self._confirmation(request, skill, None)
+        if isinstance(found, Unknown):
+            person = await self._is_person(request.principal, request.requester, request.target)
+            found = self._confirmation(request, skill, person)
+        assert not isinstance(found, Unknown)
+        return found
+
+    def _confirmation(
+        self, request: Request, skill: Skill, person: bool | None
+    ) -> Confirmation | Unknown | None:
+        """Return who has to confirm a request that needs it; `person` says whether its principal is
+        a person, None if that is not known.
+        """
+        rule = self._asking(skill.name)
+        never = rule.when == "never" and request.caller_context.asker == "caller"
+        asked = rule.approvers
+        if person is None and (never or not asked):
+            return UNKNOWN
+        if never and person:
+            return None
+        if not asked and not person:
+            raise errors.confirmation_unavailable()
+        asked = asked or (request.principal.bare,)
+        return Confirmation(asked=asked, risk=risk_of(skill), expires_s=self._expires_s)
+
+
+def risk_of(skill: Skill) -> Literal["low", "medium", "high"]:
+    """Return the risk of a skill, derived from its author's annotations."""
+    if skill.annotations.destructive:
+        return "high"
+    return "low" if skill.annotations.read_only else "medium"

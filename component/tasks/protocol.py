@@ -18,8 +18,7 @@ from component.skills.operations import ModelFailed, ModelQuestion
 from component.skills.outputs import File, Link
 from component.skills.skill import Skill
 from component.store.notifications import Notification
-from component.tasks.confirmation import Approvers
-from component.tasks.gate import Gate
+from component.tasks.gate import Approvers, Gate
 from component.tasks.request import Origin, Request
 from xep.data_forms import Form
 from xep.fluux_agent.confirm import Confirm

@@ -265,23 +265,13 @@ def _task(
 ) -> Task:
     """Return the task of a row. A result or failure that the row lacks is left out."""
     request = rows.request_of(row)
-    return Task(
-        id=row.id,
-        skill=row.skill,
-        state=row.state,
-        revision=row.revision,
-        created=rows.moment(row.created),
-        updated=rows.moment(row.updated),
-        retain_until=rows.moment(row.shown_until),
-        deadline=None if row.deadline is None else rows.moment(row.deadline),
+    return msgspec.structs.replace(
+        rows.event_of(row, question),
         poll_after=None if row.state in TERMINAL else request.poll_after,
         request=request.name,
-        context=row.context,
         thread=request.thread or None,
         progress=None if row.progress is None else read(row.progress, Progress),
         outputs=outputs,
-        input=question if isinstance(question, Input) else None,
-        confirm=question if isinstance(question, Confirm) else None,
         result=None if row.result is None else read(row.result, Result),
         failure=None if row.failure is None else read(row.failure, Failure),
     )

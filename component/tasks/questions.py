@@ -1,5 +1,11 @@
-"""Asks questions, judges decisions and answers, and lets questions expire."""
+"""Asks questions, judges decisions and answers, and lets questions expire; the action that a person
+is asked to confirm, and the digest over it (CNF-011 to CNF-019).
+"""
 
+from __future__ import annotations
+
+import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, TypeAlias
@@ -9,17 +15,22 @@ import msgspec
 from component.skills.errors import DeclarationError
 from component.skills.form_fields import Property, properties_of
 from component.skills.forms import InvalidForm, form_values, schema_form
+from component.skills.inputs import Arguments
+from component.skills.skill import Skill
 from component.skills.validation import SchemaValidator
 from component.tasks import question_rows, rows
 from component.tasks.changes import KEEP, Change, Transaction, change
 from component.tasks.journal import Recorded, end_step, nothing_ran
 from component.tasks.queries import whole_task
 from component.tasks.question_rows import InputRow, InWords
+from component.tasks.request import Request
 from component.tasks.rows import TERMINAL, Row
+from xep.binding.conversion import format_datetime
 from xep.binding.escaping import without_forbidden
+from xep.characters import forbidden
 from xep.data_forms import FORM_TYPE, Form
 from xep.fluux_agent import errors
-from xep.fluux_agent.confirm import Confirm, Decision
+from xep.fluux_agent.confirm import Action, ActionParam, ActionParams, Confirm, Decision, Risk
 from xep.fluux_agent.execute import State
 from xep.fluux_agent.task import (
     NAMESPACE,
@@ -31,12 +42,14 @@ from xep.fluux_agent.task import (
     Question,
     Task,
 )
+from xep.hashes import Hash
 from xep.jid import JID
 from xep.stanza_error import StanzaError
 
 Schema: TypeAlias = Mapping[str, Any]
 
-_LARGEST: Final = 2**53
+_LARGEST_EXACT: Final = 2**53 - 1
+"""Up to here every JSON reader sees the same integer (RFC 7493 §2.2)."""
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -149,7 +162,7 @@ def _read_form(schema: Schema, form: Form) -> Reply:
 
 def _plain(value: Any) -> Any:
     """Normalise JSON: 1.0 and 1 become the same number."""
-    if isinstance(value, float) and value.is_integer() and abs(value) < _LARGEST:
+    if isinstance(value, float) and value.is_integer() and abs(value) <= _LARGEST_EXACT:
         return int(value)
     if isinstance(value, dict):
         return {key: _plain(one) for key, one in value.items()}
@@ -364,3 +377,189 @@ def _go_on(tx: Transaction, row: Row, owner: str | None) -> Change:
     to: State = "accepted" if owner is None else "running"
     owner = KEEP if owner is None else owner
     return change(tx, row, to, owner=owner, wake_at=rows.next_due(tx, row))
+
+
+# Confirmations.
+
+ALGORITHM: Final = "sha-256"
+
+MOST_BYTES: Final = 16_384
+"""The maximum size of the parameters as JSON: a person cannot review more."""
+
+MOST_LINES: Final = 100
+"""The maximum number of lines of the texts in the parameters."""
+
+
+def confirm_for(
+    request: Request,
+    skill: Skill,
+    arguments: Arguments,
+    *,
+    task: str,
+    question: str,
+    expires: datetime,
+) -> Confirm:
+    """Return the message that asks for the confirmation of a request to run `skill`.
+
+    `question` is the id of the question, new for every one; `expires` is an aware datetime.
+
+    Raises StanzaError: `invalid-param` (CNF-019), or `too-big` if the parameters are too large to
+    show to a person (CNF-051).
+    """
+    action = action_of(skill, arguments)
+    _refuse_unless_showable(parameters_of(action))
+    needed = request.confirmation
+    confirm = Confirm(
+        id=question,
+        task=task,
+        principal=request.principal.bare,
+        action=action,
+        risk=Risk(level="medium" if needed is None else needed.risk),
+        expires=expires,
+    )
+    digest = Hash(algo=ALGORITHM, digest=digest_of(request.target, confirm))
+    return msgspec.structs.replace(confirm, hash=digest)
+
+
+def check_size(size: int) -> None:
+    """Raise StanzaError, `policy-violation` with the limit, if `size` bytes of parameters are too
+    large to show to a person.
+    """
+    if size > MOST_BYTES:
+        raise errors.too_big_to_confirm(size, MOST_BYTES)
+
+
+def action_of(skill: Skill, arguments: Arguments) -> Action:
+    """Return the skill and all its parameters, with the defaults of the input schema (CNF-013).
+
+    Call it before anything is committed: it raises StanzaError, `invalid-param`, for a value
+    without an RFC 8785 form, which no digest can cover (CNF-019).
+    """
+    texts: list[ActionParam] = []
+    others: dict[str, Any] = {}
+    # Sets have no order of their own, so they are sorted: the order must not depend on the process.
+    values = msgspec.to_builtins(arguments, str_keys=True, order="deterministic")
+    for name, value in values.items():
+        _refuse_unless_canonical(name, value)
+        if isinstance(value, str) and forbidden.search(value) is None:
+            texts.append(ActionParam(name=name, text=value))
+        else:
+            others[name] = value
+    return Action(
+        type=skill.name,
+        version=skill.version,
+        params=tuple(texts),
+        json_params=ActionParams(json=msgspec.Raw(msgspec.json.encode(others))) if others else None,
+    )
+
+
+def digest_of(agent: JID, confirm: Confirm) -> bytes:
+    """Return the SHA-256 digest over the values of CNF-018, computed from the message alone.
+
+    `agent` is the sender of the message. Everyone who has the message computes the same digest; a
+    value that is missing in `confirm` counts as null.
+
+    Raises ValueError if a parameter has no RFC 8785 form.
+    """
+    import rfc8785  # noqa: PLC0415 - only who confirms something pays for it
+
+    expires = confirm.expires
+    covered = {
+        "agent": str(agent.bare),
+        "confirmation": confirm.id,
+        "expires": None if expires is None else format_datetime(expires),
+        "params": parameters_of(confirm.action),
+        "principal": None if confirm.principal is None else str(confirm.principal),
+        "skill": confirm.action.type,
+        "task": confirm.task,
+        "version": confirm.action.version,
+    }
+    return hashlib.sha256(rfc8785.dumps(covered)).digest()
+
+
+def covers(confirm: Confirm, request: Request, skill: Skill, arguments: Arguments) -> bool:
+    """Return whether the action that would run now is exactly the one confirmed (CNF-040,
+    CNF-041).
+    """
+    now = msgspec.structs.replace(
+        confirm, principal=request.principal.bare, action=action_of(skill, arguments)
+    )
+    return confirm.hash is not None and digest_of(request.target, now) == confirm.hash.digest
+
+
+def parameters_of(action: Action) -> dict[str, Any]:
+    """Return all parameters of an action, those given as text first.
+
+    Raises ValueError if its JSON is not an object.
+    """
+    values: dict[str, Any] = {param.name: param.text for param in action.params}
+    if action.json_params is not None:
+        # RFC 8785 §3.1: a number that is not a safe integer is a double.
+        more = json.loads(
+            bytes(action.json_params.json), parse_int=_number, parse_constant=_no_number
+        )
+        if not isinstance(more, dict):
+            raise ValueError("the parameters of the action are not a JSON object")
+        values |= more
+    return values
+
+
+def lapses(now: int, seconds: float, deadline: int | None) -> int:
+    """Return when a question asked at `now` expires; all times but `seconds` are milliseconds since
+    1970.
+
+    The result is a whole second, so that people and programs read the same time, and never after
+    the deadline of the request (CNF-015, INP-014).
+    """
+    wanted = -(-(now + round(seconds * 1000)) // 1000) * 1000
+    if deadline is None:
+        return wanted
+    # Rows store deadlines rounded up to a millisecond, so this may be after the exact deadline.
+    return min(wanted, deadline - (deadline % 1000 != 0))
+
+
+def _refuse_unless_showable(values: Mapping[str, Any]) -> None:
+    size = len(json.dumps(values, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+    lines = 0
+    left: list[Any] = list(values.values())
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            left += value.values()
+        elif isinstance(value, list):
+            left += value
+        lines += len(value.splitlines()) if isinstance(value, str) else 0
+    lines += sum(not isinstance(value, str) for value in values.values())
+    if size > MOST_BYTES or lines > MOST_LINES:
+        raise errors.too_big_to_confirm(size, MOST_BYTES, lines, MOST_LINES)
+
+
+def _refuse_unless_canonical(name: str, value: Any) -> None:
+    import rfc8785  # noqa: PLC0415
+
+    try:
+        rfc8785.dumps(value)
+    except rfc8785.IntegerDomainError:
+        reason = (
+            f"contains an integer beyond {_LARGEST_EXACT}, which no digest can cover;"
+            " send it as text"
+        )
+    except rfc8785.FloatDomainError:
+        reason = "contains a number that is not finite, which no digest can cover"
+    except (ValueError, RecursionError):
+        reason = (
+            "contains a value without a canonical JSON form (RFC 8785), so no digest can cover it"
+        )
+    else:
+        return
+    raise errors.invalid_param(name, reason)
+
+
+def _number(text: str) -> int | float:
+    # Longer integers have no exact double, and parsing them is slow.
+    number = int(text) if len(text) <= len(str(_LARGEST_EXACT)) + 1 else 2 * _LARGEST_EXACT
+    return number if abs(number) <= _LARGEST_EXACT else float(text)
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is not JSON")

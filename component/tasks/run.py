@@ -58,13 +58,12 @@ from component.skills.skill import Skill
 from component.store import waiters
 from component.tasks import changes, gate, journal, leases, outputs, replay, rows
 from component.tasks.changes import Change, TaskStore, Transaction, change
-from component.tasks.confirmation import lapses
 from component.tasks.gate import ITS_PARAMETERS, NotPermitted
 from component.tasks.journal import ATOMIC, Journal, Recorded, StepId, Steps
 from component.tasks.leases import Slot, Slots
 from component.tasks.outputs import Parts
 from component.tasks.protocol import CannotShare, SkillAccess, TaskLimits
-from component.tasks.questions import ask_input
+from component.tasks.questions import ask_input, lapses
 from component.tasks.replay import Flight, NewRecord, RecordedAnswer, ReplayRecord
 from component.tasks.request import NO_KEY, OnResult, Request, RequestKey
 from component.tasks.rows import TERMINAL, LostError, Row

@@ -19,8 +19,8 @@ from component.skills import InvalidParam, Skill
 from component.skills.inputs import Arguments, later_inputs
 from component.skills.spec import Annotations
 from component.tasks.admission import ANSWERS
-from component.tasks.confirmation import Approvers, action_of, parameters_of
-from component.tasks.gate import arguments_of, completed
+from component.tasks.gate import Approvers, arguments_of, completed
+from component.tasks.questions import action_of, parameters_of
 from component.tasks.request import Confirmation, Request
 from component.tasks.service import TaskService
 from xep.fluux_agent.execute import Accepted, Result

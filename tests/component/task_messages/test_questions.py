@@ -16,9 +16,8 @@ from component.skills import skill
 from component.skills.params import prepare
 from component.task_messages.questions import Questions
 from component.task_messages.value_rendering import shown_parameters, visible
-from component.tasks.confirmation import confirm_for, digest_of
 from component.tasks.protocol import Question
-from component.tasks.questions import input_for
+from component.tasks.questions import confirm_for, digest_of, input_for
 from component.tasks.request import Confirmation, Request
 from tests import schemas
 from tests.component.link.router.wire import parse

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from component.skills import Skill, skill
 from component.skills.params import prepare
-from component.tasks.confirmation import (
+from component.tasks.questions import (
     MOST_BYTES,
     MOST_LINES,
     action_of,

@@ -14,7 +14,7 @@ import pytest
 
 from component.skills import Context, Denied, Skill, SkillError, StepFailed, skill
 from component.skills.conformance_fixtures import conformance_skills
-from component.tasks import confirmation
+from component.tasks import questions
 from component.tasks.protocol import Notice
 from component.tasks.request import Confirmation
 from tests.component.tasks.world import AGENT, ANN, BOB, Ear, Open, World, living
@@ -692,7 +692,7 @@ async def test_what_cannot_be_asked_any_more_fails(
         task = await world.task("three", confirm=confirmed())
         asked = await world.ear.in_state(task, "input-required")
     ear = Ear()
-    monkeypatch.setattr(confirmation, "MOST_BYTES", 1)
+    monkeypatch.setattr(questions, "MOST_BYTES", 1)
     async with living(open_storage, three_steps(log, version="2.0.0"), ear=ear) as world:
         await decide(world, asked, "approve")
         ended = await ear.ended(task)

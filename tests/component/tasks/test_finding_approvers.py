@@ -7,7 +7,7 @@ import pytest
 from component.policy import Policy, Rule, When
 from component.policy.persons import Persons
 from component.skills import Skill, skill
-from component.tasks.confirmation import UNKNOWN, Approvers, risk_of
+from component.tasks.gate import UNKNOWN, Approvers, risk_of
 from component.tasks.request import Confirmation, Request
 from xep.disco import Feature, Identity, InfoQuery
 from xep.fluux_agent.errors import ConfirmationUnavailable

@@ -6,9 +6,9 @@ import pytest
 
 from component.audit.protocol import AuditEvent
 from component.skills import skill
+from component.tasks.events import TaskRecords
 from component.tasks.protocol import Certainty, Naming, UncertainError
 from component.tasks.questions import Judgement
-from component.tasks.records import TaskRecords
 from component.tasks.request import Confirmation
 from tests.component.tasks.world import AGENT, ANN, BOB, Open, World, living
 from tests.waiting import eventually

@@ -16,9 +16,8 @@ from component.store import Storage
 from component.store.database import Database
 from component.tasks import queries, question_rows, questions
 from component.tasks.changes import Change, Transaction, change
-from component.tasks.confirmation import confirm_for, lapses
 from component.tasks.protocol import TaskLimits
-from component.tasks.questions import Answerer, Judgement, answer, decide
+from component.tasks.questions import Answerer, Judgement, answer, confirm_for, decide, lapses
 from component.tasks.request import Confirmation
 from component.tasks.rows import moment
 from tests import schemas

@@ -18,7 +18,7 @@ from component.skills import Context, Skill, skill
 from component.store import Storage
 from component.store import directory as lock_module
 from component.tasks import expiry, leases
-from component.tasks.membership import Membership
+from component.tasks.service import Membership
 from tests.component.tasks.test_durable import text_of, three_steps
 from tests.component.tasks.world import Ear, Open, World, living
 from tests.waiting import eventually

@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from component.skills import Context, Skill, skill
-from component.tasks.resume import waiting_text
+from component.tasks.worker import waiting_text
 from tests.component.tasks.test_durable import text_of
 from tests.component.tasks.world import Open, World, living
 from tests.waiting import eventually

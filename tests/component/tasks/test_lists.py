@@ -15,11 +15,10 @@ from component.store.postgres import PostgreSQL
 from component.tasks import admin, question_rows
 from component.tasks.admin import Held
 from component.tasks.changes import TRANSITIONS, change
-from component.tasks.confirmation import confirm_for
 from component.tasks.expiry import forget
 from component.tasks.protocol import Bounds, TaskLimits
 from component.tasks.queries import list_
-from component.tasks.questions import ask_confirmation
+from component.tasks.questions import ask_confirmation, confirm_for
 from component.tasks.rows import moment
 from tests.component.tasks.ledger import AGENT, ALICE, BOB, NOON, OTHER, Ledger, asked_for
 from tests.direct_database import expect

@@ -3,7 +3,7 @@
 from component.audit.protocol import AuditEvent
 from component.audit.quota import Refusals
 from component.metrics.counters import Counters
-from component.tasks.records import TaskRecords
+from component.tasks.events import TaskRecords
 from component.tasks.request import Request
 from xep.jid import JID
 

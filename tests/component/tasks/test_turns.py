@@ -19,7 +19,7 @@ from component.skills import Context, Skill, skill
 from component.store import Storage, StorageError
 from component.tasks import events, leases
 from component.tasks.leases import Slot, Slots
-from component.tasks.membership import Membership
+from component.tasks.service import Membership
 from tests.component.tasks.test_durable import asking, cancel, conditions, text_of, three_steps
 from tests.component.tasks.world import ANN, BOB, Ear, Open, World, living
 from tests.waiting import eventually

@@ -17,8 +17,7 @@ from component.policy.flows import Flows
 from component.skills import Skill, View
 from component.skills.calling import Threads
 from component.store import Storage
-from component.tasks.confirmation import Approvers
-from component.tasks.gate import Gate
+from component.tasks.gate import Approvers, Gate
 from component.tasks.protocol import (
     AskModel,
     DeletedTask,

@@ -16,10 +16,9 @@ from component.store import StorageError
 from component.task_messages.questions import Questions
 from component.tasks import question_rows, questions
 from component.tasks.changes import cancel, change
-from component.tasks.confirmation import confirm_for
 from component.tasks.protocol import Naming, Question, UncertainError
 from component.tasks.question_rows import InWords
-from component.tasks.questions import Answerer, Judgement, answer, decide
+from component.tasks.questions import Answerer, Judgement, answer, confirm_for, decide
 from component.tasks.request import CallerContext, Confirmation
 from component.tasks.rows import moment
 from tests.component.features.chat.handler import message_handler

@@ -16,7 +16,7 @@ from component.policy.flows import AgentLimits
 from component.skills import Context, InvalidParam, SkillError, SkillFailed, call, prepare
 from component.skills.calling import Threads
 from component.store import Storage
-from component.tasks.confirmation import parameters_of
+from component.tasks.questions import parameters_of
 from tests.component.link.router.wire import until
 from tests.component.tools.test_tools import AT, WHO, Desk, a_caller
 from xep.fluux_agent.confirm import Confirm
