@@ -21,7 +21,7 @@ from component.store.listening import ChannelListener
 from component.store.pipeline import ServerConnection, Transaction
 from component.store.schema import Schema, make_postgres
 from component.store.server import ConnectionLostError, PostgresServer
-from component.store.writes import Doubt, LateError, Write, run_together, run_writes
+from component.store.writes import Doubt, LateError, Queued, run_together, run_writes
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -124,11 +124,11 @@ class PostgreSQL:
         self._writer.close()
         self._reader.close()
 
-    def write(self, writes: Sequence[Write[Any]]) -> None:
+    def write(self, writes: Sequence[Queued[Any]]) -> None:
         """Run the operations, in one transaction if possible. Raises StorageError."""
         run_writes(self._commit, writes)
 
-    def _commit(self, writes: Sequence[Write[Any]]) -> None:
+    def _commit(self, writes: Sequence[Queued[Any]]) -> None:
         """Run the operations in one transaction, again if the connection breaks.
 
         Raises StorageError; ConflictError only for several operations.
@@ -186,7 +186,7 @@ class PostgreSQL:
         return None if row is None else row[0]
 
     @contextmanager
-    def transaction(self, writes: Sequence[Write[Any]] = ()) -> "Iterator[Transaction]":
+    def transaction(self, writes: Sequence[Queued[Any]] = ()) -> "Iterator[Transaction]":
         """Begin a transaction that may write.
 
         Raises StorageError if it cannot begin or be committed, and its subclasses

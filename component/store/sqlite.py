@@ -19,7 +19,7 @@ from component.store.errors import (
 )
 from component.store.listening import Never
 from component.store.schema import Schema, make_sqlite, transaction
-from component.store.writes import Write, run_together, run_writes
+from component.store.writes import Queued, run_together, run_writes
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -86,12 +86,12 @@ class SQLite:
         self._reader.close()
         self._writer.close()
 
-    def write(self, writes: Sequence[Write[Any]]) -> None:
+    def write(self, writes: Sequence[Queued[Any]]) -> None:
         """Run the operations, in one transaction if possible. Raises StorageError."""
         run_writes(partial(run_together, self), writes)
 
     @contextmanager
-    def transaction(self, _writes: Sequence[Write[Any]] = ()) -> "Iterator[_Transaction]":
+    def transaction(self, _writes: Sequence[Queued[Any]] = ()) -> "Iterator[_Transaction]":
         """Begin a transaction that may write.
 
         Raises UnavailableError if it cannot begin, StorageError if it cannot be committed.

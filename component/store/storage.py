@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
+import structlog
 
 from component import system
 from component.private import make_directory
@@ -17,9 +18,19 @@ from component.store.directory import DirectoryLock, home_of
 from component.store.errors import explained
 from component.store.schema import Schema
 from component.store.sqlite import SQLite
-from component.store.writes import Engine, Reader, Writer
+from component.store.writes import (
+    FIRST_WAIT_S,
+    LONGEST_WAIT_S,
+    Engine,
+    Groups,
+    Queued,
+    commit_all,
+    read_all,
+)
 
 T = TypeVar("T")
+
+_log = structlog.get_logger("component.store")
 
 
 class Storage:
@@ -37,8 +48,8 @@ class Storage:
         """The same in consecutive runs, if it is certain that the previous run has ended and
         writes nothing more; None if that is not certain, or on SQLite."""
         self._engine = engine
-        self._writer = Writer(engine)
-        self._reader = Reader(engine)
+        self._writes = Groups(partial(commit_all, engine))
+        self._reads = Groups(partial(read_all, engine))
 
     @classmethod
     @asynccontextmanager
@@ -82,8 +93,8 @@ class Storage:
             yield storage
         finally:
             with anyio.CancelScope(shield=True):
-                await storage._writer.groups.idle()
-                await storage._reader.groups.idle()
+                await storage._writes.idle()
+                await storage._reads.idle()
                 await system.in_thread(closing.close)
 
     async def read(self, op: Callable[[Database], T]) -> T:
@@ -94,7 +105,9 @@ class Storage:
 
         Raises StorageError if the database cannot be read.
         """
-        return await self._reader.read(op)
+        read = Queued(op)
+        await self._reads.run(read)
+        return read.outcome()
 
     async def write(
         self,
@@ -122,7 +135,18 @@ class Storage:
         and up to 5 s, until it is written or the caller is cancelled. Raises UnstorableError, with
         `keep_trying` too, if the database cannot store a value.
         """
-        return await self._writer.write(op, keep_trying, tasks)
+        write = Queued(op, tasks)
+        wait = FIRST_WAIT_S
+        while True:
+            await self._writes.run(write)
+            if write.refused is None:
+                return write.outcome()
+            if not keep_trying:
+                raise write.refused
+            if wait == FIRST_WAIT_S:
+                _log.warning("a write failed; will retry", reason=str(write.refused))
+            await anyio.sleep(wait)
+            wait = min(2 * wait, LONGEST_WAIT_S)
 
     async def select(self, sql: str, parameters: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
         """Return the rows of one statement that reads. Raises StorageError, like `read`."""

@@ -1,10 +1,11 @@
-"""Group commit: waiting writes share one transaction, and so one sync of the disk.
+"""Group commit: waiting writes share one transaction, and so one sync of the disk. Waiting reads
+share one, too.
 
-There is no background task: the first caller while no transaction runs becomes the leader, commits
-all writes that wait by then, and notifies their callers. The first of those that arrive meanwhile
-is the next leader.
+There is no background task: the first caller while no transaction runs becomes the leader, runs
+all operations that wait by then, and notifies their callers. The first of those that arrive
+meanwhile is the next leader.
 
-A batch first runs in one transaction without savepoints, which are a round trip each on
+A batch of writes first runs in one transaction without savepoints, which are a round trip each on
 PostgreSQL. If an operation raises after it has changed something, the batch runs again with each
 operation in a savepoint. If the database rejects the batch, each operation runs in its own
 transaction, so that only those that the database rejects fail.
@@ -16,13 +17,10 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 import anyio
-import structlog
 
 from component import system
 from component.store.database import Database
 from component.store.errors import StorageError, UnavailableError, UnstorableError
-
-_log = structlog.get_logger("component.store")
 
 T = TypeVar("T")
 
@@ -30,6 +28,7 @@ TOGETHER: Final = 256
 """Maximum number of writes in one transaction."""
 FIRST_WAIT_S: Final = 0.2
 LONGEST_WAIT_S: Final = 5.0
+"""Seconds until a write that the database refuses is tried again."""
 _APART_S: Final = 15.0
 """Time limit for running the operations of a rejected batch one by one, while others wait."""
 
@@ -40,7 +39,7 @@ class Doubt:
     committed: bool | None = None
 
 
-class Write(Generic[T]):
+class Queued(Generic[T]):
     """A queued operation and its outcome.
 
     `tasks` are the ids of the tasks whose rows it is known to lock. `error` is the operation's own,
@@ -69,6 +68,12 @@ class Write(Generic[T]):
         except BaseException as error:
             self.error = error
             raise
+
+    def outcome(self) -> T:
+        """Return the value of the operation, or raise its error."""
+        if self.error is not None:
+            raise self.error
+        return cast("T", self.value)
 
 
 class Transaction(Database, Protocol):
@@ -113,14 +118,14 @@ class Engine(Protocol):
 
     place: str | None
 
-    def write(self, writes: Sequence[Write[Any]]) -> None:
+    def write(self, writes: Sequence[Queued[Any]]) -> None:
         """Run and commit operations in order, in one transaction if possible (`run_writes`).
 
         Sets `refused` of operations that the database rejects individually. Raises
         StorageError if it rejects all; then nothing is written, as far as is known.
         """
 
-    def transaction(self, writes: Sequence[Write[Any]]) -> AbstractContextManager[Transaction]:
+    def transaction(self, writes: Sequence[Queued[Any]]) -> AbstractContextManager[Transaction]:
         """Begin a transaction for these operations; commit at the end of the context, or roll
         back if it raises.
 
@@ -156,9 +161,9 @@ class Groups:
         run: runs the operations of a group, and sets the outcome of each.
     """
 
-    def __init__(self, run: Callable[[Sequence[Write[Any]]], None]) -> None:
+    def __init__(self, run: Callable[[Sequence[Queued[Any]]], None]) -> None:
         self._run = run
-        self._waiting: deque[Write[Any]] = deque()
+        self._waiting: deque[Queued[Any]] = deque()
         self._led = False
         self._crowded = False
         self._thread = anyio.CapacityLimiter(1)
@@ -168,7 +173,7 @@ class Groups:
         async with self._thread:
             pass
 
-    async def run(self, write: Write[Any]) -> None:
+    async def run(self, write: Queued[Any]) -> None:
         """Run an operation. One that has begun is completed even if its caller is cancelled."""
         await anyio.lowlevel.checkpoint_if_cancelled()
         write.begun = write.leads = False
@@ -193,7 +198,7 @@ class Groups:
                         other.told.set()
                 self._hand_over()
 
-    async def _follow(self, write: Write[Any]) -> bool:
+    async def _follow(self, write: Queued[Any]) -> bool:
         """Wait until it is done or has to lead; return whether it has to lead."""
         write.told = anyio.Event()
         try:
@@ -219,37 +224,19 @@ class Groups:
             first.told.set()
 
 
-class Reader:
-    """Groups reads; those of a group see the same state of the database.
-
-    Attributes:
-        groups: the reads that wait or run.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        self.groups = Groups(self._read)
-        self._engine = engine
-
-    async def read(self, op: Callable[[Database], T]) -> T:
-        """See `Storage.read`."""
-        read = Write(op)
-        await self.groups.run(read)
-        if read.error is not None:
-            raise read.error
-        return cast("T", read.value)
-
-    def _read(self, reads: Sequence[Write[Any]]) -> None:
-        try:
-            self._engine.read(lambda database: _read_all(database, reads))
-        except BaseException as error:  # noqa: BLE001 - its caller gets it
-            if len(reads) == 1:
-                reads[0].error = error
-                return
-            for each in reads:
-                self._read([each])
+def read_all(engine: Engine, reads: Sequence[Queued[Any]]) -> None:
+    """Run reads in one transaction, so that they see the same state; each alone if that fails."""
+    try:
+        engine.read(lambda database: _run_reads(database, reads))
+    except BaseException as error:  # noqa: BLE001 - its caller gets it
+        if len(reads) == 1:
+            reads[0].error = error
+            return
+        for each in reads:
+            read_all(engine, [each])
 
 
-def _read_all(database: Database, reads: Sequence[Write[Any]]) -> None:
+def _run_reads(database: Database, reads: Sequence[Queued[Any]]) -> None:
     transaction = cast("Transaction", database)
     for read in reads:
         try:
@@ -260,52 +247,23 @@ def _read_all(database: Database, reads: Sequence[Write[Any]]) -> None:
             raise read.error or _SpoiltError
 
 
-class Writer:
-    """Groups writes and commits them with the engine, one transaction at a time.
-
-    Attributes:
-        groups: the writes that wait or run.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        self.groups = Groups(self._commit)
-        self._engine = engine
-
-    async def write(
-        self, op: Callable[[Database], T], keep_trying: bool, tasks: Collection[str] = ()
-    ) -> T:
-        """See `Storage.write`."""
-        write = Write(op, tasks)
-        wait = FIRST_WAIT_S
-        while True:
-            await self.groups.run(write)
-            if write.refused is None:
-                if write.error is not None:
-                    raise write.error
-                return cast("T", write.value)
-            if not keep_trying:
-                raise write.refused
-            if wait == FIRST_WAIT_S:
-                _log.warning("a write failed; will retry", reason=str(write.refused))
-            await anyio.sleep(wait)
-            wait = min(2 * wait, LONGEST_WAIT_S)
-
-    def _commit(self, batch: Sequence[Write[Any]]) -> None:
+def commit_all(engine: Engine, batch: Sequence[Queued[Any]]) -> None:
+    """Run and commit operations, and set the outcome of each."""
+    for write in batch:
+        write.refused = None
+    try:
+        engine.write(batch)
+    except StorageError as error:
         for write in batch:
-            write.refused = None
-        try:
-            self._engine.write(batch)
-        except StorageError as error:
-            for write in batch:
-                write.refused = StorageError(str(error)).with_traceback(error.__traceback__)
-                write.refused.__cause__ = error.__cause__
-        except BaseException as error:  # noqa: BLE001 - all waiting callers must get it
-            for write in batch:
-                write.error = error
+            write.refused = StorageError(str(error)).with_traceback(error.__traceback__)
+            write.refused.__cause__ = error.__cause__
+    except BaseException as error:  # noqa: BLE001 - all waiting callers must get it
+        for write in batch:
+            write.error = error
 
 
 def run_writes(
-    commit: Callable[[Sequence[Write[Any]]], None], writes: Sequence[Write[Any]]
+    commit: Callable[[Sequence[Queued[Any]]], None], writes: Sequence[Queued[Any]]
 ) -> None:
     """Run operations together or, if the database rejects that, each in its own transaction.
 
@@ -340,7 +298,7 @@ def run_writes(
             write.error = error
 
 
-def run_together(engine: Engine, writes: Sequence[Write[Any]]) -> None:
+def run_together(engine: Engine, writes: Sequence[Queued[Any]]) -> None:
     """Run operations in order in one transaction; each gets its value or error.
 
     Raises:
@@ -358,7 +316,7 @@ def run_together(engine: Engine, writes: Sequence[Write[Any]]) -> None:
                 _run_apart(transaction, write)
 
 
-def _run(transaction: Transaction, write: Write[Any]) -> None:
+def _run(transaction: Transaction, write: Queued[Any]) -> None:
     transaction.changed = transaction.assumed = False
     try:
         write.run(transaction)
@@ -371,7 +329,7 @@ def _run(transaction: Transaction, write: Write[Any]) -> None:
             raise _SpoiltError
 
 
-def _run_apart(transaction: Transaction, write: Write[Any]) -> None:
+def _run_apart(transaction: Transaction, write: Queued[Any]) -> None:
     transaction.savepoint()
     try:
         write.run(transaction)

@@ -31,7 +31,7 @@ from component.models.protocol import Completion, ModelRequest
 from component.store.database import Database
 from component.store.errors import StorageError
 from component.store.sqlite import SQLite
-from component.store.writes import Write
+from component.store.writes import Queued
 from tests.component.agent.world import Suspicious, World
 from xep.jid import JID
 
@@ -73,7 +73,7 @@ class PacedStorage:
         except StorageError:
             if not keep_trying:
                 raise
-        write = Write(op)
+        write = Queued(op)
         with anyio.CancelScope(shield=True):
             await self._pace()
             self._database.write([write])

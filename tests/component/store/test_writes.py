@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from component.app.schema import SCHEMA
 from component.store import Storage, StorageError
 from component.store.database import Database
-from component.store.writes import TOGETHER, Write, Writer
+from component.store.writes import TOGETHER, Queued
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 Open = Callable[..., AbstractAsyncContextManager[Storage]]
@@ -372,7 +373,7 @@ class Flaky:
             self.failures -= 1
             raise StorageError("The disk is full.")
         for write in writes:
-            write: Write[int]
+            write: Queued[int]
             write.run(None)  # type: ignore[arg-type]
 
 
@@ -385,17 +386,17 @@ async def test_keeps_trying_until_it_is_written(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(anyio, "sleep", sleep)
     engine = Flaky(7)
-    assert await Writer(engine).write(lambda _: 1, keep_trying=True) == 1
+    assert await Storage(Path(), engine).write(lambda _: 1, keep_trying=True) == 1
     assert waits == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
     engine.failures = 1
     with pytest.raises(StorageError, match="The disk is full"):
-        await Writer(engine).write(lambda _: 1, keep_trying=False)
+        await Storage(Path(), engine).write(lambda _: 1, keep_trying=False)
 
 
 async def test_stops_trying_when_cancelled() -> None:
     engine = Flaky(10**9)
     with anyio.move_on_after(0.05) as scope:
-        await Writer(engine).write(lambda _: 1, keep_trying=True)
+        await Storage(Path(), engine).write(lambda _: 1, keep_trying=True)
     assert scope.cancelled_caught
 
 

@@ -27,7 +27,7 @@ from component.store.clock import SteadyClock
 from component.store.database import Database, Rows, Value
 from component.store.errors import StorageError
 from component.store.sqlite import SQLite
-from component.store.writes import Write
+from component.store.writes import Queued
 from component.tasks import events, leases
 from component.tasks.service import TaskService
 from tests.component.tasks.interleaved_skills import Stage
@@ -165,7 +165,7 @@ class PacedStorage:
                     if not keep_trying:
                         raise
                 notified: list[str] = []
-                write = Write(lambda db: op(_Shared(db, notified)))
+                write = Queued(lambda db: op(_Shared(db, notified)))
                 self._database.write([write])
         with anyio.CancelScope(shield=True):
             if write.error is None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from component.app.schema import SCHEMA
 from component.store.database import Database
 from component.store.postgres import PostgreSQL
-from component.store.writes import Write
+from component.store.writes import Queued
 from component.tasks import admin
 from component.tasks.admin import Counts
 from component.tasks.changes import TRANSITIONS
@@ -66,7 +66,7 @@ def test_the_numbers_follow_every_change(
 
 
 def _written(engine: PostgreSQL, op: Callable[[Database], object]) -> None:
-    write: Write[object] = Write(op)
+    write: Queued[object] = Queued(op)
     engine.write([write])
     assert write.error is None
 
