@@ -260,7 +260,7 @@ def whose(asking: Asking, default_agent: str) -> tuple[str, JID]:
 # The text after the word that an outline names as `verbatim` is the value of one parameter,
 # unchanged.
 
-_NAMED = re.compile(r"([A-Za-z_][\w-]*)=(.*)", re.DOTALL)
+_NAMED = r"(?s)([A-Za-z_][\w-]*)=(.*)"
 _LONGEST_SHOWN = 40
 # Phones write these automatically instead of the plain ones, each language its own.
 _QUOTES = str.maketrans("\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}", '""')
@@ -268,11 +268,10 @@ _PAIRS = ("\u201c\u201d", "\u201e\u201c\u201d", "\u201d\u201d", "\u00ab\u00bb", 
           "\u2018\u2019", "\u201a\u2018\u2019", "\u2039\u203a", "\u203a\u2039",
           "\u300c\u300d", "\u300e\u300f")  # fmt: skip
 """Quotation marks that open, and those that close what they have opened."""
-_QUOTED = re.compile(
-    r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.|(?P<typographic>(?<![^\s=])(?:"""
+_QUOTED = (
+    r"""(?s)'[^']*'|"(?:\\.|[^"\\])*"|\\.|(?P<typographic>(?<![^\s=])(?:"""
     + "|".join(f"{pair[0]}[^{pair[0]}]*?[{pair[1:]}]" for pair in _PAIRS)
-    + r"))(?!\S)",
-    re.DOTALL,
+    + r"))(?!\S)"
 )
 """Matches a text in typographic quotation marks, and one in plain ones, which stays as it is."""
 
@@ -296,7 +295,7 @@ def split_words(text: str) -> list[str]:
     Raises CommandError if a quotation mark or a backslash has no end.
     """
     try:
-        return shlex.split(_QUOTED.sub(_with_plain_quotes, text).translate(_QUOTES))
+        return shlex.split(re.sub(_QUOTED, _with_plain_quotes, text).translate(_QUOTES))
     except ValueError:
         last = text.rsplit(maxsplit=1)[-1]
         raise CommandError(
@@ -317,7 +316,7 @@ def _assigned(outline: AnyOutline, words: list[str]) -> list[tuple[str, str]]:
     named: str | None = None
     taken = 0
     for word in words:
-        if found := _NAMED.fullmatch(word):
+        if found := re.fullmatch(_NAMED, word):
             named = found[1]
             if named not in outline.readers:
                 raise CommandError(f"/{outline.name} has no {_shown(named)}{_which(names)}", named)

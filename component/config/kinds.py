@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 from pydantic_core import PydanticCustomError
 
-_SERVER: Final = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
+_SERVER: Final = r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
 
 
 def refusal(sentence: str, *, key: str | None = None) -> PydanticCustomError:
@@ -45,7 +45,7 @@ def service_url(value: str, example: str = "https://api.example.com/v1") -> str:
     """Return the base URL of a service, without a slash at the end. Raises a refusal."""
     http_address(value, example)
     parts = urlsplit(value)
-    if value and (not _SERVER.fullmatch(parts.netloc) or parts.query or parts.fragment):
+    if value and (not re.fullmatch(_SERVER, parts.netloc) or parts.query or parts.fragment):
         raise refusal(f"must have a host, and no user, query or fragment, such as {example}")
     return value.rstrip("/")
 
@@ -186,15 +186,15 @@ def check_expression(value: str) -> str:
 Expression = Annotated[str, AfterValidator(check_expression)]
 
 
-_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 §5.6.2
-_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?|")
+_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # RFC 9110 §5.6.2
+_VALUE = r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?|"
 
 
 def _usable(value: dict[str, SecretStr]) -> dict[str, SecretStr]:
     for name, content in value.items():
-        if not _NAME.fullmatch(name):
+        if not re.fullmatch(_NAME, name):
             raise refusal(f"has {name!r}, which is not the name of a header field")
-        if not _VALUE.fullmatch(content.get_secret_value()):
+        if not re.fullmatch(_VALUE, content.get_secret_value()):
             raise refusal(f"has a value for {name} that a header field cannot have")
     return value
 

@@ -24,8 +24,8 @@ from component.config.problems import (
 from component.config.skills import Skills
 from component.config.toml_file import Path, expand_all, leaves, line_of, lines_of_keys
 
-_AGAIN = re.compile(r"Cannot declare \((?P<table>.*)\) twice")
-_AT = re.compile(r" \(at line (?P<line>\d+), column \d+\)$")
+_AGAIN = r"Cannot declare \((?P<table>.*)\) twice"
+_AT = r" \(at line (?P<line>\d+), column \d+\)$"
 
 
 def load(
@@ -99,10 +99,10 @@ def _parse(path: FilePath, text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         message = str(error)
-    at = _AT.search(message)
+    at = re.search(_AT, message)
     line = int(at["line"]) if at else None
     message = message[: at.start()] if at else message
-    if again := _AGAIN.fullmatch(message):
+    if again := re.fullmatch(_AGAIN, message):
         table = ".".join(re.findall(r"'([^']*)'", again["table"]))
         what = f"[{table}] is repeated here: put its keys below the first [{table}]"
         raise SettingsError([Problem(str(path), "", what, line)])

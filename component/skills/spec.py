@@ -45,10 +45,10 @@ OPTIONAL: Final = "optional"
 Schema = dict[str, Any]
 
 _LONGEST_NAME = 128
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
-_VERSION = re.compile(r"[!-~]{1,64}")
-_CAPABILITY = re.compile(r"[a-z][a-z0-9-]*(:(\[[0-9a-f:.]+\]|[^\s:*?\[\]]+))*")
-_MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+*-]+(\s*;.*)?")
+_NAME = r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*"
+_VERSION = r"[!-~]{1,64}"
+_CAPABILITY = r"[a-z][a-z0-9-]*(:(\[[0-9a-f:.]+\]|[^\s:*?\[\]]+))*"
+_MEDIA_TYPE = r"[\w!#$&^.+-]+/[\w!#$&^.+*-]+(\s*;.*)?"
 TAINT_CHOICES: Final = f"write {', '.join(map(repr, TAINTS[:-1]))} or {TAINTS[-1]!r}"
 
 
@@ -153,12 +153,12 @@ def _title_of(name: str) -> str:
 
 def _check(spec: SkillSpec) -> None:
     where = f"The skill {spec.name!r}"
-    if len(spec.name) > _LONGEST_NAME or not _NAME.fullmatch(spec.name):
+    if len(spec.name) > _LONGEST_NAME or not re.fullmatch(_NAME, spec.name):
         raise DeclarationError(
             f"{where} has no usable name: begin with a letter, go on with letters, digits, '_', "
             f"'-' and single dots, at most {_LONGEST_NAME} characters of ASCII."
         )
-    if not _VERSION.fullmatch(spec.version):
+    if not re.fullmatch(_VERSION, spec.version):
         raise DeclarationError(f"{where} has no usable version: write it like 1.2.0.")
     if spec.annotations.read_only and spec.annotations.destructive:
         raise DeclarationError(f"{where} is read-only and destructive: it cannot be both.")
@@ -167,13 +167,13 @@ def _check(spec: SkillSpec) -> None:
     if spec.taint is not None and spec.taint not in TAINTS:
         raise DeclarationError(f"{where} has taint={spec.taint!r}: {TAINT_CHOICES}.")
     for capability in spec.capabilities:
-        if not _CAPABILITY.fullmatch(capability):
+        if not re.fullmatch(_CAPABILITY, capability):
             raise DeclarationError(
                 f"{where} names the capability {capability!r}: write it like memory:write or "
                 "network:api.example.com:443, without * and ?."
             )
     for media_type in (*spec.input_media_types, *spec.output_media_types):
-        if not _MEDIA_TYPE.fullmatch(media_type):
+        if not re.fullmatch(_MEDIA_TYPE, media_type):
             raise DeclarationError(f"{where} names {media_type!r}, which is not a media type.")
 
 
@@ -183,7 +183,7 @@ def _check_execution(spec: SkillSpec, where: str) -> None:
     for value, what in ((spec.typical_duration, "duration"), (spec.cost_usd, "cost")):
         if value is not None and not 0 <= value < float("inf"):
             raise DeclarationError(f"{where} has a {what} that is not a number of at least 0.")
-    if spec.queue is not None and not _NAME.fullmatch(spec.queue):
+    if spec.queue is not None and not re.fullmatch(_NAME, spec.queue):
         raise DeclarationError(f"{where} has queue={spec.queue!r}: write it like mail.")
     if spec.attempts < 1 or not 0 < spec.backoff_s < float("inf"):
         raise DeclarationError(f"{where} needs attempts from 1 up and a backoff_s above 0.")

@@ -5,6 +5,7 @@ The person confirms each mail as it will be sent, because the skill is destructi
 
 from __future__ import annotations
 
+import re
 import smtplib
 import ssl
 from email.message import EmailMessage
@@ -58,7 +59,7 @@ def email_send_skill(settings: EmailSend, *, tls: ssl.SSLContext | None = None) 
 
         The person is shown the mail and confirms it before it is sent.
         """
-        if not MAILBOX.fullmatch(to):
+        if not re.fullmatch(MAILBOX, to):
             raise InvalidParam("to", "is not an email address such as nurse@example.com")
         if not subject.isprintable():
             raise InvalidParam("subject", "must be one line without control characters")
