@@ -136,14 +136,24 @@ class SkillSpec:
     searched: str = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Check the description, and compute the values that discovery needs often."""
+        """Check the description."""
         if not self.title:
             object.__setattr__(self, "title", _title_of(self.name))
         _check(self)
-        words = (self.name, self.title, self.description, *self.tags)
-        object.__setattr__(self, "searched", "\n".join(words).casefold())
-        seen = msgspec.json.encode(_visible(self), order="deterministic")
-        object.__setattr__(self, "digest", hashlib.sha256(seen).digest())
+
+    def __getattr__(self, name: str) -> Any:
+        """Compute a value that is used for the first time, whose slot is empty."""
+        value: object
+        if name == "searched":
+            words = (self.name, self.title, self.description, *self.tags)
+            value = "\n".join(words).casefold()
+        elif name == "digest":
+            seen = msgspec.json.encode(_visible(self), order="deterministic")
+            value = hashlib.sha256(seen).digest()
+        else:
+            raise AttributeError(name)
+        object.__setattr__(self, name, value)
+        return value
 
 
 def _title_of(name: str) -> str:
@@ -162,7 +172,7 @@ def _check(spec: SkillSpec) -> None:
         raise DeclarationError(f"{where} has no usable version: write it like 1.2.0.")
     if spec.annotations.read_only and spec.annotations.destructive:
         raise DeclarationError(f"{where} is read-only and destructive: it cannot be both.")
-    _check_texts(spec, where)
+    check_texts(spec)
     _check_execution(spec, where)
     if spec.taint is not None and spec.taint not in TAINTS:
         raise DeclarationError(f"{where} has taint={spec.taint!r}: {TAINT_CHOICES}.")
@@ -194,7 +204,7 @@ def _check_execution(spec: SkillSpec, where: str) -> None:
         )
 
 
-def _check_texts(spec: SkillSpec, where: str) -> None:
+def check_texts(spec: SkillSpec) -> None:
     """Raise DeclarationError for a text that no reply could contain."""
     properties = spec.input_schema.get("properties", {})
     described = [
@@ -206,7 +216,7 @@ def _check_texts(spec: SkillSpec, where: str) -> None:
         found = forbidden.search(text)
         if found is not None:
             raise DeclarationError(
-                f"{where} is described by a text that cannot be sent: XML"
+                f"The skill {spec.name!r} is described by a text that cannot be sent: XML"
                 f" cannot carry U+{ord(found.group()):04X}, found at position {found.start()}."
             )
 

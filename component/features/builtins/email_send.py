@@ -20,7 +20,7 @@ from component.features.builtins.settings import MAILBOX, EmailSend
 from component.kernel.guarded_messages import HourlyLimit
 from component.policy.globs import pattern
 from component.skills.context import Context
-from component.skills.declare import skill
+from component.skills.declare import own_skill
 from component.skills.errors import InvalidParam, SkillError, SkillUnavailable
 from component.skills.skill import Skill
 
@@ -34,7 +34,7 @@ def email_send_skill(settings: EmailSend, *, tls: ssl.SSLContext | None = None) 
     limit = HourlyLimit(settings.per_hour)
     host, port = settings.address
 
-    @skill(
+    @own_skill(
         title="Send an email",
         destructive=True,
         open_world=True,
