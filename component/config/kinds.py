@@ -7,12 +7,26 @@ import base64
 import binascii
 import re
 from collections.abc import Callable
+from functools import cache, partial
 from operator import attrgetter
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeGuard, TypeVar, get_origin
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    SecretStr,
+    TypeAdapter,
+)
+from pydantic_core import PydanticCustomError, core_schema
+
+from component.imports import without_plugins_of_pydantic
+
+without_plugins_of_pydantic()
 
 _SERVER: Final = r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
 
@@ -153,6 +167,51 @@ EMPTY: Any = {}
 
 
 S = TypeVar("S", bound=Section)
+T = TypeVar("T")
+
+
+@cache
+def defaults(section: type[S]) -> S:
+    """Return a section all of whose keys have defaults. It does not validate them: the tests do."""
+    below = {
+        name: defaults(field.annotation)
+        for name, field in section.model_fields.items()
+        if _is_section(field.annotation) and field.default is EMPTY
+    }
+    return section.model_construct(**below)
+
+
+def _is_section(kind: Any) -> TypeGuard[type[Section]]:
+    return isinstance(kind, type) and issubclass(kind, Section)
+
+
+class _OnUse:
+    """Builds the validator of a type when there is a value that it has to look at: those of all
+    sections would take a tenth of the time to start, and most files have few.
+    """
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, _handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(partial(_validated, source))
+
+
+def _validated(source: Any, value: Any) -> Any:
+    if _is_section(source):
+        return defaults(source) if value == {} else source.model_validate(value)
+    if value is None or value == () or (value == {} and get_origin(source) is dict):
+        return value  # the default
+    return TypeAdapter(source).validate_python(value)
+
+
+_ON_USE: Final = _OnUse()
+OnUse = Annotated[T, _ON_USE]
+"""The type of a key above all sections. A section must have defaults for all of its keys."""
+
+
+def on_use(kind: Any) -> Any:
+    """Return the same for a type that is not known statically."""
+    return Annotated[kind, _ON_USE]
 
 
 def different_names(what: str) -> Callable[[tuple[S, ...]], tuple[S, ...]]:

@@ -13,8 +13,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import TypeVar
 
-from cachebox import LRUCache
-
+from component.caches import LRUCache
 from component.skills.declare import own_skill
 from component.skills.errors import DuplicateSkillError, SearchError
 from component.skills.skill import Skill

@@ -7,12 +7,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
-from cachebox import LRUCache
 from msgspec import DecodeError
 from msgspec.structs import replace
 
 from component.audit.protocol import AuditEvent, EventKind, NoRecord, Recorder
 from component.audit.quota import Refusals
+from component.caches import LRUCache
 from component.metrics.counters import BOUNDS_S, Counters
 from component.tasks.changes import Change
 from component.tasks.questions import Judgement

@@ -7,8 +7,8 @@ from typing import Final
 import anyio
 import structlog
 from anyio.abc import TaskGroup
-from cachebox import FIFOCache
 
+from component.caches import FIFOCache
 from component.store.errors import StorageError
 from component.tasks import changes, leases
 from component.tasks.changes import TaskStore, Transaction
