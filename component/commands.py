@@ -4,11 +4,9 @@ The fields of `params` are the form, the words after the slash and the options o
 `run` does the work; the answer is a text for people and a value for programs.
 """
 
-import dataclasses
 import re
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar
@@ -76,8 +74,7 @@ class NoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The parameters of a command that has none."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Outline(Generic[P]):
+class Outline(msgspec.Struct, Generic[P], frozen=True, eq=False, kw_only=True, dict=True):
     """The definition of a command without its implementation: the source of help, forms and the
     command line.
 
@@ -97,7 +94,7 @@ class Outline(Generic[P]):
     about: str
     params: type[P]
     who: Who = "everybody"
-    verbatim: Mapping[str, str] = field(default_factory=dict)
+    verbatim: Mapping[str, str] = {}
 
     @cached_property
     def schema(self) -> dict[str, Any]:
@@ -138,23 +135,14 @@ class Outline(Generic[P]):
 
     def done_by(self, run: "Run[P]") -> "Command[P]":
         """Return the command that `run` implements."""
-        return Command(
-            name=self.name,
-            title=self.title,
-            about=self.about,
-            params=self.params,
-            who=self.who,
-            verbatim=self.verbatim,
-            run=run,
-        )
+        return Command(**msgspec.structs.asdict(self), run=run)
 
 
 Run: TypeAlias = Callable[[Asking, P], Awaitable[CommandResult]]
 """Implements a command. Raises CommandError."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Command(Outline[P]):
+class Command(Outline[P], Generic[P], frozen=True, eq=False, kw_only=True):
     """A command; `run` implements it."""
 
     run: Run[P]
@@ -361,7 +349,7 @@ def recorded(commands: Iterable[AnyCommand], recorder: Recorder) -> tuple[AnyCom
     Commands about an admin's own things, which everybody can use, are not recorded here.
     """
     return tuple(
-        dataclasses.replace(command, run=_recorded(command, command.run, recorder))
+        msgspec.structs.replace(command, run=_recorded(command, command.run, recorder))
         for command in commands
     )
 
