@@ -118,8 +118,10 @@ class Settings(BaseModel):
         return self
 
     def __getitem__(self, key: Top[T]) -> T:
-        """Return the value of a section that a feature declares."""
-        value: T = getattr(self, key.name)
+        """Return the value of a section that a feature declares; its default if these settings
+        have no such feature.
+        """
+        value: T = getattr(self, key.name, key.default)
         return value
 
     @property
