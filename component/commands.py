@@ -4,11 +4,9 @@ The fields of `params` are the form, the words after the slash and the options o
 `run` does the work; the answer is a text for people and a value for programs.
 """
 
-import dataclasses
 import re
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar
@@ -76,8 +74,7 @@ class NoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The parameters of a command that has none."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Outline(Generic[P]):
+class Outline(msgspec.Struct, Generic[P], frozen=True, eq=False, kw_only=True, dict=True):
     """The definition of a command without its implementation: the source of help, forms and the
     command line.
 
@@ -97,7 +94,7 @@ class Outline(Generic[P]):
     about: str
     params: type[P]
     who: Who = "everybody"
-    verbatim: Mapping[str, str] = field(default_factory=dict)
+    verbatim: Mapping[str, str] = {}
 
     @cached_property
     def schema(self) -> dict[str, Any]:
@@ -138,23 +135,14 @@ class Outline(Generic[P]):
 
     def done_by(self, run: "Run[P]") -> "Command[P]":
         """Return the command that `run` implements."""
-        return Command(
-            name=self.name,
-            title=self.title,
-            about=self.about,
-            params=self.params,
-            who=self.who,
-            verbatim=self.verbatim,
-            run=run,
-        )
+        return Command(**msgspec.structs.asdict(self), run=run)
 
 
 Run: TypeAlias = Callable[[Asking, P], Awaitable[CommandResult]]
 """Implements a command. Raises CommandError."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Command(Outline[P]):
+class Command(Outline[P], Generic[P], frozen=True, eq=False, kw_only=True):
     """A command; `run` implements it."""
 
     run: Run[P]
@@ -260,7 +248,7 @@ def whose(asking: Asking, default_agent: str) -> tuple[str, JID]:
 # The text after the word that an outline names as `verbatim` is the value of one parameter,
 # unchanged.
 
-_NAMED = re.compile(r"([A-Za-z_][\w-]*)=(.*)", re.DOTALL)
+_NAMED = r"(?s)([A-Za-z_][\w-]*)=(.*)"
 _LONGEST_SHOWN = 40
 # Phones write these automatically instead of the plain ones, each language its own.
 _QUOTES = str.maketrans("\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}", '""')
@@ -268,11 +256,10 @@ _PAIRS = ("\u201c\u201d", "\u201e\u201c\u201d", "\u201d\u201d", "\u00ab\u00bb", 
           "\u2018\u2019", "\u201a\u2018\u2019", "\u2039\u203a", "\u203a\u2039",
           "\u300c\u300d", "\u300e\u300f")  # fmt: skip
 """Quotation marks that open, and those that close what they have opened."""
-_QUOTED = re.compile(
-    r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.|(?P<typographic>(?<![^\s=])(?:"""
+_QUOTED = (
+    r"""(?s)'[^']*'|"(?:\\.|[^"\\])*"|\\.|(?P<typographic>(?<![^\s=])(?:"""
     + "|".join(f"{pair[0]}[^{pair[0]}]*?[{pair[1:]}]" for pair in _PAIRS)
-    + r"))(?!\S)",
-    re.DOTALL,
+    + r"))(?!\S)"
 )
 """Matches a text in typographic quotation marks, and one in plain ones, which stays as it is."""
 
@@ -296,7 +283,7 @@ def split_words(text: str) -> list[str]:
     Raises CommandError if a quotation mark or a backslash has no end.
     """
     try:
-        return shlex.split(_QUOTED.sub(_with_plain_quotes, text).translate(_QUOTES))
+        return shlex.split(re.sub(_QUOTED, _with_plain_quotes, text).translate(_QUOTES))
     except ValueError:
         last = text.rsplit(maxsplit=1)[-1]
         raise CommandError(
@@ -317,7 +304,7 @@ def _assigned(outline: AnyOutline, words: list[str]) -> list[tuple[str, str]]:
     named: str | None = None
     taken = 0
     for word in words:
-        if found := _NAMED.fullmatch(word):
+        if found := re.fullmatch(_NAMED, word):
             named = found[1]
             if named not in outline.readers:
                 raise CommandError(f"/{outline.name} has no {_shown(named)}{_which(names)}", named)
@@ -362,7 +349,7 @@ def recorded(commands: Iterable[AnyCommand], recorder: Recorder) -> tuple[AnyCom
     Commands about an admin's own things, which everybody can use, are not recorded here.
     """
     return tuple(
-        dataclasses.replace(command, run=_recorded(command, command.run, recorder))
+        msgspec.structs.replace(command, run=_recorded(command, command.run, recorder))
         for command in commands
     )
 

@@ -16,11 +16,12 @@ from typing import Any, Final, Literal, TextIO
 
 from pydantic import SecretStr
 
-from component.imports import without
+from component.imports import later, without
 
 # structlog imports these where they are installed, and Pygments with rich, for thread-local
-# contexts and for tracebacks that are not used here: 6 MB, and a tenth of the time to start.
-with without("rich", "greenlet"):
+# contexts and for tracebacks that are not used here: 6 MB, and a tenth of the time to start. Its
+# coroutines, which use asyncio, are not called here.
+with without("rich", "greenlet"), later("asyncio"):
     import structlog
 
 from structlog.typing import EventDict, Processor, WrappedLogger

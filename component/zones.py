@@ -8,12 +8,12 @@ from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo
 
-_OFFSET: Final = re.compile(r"UTC([+-])(\d{1,2})(?::?(\d{2}))?", re.ASCII)
+_OFFSET: Final = r"(?a)UTC([+-])(\d{1,2})(?::?(\d{2}))?"
 
 
 def zone_named(name: str) -> tzinfo | None:
     """The time zone of an IANA name, or of an offset such as `UTC+09:00`; None if there is none."""
-    if found := _OFFSET.fullmatch(name):
+    if found := re.fullmatch(_OFFSET, name):
         offset = timedelta(hours=int(found[2]), minutes=int(found[3] or 0))
         if offset < timedelta(days=1) and int(found[3] or 0) < 60:
             return timezone(-offset if found[1] == "-" else offset)
@@ -25,7 +25,7 @@ def zone_named(name: str) -> tzinfo | None:
 
 def is_offset(name: str) -> bool:
     """Whether the name of a time zone is only a fixed offset from UTC, without summer time."""
-    return _OFFSET.fullmatch(name) is not None
+    return re.fullmatch(_OFFSET, name) is not None
 
 
 def in_local_time(time: datetime, now: datetime, zone: timezone) -> str:

@@ -8,8 +8,9 @@ tables in `xep.component_states` say what each side may do in each state.
 import hashlib
 import hmac
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Final, cast
+
+import msgspec
 
 from xep.component_states import ACCEPTOR, COMPONENT, State, Step, Table
 from xep.stanza_stream import (
@@ -42,13 +43,11 @@ _HANDSHAKE: Final = "{jabber:client}handshake"  # canonical, as the parser gives
 _ERROR: Final = f"{{{STREAMS}}}error"
 
 
-@dataclass(slots=True)
-class HandshakeAccepted:
+class HandshakeAccepted(msgspec.Struct):
     """Component side: the server accepted the handshake; from now on stanzas may be sent."""
 
 
-@dataclass(slots=True)
-class HandshakeReceived:
+class HandshakeReceived(msgspec.Struct):
     """Acceptor side: a component sent its proof. Answer with `accept()` or `fail(…)`."""
 
     domain: str

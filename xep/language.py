@@ -9,8 +9,7 @@ MAX_LENGTH: Final = 64
 
 # The syntax of RFC 5646 §2.1. Tags that were registered before it and do not follow it
 # (`i-klingon`, `en-GB-oed`, …) have had preferred forms for twenty years.
-_TAG: Final = re.compile(
-    r"""(?:
+_TAG: Final = r"""(?xia)(?:
         (?:[a-z]{2,3}(?:-[a-z]{3}){0,3} | [a-z]{4,8})   # language
         (?:-[a-z]{4})?                                  # script
         (?:-(?:[a-z]{2}|[0-9]{3}))?                     # region
@@ -18,9 +17,7 @@ _TAG: Final = re.compile(
         (?:-[0-9a-wy-z](?:-[a-z0-9]{2,8})+)*            # extensions
         (?:-x(?:-[a-z0-9]{1,8})+)?                      # private use
       | x(?:-[a-z0-9]{1,8})+
-    )""",
-    re.VERBOSE | re.IGNORECASE | re.ASCII,
-)
+    )"""
 
 
 def language_tag(text: str | None) -> str | None:
@@ -34,4 +31,4 @@ def language_tag(text: str | None) -> str | None:
 
 @lru_cache(maxsize=256)
 def _well_formed(text: str) -> str | None:
-    return text if _TAG.fullmatch(text) else None
+    return text if re.fullmatch(_TAG, text) else None

@@ -1,6 +1,5 @@
 """The common part of the streams of components and clients: errors, and events of stanzas."""
 
-from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
 import msgspec
@@ -35,15 +34,13 @@ class StanzaReceived(msgspec.Struct, gc=False):
     stanza: Incoming
 
 
-@dataclass(slots=True)
-class StreamErrorReceived:
+class StreamErrorReceived(msgspec.Struct):
     """The peer ended the stream with an error. Only `close()` is left to do."""
 
     error: StreamError
 
 
-@dataclass(slots=True)
-class StreamFailed:
+class StreamFailed(msgspec.Struct):
     """The peer violated the protocol: always the last event. Send `error.reply` and disconnect."""
 
     error: RemoteProtocolError

@@ -10,7 +10,7 @@ import structlog
 from component import system
 from component.audit.protocol import AuditEvent, Recorder
 
-_FENCE_LIKE: Final = re.compile(r"<(?=\s*/?\s*data\b)", re.IGNORECASE)
+_FENCE_LIKE: Final = r"(?i)<(?=\s*/?\s*data\b)"
 _LONGEST_VALUE: Final = 256
 """Characters of a value that are shown; an address may have 3,071 bytes (RFC 7622 §3.1)."""
 _ORIGINS: Final = {
@@ -75,15 +75,15 @@ def neutral(text: str, word: str) -> str:
     """Return a text that can neither close a fence with this word nor look as if it did."""
     if word in text:
         text = text.replace(word, "…")
-    return _FENCE_LIKE.sub("\u2039", text)
+    return re.sub(_FENCE_LIKE, "\u2039", text)
 
 
-_TAGS: Final = re.compile("(?<![\U0001f3f4\U000e0020-\U000e007f])[\U000e0020-\U000e007f]{4,}")
+_TAGS: Final = "(?<![\U0001f3f4\U000e0020-\U000e007f])[\U000e0020-\U000e007f]{4,}"
 """Tag characters (Unicode §23.9) that are not the flag of a region."""
-_OVERRIDES: Final = re.compile("[\u202d\u202e]")
+_OVERRIDES: Final = "[\u202d\u202e]"
 """Characters that reverse the order of letters (Unicode Standard Annex #9 §2.2)."""
-_BETWEEN_LETTERS: Final = re.compile("[A-Za-z][\u200b-\u200d\u2060\u2063\ufeff]+(?=[A-Za-z])")
-_VARIATIONS: Final = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{3,}")
+_BETWEEN_LETTERS: Final = "[A-Za-z][\u200b-\u200d\u2060\u2063\ufeff]+(?=[A-Za-z])"
+_VARIATIONS: Final = "[\ufe00-\ufe0f\U000e0100-\U000e01ef]{3,}"
 """Variation selectors; no character is followed by several of them."""
 _FEW: Final = 3
 
@@ -105,11 +105,11 @@ class HiddenTextScanner:
         if text.isascii():
             return None
         found = []
-        if _TAGS.search(text) or _VARIATIONS.search(text):
+        if re.search(_TAGS, text) or re.search(_VARIATIONS, text):
             found.append("invisible characters that hold a text")
-        if _OVERRIDES.search(text):
+        if re.search(_OVERRIDES, text):
             found.append("characters that turn the order of letters around")
-        parted = zip(range(_FEW), _BETWEEN_LETTERS.finditer(text), strict=False)
+        parted = zip(range(_FEW), re.finditer(_BETWEEN_LETTERS, text), strict=False)
         if sum(1 for _ in parted) == _FEW:
             found.append("invisible characters between letters")
         return ", ".join(found) or None

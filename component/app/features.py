@@ -3,7 +3,7 @@
 The settings have the sections of all features.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -54,10 +54,18 @@ FEATURES: Final = (
 """The names of the folders, in the order in which the features are opened."""
 
 
+def settings_model(names: Collection[str] | None = None) -> type[Settings]:
+    """Return the class of the settings, with the sections of all features. With `names`, those of
+    features that none of these turns on are left out.
+    """
+    if names is None:
+        return _model_of(FEATURES)
+    return _model_of(tuple(name for name in FEATURES if _needed_for(name, names)))
+
+
 @cache
-def settings_model() -> type[Settings]:
-    """Return the class of the settings, with the sections of all features."""
-    modules = [module for name in FEATURES if (module := _settings_of(name)) is not None]
+def _model_of(features: tuple[str, ...]) -> type[Settings]:
+    modules = [module for name in features if (module := _settings_of(name)) is not None]
     sections: Iterator[Top[Any]] = (
         section for module in modules for section in getattr(module, "SECTIONS", ())
     )
@@ -66,6 +74,16 @@ def settings_model() -> type[Settings]:
         for name in ("check", "described_sources")
     )
     return with_sections(sections, checks, described)
+
+
+def _needed_for(feature: str, names: Collection[str]) -> bool:
+    """Whether one of these sections turns a feature on, or it is on without one."""
+    turned_on_by = getattr(_package(feature), "TURNED_ON_BY", None)
+    return turned_on_by is None or any(name in names for name in turned_on_by)
+
+
+def _package(feature: str) -> ModuleType:
+    return import_module(f"component.features.{feature}")
 
 
 def make_features(settings: Settings) -> "Sequence[Feature]":
@@ -79,8 +97,10 @@ def make_features(settings: Settings) -> "Sequence[Feature]":
 
 def _is_used(feature: str, settings: Settings) -> bool:
     """Whether the settings turn a feature on; its code is not imported otherwise."""
-    if getattr(import_module(f"component.features.{feature}"), "NEEDS_MODEL", False):
+    if getattr(_package(feature), "NEEDS_MODEL", False):
         return settings.llm is not None
+    if not _needed_for(feature, type(settings).model_fields.keys()):
+        return False
     is_used = getattr(_settings_of(feature), "is_used", None)
     return is_used is None or bool(is_used(settings))
 
@@ -94,7 +114,7 @@ def _settings_of(feature: str) -> ModuleType | None:
 
 def load(path: Path, environ: Mapping[str, str] | None = None) -> Settings:
     """Return the settings of a file; see `component.config.load`. Raises SettingsError."""
-    return load_file(path, settings_model(), environ)
+    return load_file(path, settings_model, environ)
 
 
 def make_settings(**sections: Any) -> Settings:

@@ -19,11 +19,11 @@ from component.store import StorageError
 
 DIRECTORY: Final = "audit"
 """The directory of the files, within the data directory."""
-_NAME: Final = re.compile(r"audit-(\d{12,})\.jsonl")
+_NAME: Final = r"audit-(\d{12,})\.jsonl"
 _BLOCK: Final = 65536
 _CREATE: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 _DAY_MS: Final = 86_400_000
-_REMOVED: Final = re.compile(r"lines up to (\d+) ([0-9a-f]{64})")
+_REMOVED: Final = r"lines up to (\d+) ([0-9a-f]{64})"
 
 
 def name_of(seq: int) -> str:
@@ -33,7 +33,7 @@ def name_of(seq: int) -> str:
 
 def first_of(path: Path) -> int:
     """The number of the first line of a file, by its name."""
-    found = _NAME.fullmatch(path.name)
+    found = re.fullmatch(_NAME, path.name)
     assert found is not None, f"{path} is not a file of the audit log"
     return int(found[1])
 
@@ -41,7 +41,7 @@ def first_of(path: Path) -> int:
 def files_in(directory: Path) -> list[Path]:
     """The files of the audit log, the oldest first; empty without a directory. Raises OSError."""
     try:
-        found = [path for path in directory.iterdir() if _NAME.fullmatch(path.name)]
+        found = [path for path in directory.iterdir() if re.fullmatch(_NAME, path.name)]
     except FileNotFoundError:
         return []
     return sorted(found, key=first_of)
@@ -254,7 +254,7 @@ def removed_by(line: Line) -> ChainLink | None:
     """The last removed line, if `line` records a removal."""
     if (line.kind, line.outcome) != ("record", "removed"):
         return None
-    found = _REMOVED.fullmatch(line.detail)
+    found = re.fullmatch(_REMOVED, line.detail)
     return None if found is None else ChainLink(int(found[1]), found[2])
 
 

@@ -29,7 +29,7 @@ from component.private import make_directory, open_private
 
 CHAIN_FILE: Final = "chain"
 """The file with the name of the audit log under which the database knows it."""
-_CHAIN: Final = re.compile(r"[0-9a-f]{16}")
+_CHAIN: Final = r"[0-9a-f]{16}"
 _LOOKED_AT: Final = 20_000
 """Maximum number of lines read backwards to find the one that the database knows."""
 _LAG: Final = timedelta(minutes=1)
@@ -99,7 +99,7 @@ def read_chain(directory: Path) -> str | None:
         text = (directory / CHAIN_FILE).read_text(errors="replace").strip()
     except FileNotFoundError:
         return None
-    return text if _CHAIN.fullmatch(text) else None
+    return text if re.fullmatch(_CHAIN, text) else None
 
 
 def _write_chain(directory: Path, chain: str) -> None:

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from component.config.agents import Budget
+from component.config.kinds import defaults
 from xep.jid import JID
 
 Scope = Literal["agent", "principal", "task", "day"]
@@ -94,13 +95,16 @@ class BudgetExceededError(Exception):
         self.of = of
 
 
+_NO_LIMIT = defaults(Budget)
+
+
 class BudgetLimits(msgspec.Struct, frozen=True, kw_only=True):
     """All budgets. `alert` is the fraction of a budget at which an alert is sent."""
 
     agents: Mapping[str, Budget] = {}
-    principal: Budget = Budget()
-    task: Budget = Budget()
-    day: Budget = Budget()
+    principal: Budget = _NO_LIMIT
+    task: Budget = _NO_LIMIT
+    day: Budget = _NO_LIMIT
     alert: float = 0.8
 
 

@@ -7,10 +7,9 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 import click
 
@@ -44,8 +43,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class Lazy:
+class Lazy(NamedTuple):
     """The location of a command, `module:attribute`, and its line in the list of commands."""
 
     target: str

@@ -32,7 +32,9 @@ def run(config: Path) -> None:
       xmpp-agent run
       xmpp-agent run --config /etc/xmpp-agent/agent.toml
     """
-    gc.disable()  # what is imported and made before the service runs is not garbage
+    # What is imported and made before the service runs is not garbage: nothing looks for any until
+    # then, and what is there by then is not visited before the stream is established.
+    gc.disable()
     # Imported here, because --help needs none of it.
     import anyio  # noqa: PLC0415
 
@@ -54,6 +56,7 @@ def run(config: Path) -> None:
         logs.configure(settings.log.level, settings.log.format)
         service = make_service(settings)
     finally:
+        gc.freeze()
         gc.enable()
     try:
         orderly = anyio.run(
@@ -118,6 +121,7 @@ async def serve(service: "Service") -> bool:
         await service.established.wait()
         # A full collection would visit all loaded objects, for 30 milliseconds or more in which
         # nothing is served. All of them exist as long as the process.
+        gc.unfreeze()
         gc.collect()
         gc.freeze()
 

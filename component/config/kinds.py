@@ -7,14 +7,28 @@ import base64
 import binascii
 import re
 from collections.abc import Callable
+from functools import cache, partial
 from operator import attrgetter
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeGuard, TypeVar, get_origin
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    SecretStr,
+    TypeAdapter,
+)
+from pydantic_core import PydanticCustomError, core_schema
 
-_SERVER: Final = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
+from component.imports import without_plugins_of_pydantic
+
+without_plugins_of_pydantic()
+
+_SERVER: Final = r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
 
 
 def refusal(sentence: str, *, key: str | None = None) -> PydanticCustomError:
@@ -45,7 +59,7 @@ def service_url(value: str, example: str = "https://api.example.com/v1") -> str:
     """Return the base URL of a service, without a slash at the end. Raises a refusal."""
     http_address(value, example)
     parts = urlsplit(value)
-    if value and (not _SERVER.fullmatch(parts.netloc) or parts.query or parts.fragment):
+    if value and (not re.fullmatch(_SERVER, parts.netloc) or parts.query or parts.fragment):
         raise refusal(f"must have a host, and no user, query or fragment, such as {example}")
     return value.rstrip("/")
 
@@ -153,6 +167,51 @@ EMPTY: Any = {}
 
 
 S = TypeVar("S", bound=Section)
+T = TypeVar("T")
+
+
+@cache
+def defaults(section: type[S]) -> S:
+    """Return a section all of whose keys have defaults. It does not validate them: the tests do."""
+    below = {
+        name: defaults(field.annotation)
+        for name, field in section.model_fields.items()
+        if _is_section(field.annotation) and field.default is EMPTY
+    }
+    return section.model_construct(**below)
+
+
+def _is_section(kind: Any) -> TypeGuard[type[Section]]:
+    return isinstance(kind, type) and issubclass(kind, Section)
+
+
+class _OnUse:
+    """Builds the validator of a type when there is a value that it has to look at: those of all
+    sections would take a tenth of the time to start, and most files have few.
+    """
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, _handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(partial(_validated, source))
+
+
+def _validated(source: Any, value: Any) -> Any:
+    if _is_section(source):
+        return defaults(source) if value == {} else source.model_validate(value)
+    if value is None or value == () or (value == {} and get_origin(source) is dict):
+        return value  # the default
+    return TypeAdapter(source).validate_python(value)
+
+
+_ON_USE: Final = _OnUse()
+OnUse = Annotated[T, _ON_USE]
+"""The type of a key above all sections. A section must have defaults for all of its keys."""
+
+
+def on_use(kind: Any) -> Any:
+    """Return the same for a type that is not known statically."""
+    return Annotated[kind, _ON_USE]
 
 
 def different_names(what: str) -> Callable[[tuple[S, ...]], tuple[S, ...]]:
@@ -186,15 +245,15 @@ def check_expression(value: str) -> str:
 Expression = Annotated[str, AfterValidator(check_expression)]
 
 
-_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 §5.6.2
-_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?|")
+_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # RFC 9110 §5.6.2
+_VALUE = r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?|"
 
 
 def _usable(value: dict[str, SecretStr]) -> dict[str, SecretStr]:
     for name, content in value.items():
-        if not _NAME.fullmatch(name):
+        if not re.fullmatch(_NAME, name):
             raise refusal(f"has {name!r}, which is not the name of a header field")
-        if not _VALUE.fullmatch(content.get_secret_value()):
+        if not re.fullmatch(_VALUE, content.get_secret_value()):
             raise refusal(f"has a value for {name} that a header field cannot have")
     return value
 

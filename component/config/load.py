@@ -5,7 +5,8 @@ file.
 import os
 import re
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import cache, partial
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -24,16 +25,19 @@ from component.config.problems import (
 from component.config.skills import Skills
 from component.config.toml_file import Path, expand_all, leaves, line_of, lines_of_keys
 
-_AGAIN = re.compile(r"Cannot declare \((?P<table>.*)\) twice")
-_AT = re.compile(r" \(at line (?P<line>\d+), column \d+\)$")
+_AGAIN = r"Cannot declare \((?P<table>.*)\) twice"
+_AT = r" \(at line (?P<line>\d+), column \d+\)$"
 
 
 def load(
-    path: FilePath, model: type[Settings], environ: Mapping[str, str] | None = None
+    path: FilePath,
+    model_of: Callable[[Collection[str] | None], type[Settings]],
+    environ: Mapping[str, str] | None = None,
 ) -> Settings:
     """Return the settings of the TOML file at `path` with the environment's overrides.
 
-    `model` is the class of the settings, with the sections of features.
+    `model_of` returns the class of settings with the sections of features: with the names of
+    sections, only those of the features that they turn on.
 
     A variable such as `XMPP_AGENT_SERVER__HOST` overrides the file. `${VAR}` in a string of the
     file is replaced. Variables come from `environ` (by default that of the process), then from the
@@ -50,29 +54,30 @@ def load(
     served, later = _split(written)
     data = expand_all(served, environ, unexpanded.__setitem__)
 
+    model = model_of({*written, *(_path_of(name)[0] for name in environ)})
     above = _environment(environ, model)
     # A value that the environment overrides need not be expandable in the file.
     overridden = set(leaves(above))
     unexpanded = {key: why for key, why in unexpanded.items() if not _covers(overridden, key)}
-    lines = lines_of_keys(text)
+    lines = cache(partial(lines_of_keys, text))
 
     def problem(key: Path, sentence: str) -> Problem:
         if _covers(overridden, key):
             return Problem("environment", env_name(key), sentence)
-        return Problem(str(path), dotted(key), sentence, line_of(key, lines))
+        return Problem(str(path), dotted(key), sentence, line_of(key, lines()))
 
     mend = f"; export it, or set it in {beside}"
     problems = [
         problem(key, why + (mend if why.endswith("not set") else ""))
         for key, why in unexpanded.items()
     ]
-    problems += _unknown_variables(environ, model)
+    problems += _unknown_variables(environ, model, model_of)
     try:
         settings = model(**_with_server(_merge(_merge(data, later), above)))
     except ValidationError as error:
         problems += [
             problem(key, sentence)
-            for key, sentence in sentences(error, model)
+            for key, sentence in sentences(error, model_of(None))
             if not _covers(unexpanded, key)
         ]
     if problems:
@@ -99,10 +104,10 @@ def _parse(path: FilePath, text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         message = str(error)
-    at = _AT.search(message)
+    at = re.search(_AT, message)
     line = int(at["line"]) if at else None
     message = message[: at.start()] if at else message
-    if again := _AGAIN.fullmatch(message):
+    if again := re.fullmatch(_AGAIN, message):
         table = ".".join(re.findall(r"'([^']*)'", again["table"]))
         what = f"[{table}] is repeated here: put its keys below the first [{table}]"
         raise SettingsError([Problem(str(path), "", what, line)])
@@ -185,14 +190,18 @@ def _environment(environ: Mapping[str, str], model: type[Settings]) -> dict[str,
     return data
 
 
-def _unknown_variables(environ: Mapping[str, str], model: type[Settings]) -> list[Problem]:
+def _unknown_variables(
+    environ: Mapping[str, str],
+    model: type[Settings],
+    model_of: Callable[[Collection[str] | None], type[Settings]],
+) -> list[Problem]:
     """Return overrides of sections that do not exist.
 
     Names without the delimiter are ignored: a container platform sets XMPP_AGENT_PORT and similar
     variables for a service of this name.
     """
     return [
-        Problem("environment", name, unknown_key(_path_of(name)[:1], model))
+        Problem("environment", name, unknown_key(_path_of(name)[:1], model_of(None)))
         for name in sorted(environ)
         if len(_path_of(name)) > 1 and _path_of(name)[0] not in model.model_fields
     ]

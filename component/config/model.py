@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr, create_model, model_validator
 
 from component.config.agents import AgentEntry, Budgets, Loop, Personas
-from component.config.kinds import EMPTY, Domains, Later, different_names, refusal
+from component.config.kinds import EMPTY, Domains, Later, OnUse, different_names, refusal
 from component.config.limits import RequestLimits, Tasks
 from component.config.llm import LLM
 from component.config.memory import Memory, Session
@@ -61,27 +61,27 @@ class Settings(BaseModel):
     backend: Literal["trio", "asyncio"] = "trio"
     """Event loop that the service runs on."""
     server: Server
-    agent: Agent = EMPTY
-    policy: Policy = EMPTY
-    limits: RequestLimits = EMPTY
-    tasks: Tasks = EMPTY
-    conformance: Conformance = EMPTY
-    skills: Skills = EMPTY
-    storage: Storage = EMPTY
-    uploads: Uploads = EMPTY
-    log: Log = EMPTY
-    llm: LLM | None = None
-    agents: Annotated[tuple[AgentEntry, ...], AfterValidator(different_names("agents"))] = ()
-    loop: Loop = EMPTY
-    budgets: Budgets = EMPTY
-    memory: Memory = EMPTY
-    session: Session = EMPTY
-    personas: Personas = EMPTY
-    pubsub: PubSub = EMPTY
-    audit: Audit = EMPTY
-    traces: Traces = EMPTY
-    notifications: Notifications = EMPTY
-    xmpp_send: XmppSend | None = None
+    agent: OnUse[Agent] = EMPTY
+    policy: OnUse[Policy] = EMPTY
+    limits: OnUse[RequestLimits] = EMPTY
+    tasks: OnUse[Tasks] = EMPTY
+    conformance: OnUse[Conformance] = EMPTY
+    skills: OnUse[Skills] = EMPTY
+    storage: OnUse[Storage] = EMPTY
+    uploads: OnUse[Uploads] = EMPTY
+    log: OnUse[Log] = EMPTY
+    llm: OnUse[LLM | None] = None
+    agents: Annotated[OnUse[tuple[AgentEntry, ...]], AfterValidator(different_names("agents"))] = ()
+    loop: OnUse[Loop] = EMPTY
+    budgets: OnUse[Budgets] = EMPTY
+    memory: OnUse[Memory] = EMPTY
+    session: OnUse[Session] = EMPTY
+    personas: OnUse[Personas] = EMPTY
+    pubsub: OnUse[PubSub] = EMPTY
+    audit: OnUse[Audit] = EMPTY
+    traces: OnUse[Traces] = EMPTY
+    notifications: OnUse[Notifications] = EMPTY
+    xmpp_send: OnUse[XmppSend | None] = None
 
     rooms: Later = False
 
@@ -118,8 +118,10 @@ class Settings(BaseModel):
         return self
 
     def __getitem__(self, key: Top[T]) -> T:
-        """Return the value of a section that a feature declares."""
-        value: T = getattr(self, key.name)
+        """Return the value of a section that a feature declares; its default if these settings
+        have no such feature.
+        """
+        value: T = getattr(self, key.name, key.default)
         return value
 
     @property

@@ -42,7 +42,7 @@ class Flow(Section):
 
 
 _SCHEMES: Final = ("http", "https", "mailto", "xmpp")
-_PLACEHOLDER: Final = re.compile(r"\{(\w*)\}")
+_PLACEHOLDER: Final = r"\{(\w*)\}"
 _PLACEHOLDERS: Final = frozenset(("contact", "name", "operator"))
 
 
@@ -59,7 +59,7 @@ def _contact(value: str) -> str:
 
 
 def _notice(value: str) -> str:
-    for name in _PLACEHOLDER.findall(value):
+    for name in re.findall(_PLACEHOLDER, value):
         if name not in _PLACEHOLDERS:
             known = ", ".join(f"{{{each}}}" for each in sorted(_PLACEHOLDERS))
             raise refusal(f"contains {{{name}}}; only {known} are replaced")

@@ -1,8 +1,7 @@
 """Errors in a configuration as sentences: the file, the key, and how to correct it."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, get_origin
+from typing import Any, Final, NamedTuple, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -51,8 +50,7 @@ _REMOVED: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """One mistake in the configuration.
 
     `source` is the file or "environment"; `key` is the dotted key, the variable's name, or empty

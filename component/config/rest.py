@@ -19,7 +19,7 @@ from component.config.kinds import (
 )
 from component.config.skills import Effects, Taint
 
-_TOKEN: Final = re.compile(r"\{\{|\}\}|\{([^{}]+)\}|[{}]")
+_BRACES: Final = r"\{\{|\}\}|\{([^{}]+)\}|[{}]"
 
 
 def pieces_of(text: str) -> tuple[tuple[str, str], ...]:
@@ -28,7 +28,7 @@ def pieces_of(text: str) -> tuple[tuple[str, str], ...]:
     """
     found: list[tuple[str, str]] = []
     literal, end = "", 0
-    for token in _TOKEN.finditer(text):
+    for token in re.finditer(_BRACES, text):
         literal += text[end : token.start()]
         end = token.end()
         if token[0] in ("{{", "}}"):
@@ -58,7 +58,7 @@ def names_in(value: object) -> set[str]:
 
 T = TypeVar("T")
 Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
-SKILL_NAME: Final = re.compile(r"(?=.{1,64}$)[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
+SKILL_NAME: Final = r"(?=.{1,64}$)[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*"
 RequestSeconds = Annotated[Seconds, Field(description="Seconds for one request.")]
 Retries = Annotated[
     int,
@@ -75,7 +75,7 @@ ResponseBytes = Annotated[Count, Field(ge=1024, description="Maximum size of a r
 def skill_names(value: dict[str, T]) -> dict[str, T]:
     """Return the sections. Raises a refusal if a key cannot be the name of a skill."""
     for name in value:
-        if not SKILL_NAME.fullmatch(name):
+        if not re.fullmatch(SKILL_NAME, name):
             raise refusal(
                 f"has {name!r}, which cannot be the name of a skill: begin with a letter, go on"
                 " with letters, digits, _, - and single dots"

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 
 from pydantic import AfterValidator
 
-from component.config.kinds import EMPTY, Section
+from component.config.kinds import EMPTY, Section, on_use
 
 T_co = TypeVar("T_co", covariant=True)
 S = TypeVar("S", bound=Section)
@@ -33,19 +33,19 @@ class Top(Generic[T_co]):
 
 def table(name: str, section: type[S]) -> Top[S]:
     """Return the key of a table `[name]`, all of whose keys have defaults."""
-    return Top(name, section, EMPTY)
+    return Top(name, on_use(section), EMPTY)
 
 
 def optional_table(name: str, section: type[S]) -> Top[S | None]:
     """Return the key of a table `[name]` that turns something on."""
-    return Top[S | None](name, section | None, None)
+    return Top[S | None](name, on_use(section | None), None)
 
 
 def list_of_tables(
     name: str, section: type[S], check: Callable[[tuple[S, ...]], tuple[S, ...]] | None = None
 ) -> Top[tuple[S, ...]]:
     """Return the key of a list of tables `[[name]]`. `check` raises a refusal."""
-    annotation: Any = GenericAlias(tuple, (section, ...))
+    annotation: Any = on_use(GenericAlias(tuple, (section, ...)))
     if check is not None:
         annotation = Annotated[annotation, AfterValidator(check)]
     return Top[tuple[S, ...]](name, annotation, ())
@@ -55,7 +55,7 @@ def named_tables(
     name: str, section: type[S], check: Callable[[dict[str, S]], dict[str, S]] | None = None
 ) -> Top[dict[str, S]]:
     """Return the key of tables with names, `[name.…]`. `check` raises a refusal."""
-    annotation: Any = GenericAlias(dict, (str, section))
+    annotation: Any = on_use(GenericAlias(dict, (str, section)))
     if check is not None:
         annotation = Annotated[annotation, AfterValidator(check)]
     return Top[dict[str, S]](name, annotation, {})

@@ -13,7 +13,7 @@ from typing import Any
 
 Path = tuple[str | int, ...]
 
-_REFERENCE = re.compile(
+_REFERENCE = (
     r"\$\$\{"  # an escaped brace
     r"|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}"
     r"|(?P<broken>\$\{)"
@@ -47,7 +47,7 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
             missing.append(name)
         return variables.get(name, "")
 
-    expanded = _REFERENCE.sub(value, text)
+    expanded = re.sub(_REFERENCE, value, text)
     if missing:
         names = " and ".join(f"${{{name}}}" for name in dict.fromkeys(missing))
         raise ExpansionError(f"uses {names}, which is not set")
@@ -88,9 +88,9 @@ def leaves(value: Any, path: Path = ()) -> Iterator[Path]:
         yield path
 
 
-_HEADER = re.compile(r"^\s*(?P<open>\[\[?)\s*(?P<key>[^\]#]+?)\s*\]")
-_KEY = re.compile(r"""^\s*(?P<key>(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'|\s*\.\s*)+?)\s*=""")
-_PART = re.compile(r"""[A-Za-z0-9_-]+|"[^"]*"|'[^']*'""")
+_HEADER = r"^\s*(?P<open>\[\[?)\s*(?P<key>[^\]#]+?)\s*\]"
+_KEY = r"""^\s*(?P<key>(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'|\s*\.\s*)+?)\s*="""
+_PART = r"""[A-Za-z0-9_-]+|"[^"]*"|'[^']*'"""
 _LONG_QUOTES = ('"""', "'''")
 # Everything that may contain or start a string: long quotes first, because an empty string looks
 # like half of one.
@@ -112,7 +112,7 @@ def lines_of_keys(text: str) -> dict[tuple[str | int, ...], int]:
         open_quote = _quote_after(line, open_quote)
         if inside:
             continue
-        if header := _HEADER.match(line):
+        if header := re.match(_HEADER, line):
             names = _names(header["key"])
             section = names
             if header["open"] == "[[":
@@ -121,7 +121,7 @@ def lines_of_keys(text: str) -> dict[tuple[str | int, ...], int]:
                 section = (*names, index)
             found.setdefault(names, number)
             found.setdefault(section, number)
-        elif key := _KEY.match(line):
+        elif key := re.match(_KEY, line):
             path = section
             for name in _names(key["key"]):
                 path = (*path, name)
@@ -155,4 +155,4 @@ def _quote_after(line: str, open_quote: str | None) -> str | None:
 
 
 def _names(key: str) -> tuple[str, ...]:
-    return tuple(part.strip("\"'") for part in _PART.findall(key))
+    return tuple(part.strip("\"'") for part in re.findall(_PART, key))

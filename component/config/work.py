@@ -47,14 +47,14 @@ NotificationTemplate = Annotated[str, AfterValidator(_template)]
 """A setting that contains a template; empty for the default one."""
 
 
-_HOURS: Final = re.compile(r"(\d{1,2}):(\d{2})\s*[-\u2013]\s*(\d{1,2}):(\d{2})")
+_HOURS: Final = r"(\d{1,2}):(\d{2})\s*[-\u2013]\s*(\d{1,2}):(\d{2})"
 
 
 def quiet_hours(text: str) -> tuple[time, time] | None:
     """Return the start and end of quiet hours such as `22:00-07:00`; None if the text has another
     form, or both times are equal.
     """
-    found = _HOURS.fullmatch(text.strip())
+    found = re.fullmatch(_HOURS, text.strip())
     if found is None:
         return None
     try:

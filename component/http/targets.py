@@ -16,11 +16,11 @@ import idna
 import msgspec
 
 _LONGEST_URL: Final = 8_192
-_FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f-\xa0\\\u2028\u2029\ufeff]|[\ud800-\udfff]")
-_NAME: Final = re.compile(
+_FORBIDDEN: Final = r"[\x00-\x20\x7f-\xa0\\\u2028\u2029\ufeff]|[\ud800-\udfff]"
+_NAME: Final = (
     r"(?=.{1,253}\.?$)([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 )
-_NUMERIC_END: Final = re.compile(r"(^|\.)(0x[0-9a-f]*|[0-9]+)\.?$")
+_NUMERIC_END: Final = r"(^|\.)(0x[0-9a-f]*|[0-9]+)\.?$"
 _PORTS: Final = {"https": 443, "http": 80}
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 _NAT64_LOCAL: Final = ipaddress.ip_network("64:ff9b:1::/48")
@@ -61,7 +61,7 @@ class HttpTarget(msgspec.Struct, frozen=True):
 def target_of(url: str) -> HttpTarget:
     """Read a URL. Raises ValueError with a sentence if it is not an unambiguous one of HTTP."""
     shown = ascii(url[:100])
-    if len(url) > _LONGEST_URL or _FORBIDDEN.search(url):
+    if len(url) > _LONGEST_URL or re.search(_FORBIDDEN, url):
         raise ValueError(f"{shown} is not a URL, or is longer than {_LONGEST_URL} characters.")
     try:
         parts = urlsplit(url)
@@ -100,12 +100,12 @@ def _host(host: str, shown: str) -> str:
         except idna.IDNAError:
             raise ValueError(f"{shown} has a host name that is not valid.") from None
     host = host.lower().removesuffix(".")
-    if _NUMERIC_END.search(host):
+    if re.search(_NUMERIC_END, host):
         try:
             return str(ipaddress.IPv4Address(host))
         except ValueError:
             raise ValueError(f"{shown} has an address that is not written as 192.0.2.1.") from None
-    if not _NAME.fullmatch(host):
+    if not re.fullmatch(_NAME, host):
         raise ValueError(f"{shown} has a host name that is not valid.")
     return host
 

@@ -5,9 +5,9 @@ from datetime import datetime, timedelta, timezone
 from typing import Final, Literal
 
 import anyio
-from cachebox import LRUCache
 
 from component import system
+from component.caches import LRUCache
 from component.kernel.environment import Environment
 from component.kernel.stream import StreamSubsystem
 from component.link.messages.inbound import ReplyAddress

@@ -10,8 +10,8 @@ from typing import Final, TypeAlias
 
 import anyio
 import msgspec
-from cachebox import LRUCache
 
+from component.caches import LRUCache
 from xep.jid import JID
 
 PERIOD_S: Final = 600.0

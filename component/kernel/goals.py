@@ -12,7 +12,7 @@ from component.link.messages.inbound import Conversation
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint, worst
 from component.skills.context import Context
-from component.skills.declare import skill
+from component.skills.declare import own_skill
 from component.skills.errors import SkillError
 from component.skills.skill import Skill
 from xep.jid import JID
@@ -77,7 +77,7 @@ def goal_skill(conversations: "Conversations", address_of: Callable[[str], JID])
     from component.agent.conversations import TooManyWaitingError  # noqa: PLC0415
     from component.agent.requests import TurnRequest, WorkStarter  # noqa: PLC0415
 
-    @skill(
+    @own_skill(
         name=GOAL,
         title="Goal",
         description="Run one turn of an agent in a person's conversation.",

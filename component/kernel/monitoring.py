@@ -5,17 +5,16 @@ Other subsystems get the parts that they report to, and do not know the rest.
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from importlib.metadata import version
 
 import anyio
 import structlog
 from anyio.abc import TaskStatus
 
+from component import VERSION
 from component.audit.protocol import NoRecord, Recorder
 from component.audit.quota import Refusals
 from component.audit.record import Audit
 from component.config import Settings
-from component.kernel.options import SOFTWARE
 from component.metrics.counters import Counters
 from component.metrics.traces import Tracer, make_tracer
 from component.models.observer import Observer
@@ -107,13 +106,11 @@ async def open_monitoring(settings: Settings, storage: Storage) -> AsyncIterator
     Raises StorageError: the audit log cannot be read or written; TracesError: the extra for traces
     is missing.
     """
-    tracer = make_tracer(settings.traces, version(SOFTWARE), _providers(settings))
+    tracer = make_tracer(settings.traces, VERSION, _providers(settings))
     async with AsyncExitStack() as stack:
         audit = None
         if settings.audit.enabled:
-            audit = await stack.enter_async_context(
-                Audit.open(storage, settings.audit, version(SOFTWARE))
-            )
+            audit = await stack.enter_async_context(Audit.open(storage, settings.audit, VERSION))
         monitoring = Monitoring(audit, tracer)
         stack.push_async_callback(monitoring.close)
         yield monitoring

@@ -1,9 +1,9 @@
 """The options of each package, made from the settings."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from importlib.metadata import version
 from typing import Final
 
+from component import VERSION
 from component.budget.protocol import BudgetLimits
 from component.config import Settings
 from component.config.agents import AgentEntry
@@ -189,7 +189,7 @@ def facts(settings: Settings) -> Facts:
         form={
             "operator": operator(settings),
             "software": SOFTWARE,
-            "software_version": version(SOFTWARE),
+            "software_version": VERSION,
             "protocol_version": "0",
             "max_stanza_bytes": str(settings.server.max_stanza_bytes),
             "max_json_values": str(MOST_VALUES),

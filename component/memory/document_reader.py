@@ -40,7 +40,7 @@ _WORKER: Final = Path(__file__).with_name("document_worker.py")
 _PART: Final = 1200  # characters of a part, at most
 _MOST_PIECES: Final = 100_000
 _MOST_LINKS: Final = 10_000  # of all pieces together
-_SENTENCE: Final = re.compile(r"(?<=[.!?…。])\s+")
+_SENTENCE: Final = r"(?<=[.!?…。])\s+"
 
 
 class DocumentLimits(msgspec.Struct, frozen=True):
@@ -142,7 +142,7 @@ def _sentences(text: str) -> Iterator[str]:
     """Yield the paragraphs of a text, and the sentences of long ones, no longer than a part."""
     for paragraph in re.split(r"\n\s*\n", text):
         line = paragraph.strip()
-        for sentence in [line] if len(line) <= _PART else _SENTENCE.split(line):
+        for sentence in [line] if len(line) <= _PART else re.split(_SENTENCE, line):
             for at in range(0, len(sentence), _PART):
                 if part := sentence[at : at + _PART].strip():
                     yield part

@@ -6,7 +6,6 @@ with the first vector: one is native code that reads untrusted texts, the other 
 memory and a second of processor time to load.
 """
 
-import importlib.metadata
 import os
 import select
 import struct
@@ -165,6 +164,8 @@ class LocalEmbedder:
 
 
 def _version(package: str) -> str:
+    import importlib.metadata  # noqa: PLC0415 - it imports the parsers of mails and archives
+
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

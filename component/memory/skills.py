@@ -12,7 +12,7 @@ from component.memory.knowledge import Knowledge, KnowledgeError, Memo, Remember
 from component.memory.sharing import PRIVATE
 from component.policy.taint import worst
 from component.skills.context import Context
-from component.skills.declare import skill
+from component.skills.declare import own_skill
 from component.skills.errors import SkillError
 from component.skills.outputs import JSON, TEXT, Output, SkillResult
 from component.skills.skill import Skill
@@ -73,7 +73,7 @@ def memory_skills(
     memory is open.
     """
 
-    @skill(
+    @own_skill(
         title="Remember",
         destructive=False,
         idempotent=True,
@@ -109,7 +109,7 @@ def memory_skills(
         whose = "" if scope == PRIVATE else f" for all of {scope}"
         return f"Remembered {key}{whose} (version {kept.item.version})."
 
-    @skill(
+    @own_skill(
         title="Recall",
         read_only=True,
         idempotent=True,
@@ -153,7 +153,7 @@ def memory_skills(
             search = Search(query, most=5, common=True)
             return _listed(await knowledge().search(agent, who, search, trace=trace), _SHOWN)
 
-    @skill(
+    @own_skill(
         title="Search memories",
         read_only=True,
         idempotent=True,
@@ -187,7 +187,7 @@ def memory_skills(
             )
         return _listed(found, _SHOWN)
 
-    @skill(
+    @own_skill(
         title="Forget",
         destructive=True,
         idempotent=True,
@@ -218,7 +218,7 @@ def memory_fixtures(knowledge: Callable[[], Knowledge]) -> tuple[Skill, ...]:
     They are offered only if the settings say so, as `component.skills.conformance_fixtures`.
     """
 
-    @skill(name="conformance.remember", destructive=False, idempotent=True, open_world=False)
+    @own_skill(name="conformance.remember", destructive=False, idempotent=True, open_world=False)
     async def remember(key: Key, text: str, context: Context) -> str:
         """Remember a text about the caller.
 
@@ -233,7 +233,7 @@ def memory_fixtures(knowledge: Callable[[], Knowledge]) -> tuple[Skill, ...]:
             )
         return f"version {stored.item.version}"
 
-    @skill(name="conformance.recall", read_only=True, idempotent=True, open_world=False)
+    @own_skill(name="conformance.recall", read_only=True, idempotent=True, open_world=False)
     async def recall(key: Key, context: Context) -> str:
         """Return what is remembered about the caller under a key, or nothing.
 

@@ -26,7 +26,7 @@ KNOWLEDGE = "knowledge"
 
 _LONGEST = 255  # bytes in a file name, on the file systems in use (NAME_MAX)
 _DIGEST = 65  # bytes of `&` and a SHA-256 in hex
-_PLAIN = re.compile(r"[a-z0-9][a-z0-9._%+=~-]*@[a-z0-9][a-z0-9.-]*")
+_PLAIN = r"[a-z0-9][a-z0-9._%+=~-]*@[a-z0-9][a-z0-9.-]*"
 
 # Names beside the directories of addresses that could be domains.
 _RESERVED = frozenset(
@@ -103,7 +103,7 @@ def file_name(name: str) -> str:
     cannot be in a file name are written as `&`, the code point in hex, and `;`; no address contains
     `&` (RFC 7622 §3.3.1). A name that is too long ends in `&` and a digest of the whole.
     """
-    if _PLAIN.fullmatch(name) and len(name) <= _LONGEST:
+    if re.fullmatch(_PLAIN, name) and len(name) <= _LONGEST:
         return name
     text = "".join(c if _stays(c) else _escaped(c) for c in name)
     if _folded(text) != text:

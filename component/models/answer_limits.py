@@ -60,8 +60,8 @@ class TooMuchError(Exception):
 
 # One that does not end is matched to the end of the text: looking for its end again from each quote
 # inside it would take quadratic time.
-_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
-_NO_BRACKET = re.compile(r"[^\[\]{}]+")
+_STRING = r'(?s)"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)'
+_NO_BRACKET = r"[^\[\]{}]+"
 
 
 def too_complex(json_text: str) -> bool:
@@ -76,7 +76,7 @@ def too_complex(json_text: str) -> bool:
     if most > JSON_VALUES:
         return True
     depth = 0
-    for bracket in _NO_BRACKET.sub("", _STRING.sub("", json_text)):
+    for bracket in re.sub(_NO_BRACKET, "", re.sub(_STRING, "", json_text)):
         if bracket in "{[":
             depth += 1
             if depth > ARGUMENTS_DEPTH:

@@ -215,12 +215,12 @@ def storable_part(part: Part) -> Part:
 
 # -- ids of calls --------------------------------------------------------------------------------
 
-_PORTABLE: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
+_PORTABLE: Final = r"[A-Za-z0-9_-]{1,40}"
 
 
 def is_portable_id(id_: str) -> bool:
     """Whether every API takes an id: OpenAI takes 40 characters, Anthropic no symbols."""
-    return _PORTABLE.fullmatch(id_) is not None
+    return re.fullmatch(_PORTABLE, id_) is not None
 
 
 def portable_id(id_: str) -> str:
@@ -259,8 +259,8 @@ def with_distinct_ids(calls: Iterable[ToolCall], used: set[str]) -> tuple[ToolCa
 # model that it came from, and to no other.
 
 _BEGINNING: Final = b'{"tool_call":'
-_TEXT: Final = re.compile(r"reason|think|thought", re.IGNORECASE)
-_SIGNED: Final = re.compile(r"signature|encrypted|_id$|^id$", re.IGNORECASE)
+_TEXT: Final = r"(?i)reason|think|thought"
+_SIGNED: Final = r"(?i)signature|encrypted|_id$|^id$"
 
 
 def encoded_fields(fields: Mapping[str, Any]) -> bytes | None:
@@ -299,4 +299,4 @@ def add_fields(known: dict[str, Any], more: Mapping[str, Any]) -> None:
 
 
 def _grows(key: str) -> bool:
-    return _TEXT.search(key) is not None and _SIGNED.search(key) is None
+    return re.search(_TEXT, key) is not None and re.search(_SIGNED, key) is None

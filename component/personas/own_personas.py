@@ -5,6 +5,7 @@ those for all (`component.personas.personas`). A draft is stored, so that the qu
 after a restart.
 """
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -147,7 +148,7 @@ class OwnPersonas:
         if not files.check_folder(self._layout.root, folder):
             return []
         with files.explained(folder, "read"):
-            names = [each.name for each in folder.iterdir() if ID.fullmatch(each.name)]
+            names = [each.name for each in folder.iterdir() if re.fullmatch(ID, each.name)]
             return [name for name in names if files.state_of(folder / name / MANIFEST) is not None]
 
     def _check_room(self, key: SessionKey, id_: str) -> None:
@@ -174,7 +175,7 @@ class OwnPersonas:
     def _get(self, key: SessionKey, id_: str) -> PersonaText:
         folder = self._layout.own_personas(key) / id_
         missing = PersonaError(f"You have no persona {id_!r} of your own.")
-        if ID.fullmatch(id_) is None or not files.check_folder(self._layout.root, folder):
+        if re.fullmatch(ID, id_) is None or not files.check_folder(self._layout.root, folder):
             raise missing
         text = _text(folder / MANIFEST)
         if text is None:
@@ -190,7 +191,7 @@ class OwnPersonas:
 
     def _remove(self, key: SessionKey, id_: str) -> bool:
         folder = self._layout.own_personas(key) / id_
-        if ID.fullmatch(id_) is None or not files.check_folder(self._layout.root, folder):
+        if re.fullmatch(ID, id_) is None or not files.check_folder(self._layout.root, folder):
             return False
         # First, so that an interruption leaves no usable package.
         existed = files.remove(folder / MANIFEST)
@@ -267,7 +268,7 @@ class Drafts:
         except (msgspec.DecodeError, RecursionError) as error:
             log.warning("a draft is damaged", file=str(folder / DRAFT), why=str(error))
             return None
-        return draft if ID.fullmatch(draft.id) else None
+        return draft if re.fullmatch(ID, draft.id) else None
 
     def _write(self, key: SessionKey, draft: Draft | None) -> None:
         folder = self._layout.folder(key)

@@ -20,7 +20,7 @@ from component.config.llm import Tier
 from component.skills.errors import printable
 
 MANIFEST: Final = "persona.toml"
-ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+ID: Final = r"[a-z0-9][a-z0-9._-]{0,63}"
 
 VERBS: Final = ("list", "reset", "create", "edit", "delete", "export", "import", "cancel")
 """The words of the command about personas, which cannot be ids of people's own personas."""
@@ -40,15 +40,13 @@ _MOST_SKILLS: Final = 64
 _LARGEST: Final = 1 << 16  # bytes of a persona as one text
 _DEEPEST: Final = 16  # parts of a key; the longest known key has three
 
-_INVISIBLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffe\uffff]")  # XML carries few of them
-_FORBIDDEN: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
+_INVISIBLE: Final = r"[\x00-\x1f\x7f-\x9f\ufffe\uffff]"  # XML carries few of them
+_FORBIDDEN: Final = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]"
 _LETTERS: Final = (
     "a name is made of small letters, digits, dots, hyphens and underscores, up to 64 of them, and"
     " begins with a letter or a digit"
 )
-_UNKNOWN: Final = re.compile(
-    r"Object contains unknown field `(.*?)`(?: - at `\$\.([\w.]*)`)?", re.DOTALL
-)
+_UNKNOWN: Final = r"(?s)Object contains unknown field `(.*?)`(?: - at `\$\.([\w.]*)`)?"
 _TIERS: Final[tuple[Tier, ...]] = ("light", "standard", "heavy")  # in order of weight
 
 
@@ -171,9 +169,9 @@ def parse_manifest(folder: Path, text: str, *, own: bool = False) -> Persona | s
         return f"An entry of allowed_jids {error}."
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         return _unknown_key(error, _Manifest) or f"{error}."
-    if ID.fullmatch(table.id) is None:
+    if re.fullmatch(ID, table.id) is None:
         return f"Its id {table.id!r} is not made of small letters, digits, dots and hyphens."
-    if _INVISIBLE.search(table.name + table.description + table.icon):
+    if re.search(_INVISIBLE, table.name + table.description + table.icon):
         return "Its name, description or icon holds control characters, which nobody can be shown."
     if table.id != folder.name:
         return f"Its id is {table.id!r} and its directory {folder.name!r}. Name them alike."
@@ -194,7 +192,7 @@ def _described(table: "_PersonaTable | _ImportedTable") -> dict[str, Any]:
 
 def _unknown_key(error: Exception, manifest: type[msgspec.Struct]) -> str | None:
     """Return a sentence about an unknown key and the known ones; None for any other error."""
-    found = _UNKNOWN.fullmatch(str(error))
+    found = re.fullmatch(_UNKNOWN, str(error))
     if found is None:
         return None
     key, section = found.groups()
@@ -226,7 +224,7 @@ def check_persona(written: PersonaText) -> None:
     for key, (line, most) in lines.items():
         if len(line) > most:
             raise PersonaError(f"Its {key} has {len(line)} characters, and {most} are the most.")
-        if _INVISIBLE.search(line):
+        if re.search(_INVISIBLE, line):
             raise PersonaError(f"Its {key} holds control characters or is no single line.")
     for key in TEXTS:
         text: str = getattr(written, key)
@@ -234,14 +232,14 @@ def check_persona(written: PersonaText) -> None:
             raise PersonaError(
                 f"Its {key} has {len(text)} characters, and {LONGEST_TEXT} are the most."
             )
-        if _FORBIDDEN.search(text):
+        if re.search(_FORBIDDEN, text):
             raise PersonaError(f"Its {key} holds control characters, which are no text.")
     skills = written.skills or ()
     if len(skills) > _MOST_SKILLS or any(len(each) > _LONGEST_NAME for each in skills):
         raise PersonaError(
             f"It may name {_MOST_SKILLS} skills, each with {_LONGEST_NAME} characters at most."
         )
-    if any(_INVISIBLE.search(each) for each in skills):
+    if any(re.search(_INVISIBLE, each) for each in skills):
         raise PersonaError("A name among its skills holds control characters.")
     if not any(getattr(written, key).strip() for key in TEXTS):
         raise PersonaError("It says nothing: who it is, how it speaks, or by which rules.")
@@ -283,7 +281,7 @@ def imported(text: str) -> PersonaText:
 
 
 def _check_id(id_: str, said: str) -> None:
-    if ID.fullmatch(id_) is None:
+    if re.fullmatch(ID, id_) is None:
         raise PersonaError(f"{printable(said, _LONGEST_NAME)!r} cannot be its name: {_LETTERS}.")
     if id_ in VERBS:
         raise PersonaError(f"{id_!r} cannot be its name: /persona {id_} has a meaning already.")

@@ -97,7 +97,7 @@ class Personas:
         """Return a sentence that says why the persona with this id cannot be used; None if it can.
         For checks of the settings. Raises MemoryStoreError.
         """
-        if ID.fullmatch(name) is None:
+        if re.fullmatch(ID, name) is None:
             return f"{name!r} is no id: small letters, digits, dots, hyphens and underscores."
         folder = self._layout.personas / name
         parsed = await self._texts.cached(("fault", name), lambda reader: _read(reader, folder))
@@ -124,7 +124,7 @@ class Personas:
         if reader.has_folder(folder):
             chosen = (reader.text(folder / _CHOICE) or "").strip()
             if chosen:
-                found = self._chosen(reader, chosen, key) if ID.fullmatch(chosen) else None
+                found = self._chosen(reader, chosen, key) if re.fullmatch(ID, chosen) else None
                 if (persona := self._usable(found, chosen, key.who)) is not None:
                     return persona
         default = self._defaults.get(key.agent)
@@ -132,7 +132,7 @@ class Personas:
             return None
         found = (
             self._package(reader, self._layout.personas / default)
-            if ID.fullmatch(default)
+            if re.fullmatch(ID, default)
             else None
         )
         return self._usable(found, default, key.who)

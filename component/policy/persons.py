@@ -5,8 +5,8 @@ from typing import Final, Literal, TypeAlias
 
 import anyio
 import msgspec
-from cachebox import LRUCache
 
+from component.caches import LRUCache
 from xep.disco import InfoQuery
 from xep.fluux_agent import NAMESPACE
 from xep.jid import JID

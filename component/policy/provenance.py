@@ -12,26 +12,22 @@ from typing import Any, Final
 
 from component.policy.times import Times, is_time
 
-_SCHEME: Final = re.compile(r"\b(?:https?://|mailto:|xmpp:)")
+_SCHEME: Final = r"\b(?:https?://|mailto:|xmpp:)"
 _NO_WORD_BEFORE: Final = r"(?<![\w@./:%+~=&?#-])"
 _NO_WORD_AFTER: Final = r"(?![\w@%+~]|[./:?#=&,-]\w)"
 _FEW: Final = 32
 """A list of values is short up to this length: one of them carries five bits."""
 _MOST_HARMLESS: Final = 8
 """The maximum number of harmless values in a call: hundreds of them could carry a text."""
-_NUMBER: Final = re.compile(r"(?<![\w./:,-])-?\d+(?:,\d{3})*(?:\.\d+)?(?![\w:/]|[.,-]\d)", re.ASCII)
+_NUMBER: Final = r"(?a)(?<![\w./:,-])-?\d+(?:,\d{3})*(?:\.\d+)?(?![\w:/]|[.,-]\d)"
 
-_LINK: Final = re.compile(
-    r"\b[a-z][a-z0-9+.-]*://[^\s<>\"']+|\bwww\.[^\s<>\"']+"
-    r"|(?<![\w@.-])(?:[\w-]+\.)+[a-z]{2,}(?::\d+)?/[^\s<>\"']*",
-    re.IGNORECASE,
+_LINK: Final = (
+    r"(?i)\b[a-z][a-z0-9+.-]*://[^\s<>\"']+|\bwww\.[^\s<>\"']+"
+    r"|(?<![\w@.-])(?:[\w-]+\.)+[a-z]{2,}(?::\d+)?/[^\s<>\"']*"
 )
 _AFTER_LINK: Final = ".,;:!?)]}"
-_ADDRESS: Final = re.compile(r"[^\s<>\"'(),;:@]{1,64}@[\w-]+(?:\.[\w-]+)*")
-_HOST: Final = re.compile(
-    r"(?:(?:[\w-]+\.)+[^\W\d][\w-]+|\d+(?:\.\d+){3}|\[[\da-f:.]+\])\.?(?:[:/?#]\S*)?",
-    re.IGNORECASE,
-)
+_ADDRESS: Final = r"[^\s<>\"'(),;:@]{1,64}@[\w-]+(?:\.[\w-]+)*"
+_HOST: Final = r"(?i)(?:(?:[\w-]+\.)+[^\W\d][\w-]+|\d+(?:\.\d+){3}|\[[\da-f:.]+\])\.?(?:[:/?#]\S*)?"
 """A text that is the name or the address of a host, with what may follow it in a URL."""
 _SHORTEST_ID: Final = 6
 
@@ -44,7 +40,7 @@ class Texts:
         self._texts = [
             spelling
             for text in self._whole
-            for plain in (_SCHEME.sub(" ", text),)
+            for plain in (re.sub(_SCHEME, " ", text),)
             for spelling in dict.fromkeys((text, plain, " ".join(plain.split())))
         ]
         self._lower: list[str] | None = None
@@ -62,7 +58,7 @@ class Texts:
             return False
         if not isinstance(value, str):
             return self._has_number(value)
-        scheme = _SCHEME.match(value)
+        scheme = re.match(_SCHEME, value)
         plain = value[scheme.end() if scheme else 0 :].removesuffix("/")
         if not plain:
             return False
@@ -85,7 +81,9 @@ class Texts:
     def _has_number(self, value: float) -> bool:
         if self._numbers is None:
             self._numbers = {
-                found.replace(",", "") for text in self._texts for found in _NUMBER.findall(text)
+                found.replace(",", "")
+                for text in self._texts
+                for found in re.findall(_NUMBER, text)
             }
         return any(Decimal(one) == value or float(one) == value for one in self._numbers)
 
@@ -185,8 +183,8 @@ def may_be_planted(
     if reserved(arguments, schema, [written], links=True):
         return True
     for text in texts_in(arguments):
-        places = _ADDRESS.findall(text)
-        if _HOST.fullmatch(text) or (
+        places = re.findall(_ADDRESS, text)
+        if re.fullmatch(_HOST, text) or (
             _is_identifier(text) and any(text in each for each in descriptions)
         ):
             places.append(text)
@@ -201,7 +199,7 @@ def _is_identifier(text: str) -> bool:
 
 def _links(value: Any) -> Iterator[str]:
     for text in texts_in(value):
-        for found in _LINK.finditer(text):
+        for found in re.finditer(_LINK, text):
             yield found[0].rstrip(_AFTER_LINK)
 
 

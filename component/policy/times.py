@@ -12,7 +12,7 @@ from datetime import date, datetime, time, timedelta
 from typing import Final, TypeVar
 
 _T = TypeVar("_T")
-_VALUE: Final = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2})(?::00)?)?", re.ASCII)
+_VALUE: Final = r"(?a)(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2})(?::00)?)?"
 """Without an offset from UTC: with one it is another time than the one that was written."""
 _MONTHS: Final = (
     *("jan", "feb", "mar", "apr", "may", "jun"),
@@ -24,20 +24,19 @@ _MONTH: Final = (
 )
 _DAY: Final = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
 _SPOKEN: Final = (
-    re.compile(rf"\b{_MONTH}\s+{_DAY}\b", re.ASCII),
-    re.compile(rf"\b{_DAY}\s+(?:of\s+)?{_MONTH}\b", re.ASCII),
+    rf"(?a)\b{_MONTH}\s+{_DAY}\b",
+    rf"(?a)\b{_DAY}\s+(?:of\s+)?{_MONTH}\b",
 )
-_ISO: Final = re.compile(r"(?<![\w-])(\d{4})-(\d{2})-(\d{2})(?![\d-])", re.ASCII)
-_YEAR: Final = re.compile(r"(?<![\w./:-])((?:19|20)\d\d)(?![\w/:-])", re.ASCII)
-_TIME: Final = re.compile(
-    r"(?<![\w.:-])(\d{1,2})(?::(\d{2}))?(?::00)?\s*([ap])\.?m\b|(?<![\w.:])(\d{1,2}):(\d{2})(?![\d:])"
-    r"|\b(noon|midnight)\b",
-    re.ASCII,
+_ISO: Final = r"(?a)(?<![\w-])(\d{4})-(\d{2})-(\d{2})(?![\d-])"
+_YEAR: Final = r"(?a)(?<![\w./:-])((?:19|20)\d\d)(?![\w/:-])"
+_TIME: Final = (
+    r"(?a)(?<![\w.:-])(\d{1,2})(?::(\d{2}))?(?::00)?\s*([ap])\.?m\b|(?<![\w.:])(\d{1,2}):(\d{2})(?![\d:])"
+    r"|\b(noon|midnight)\b"
 )
 _COUNTED: Final = "one two three four five six seven eight nine ten eleven twelve"
 _NUMBERS: Final = {"a": 1, "an": 1} | {word: n for n, word in enumerate(_COUNTED.split(), 1)}
-_DURATION: Final = re.compile(
-    rf"(?<![\w.:-])(\d{{1,3}}|{'|'.join(_NUMBERS)})[\s-]*(hours?|hrs?|h|minutes?|mins?)\b", re.ASCII
+_DURATION: Final = (
+    rf"(?a)(?<![\w.:-])(\d{{1,3}}|{'|'.join(_NUMBERS)})[\s-]*(hours?|hrs?|h|minutes?|mins?)\b"
 )
 _MOST: Final = 32
 """The maximum number of dates, of times and of durations that are taken from a text."""
@@ -54,7 +53,7 @@ class Times:
 
     def contain(self, value: str) -> bool:
         """Return whether a value is a date, or a date and time, that the text has in some form."""
-        found = _VALUE.fullmatch(value)
+        found = re.fullmatch(_VALUE, value)
         if found is None:
             return False
         try:
@@ -74,7 +73,7 @@ class Times:
 
 def is_time(value: str) -> bool:
     """Return whether a value is a date, or a date and time, in ISO 8601."""
-    return _VALUE.fullmatch(value) is not None
+    return re.fullmatch(_VALUE, value) is not None
 
 
 def _first(values: Iterator[_T]) -> frozenset[_T]:
@@ -87,11 +86,11 @@ def _first(values: Iterator[_T]) -> frozenset[_T]:
 
 
 def _dates(text: str) -> Iterator[date]:
-    for year, month, day in _ISO.findall(text):
+    for year, month, day in re.findall(_ISO, text):
         yield from _date(int(year), int(month), int(day))
-    years = sorted({int(year) for year in _YEAR.findall(text)})[:_MOST]
+    years = sorted({int(year) for year in re.findall(_YEAR, text)})[:_MOST]
     for form in _SPOKEN:
-        for found in form.finditer(text):
+        for found in re.finditer(form, text):
             month = _MONTHS.index(found["month"][:3]) + 1
             for year in years:
                 yield from _date(year, month, int(found["day"]))
@@ -105,7 +104,7 @@ def _date(year: int, month: int, day: int) -> Iterator[date]:
 
 
 def _times(text: str) -> Iterator[time]:
-    for half_hour, half_minute, half, hour, minute, name in _TIME.findall(text):
+    for half_hour, half_minute, half, hour, minute, name in re.findall(_TIME, text):
         if name:
             yield time(12 if name == "noon" else 0)
         elif half and 1 <= int(half_hour) <= 12 and int(half_minute or 0) < 60:
@@ -115,6 +114,6 @@ def _times(text: str) -> Iterator[time]:
 
 
 def _durations(text: str) -> Iterator[timedelta]:
-    for number, unit in _DURATION.findall(text):
+    for number, unit in re.findall(_DURATION, text):
         count = _NUMBERS[number] if number in _NUMBERS else int(number)
         yield timedelta(hours=count) if unit.startswith("h") else timedelta(minutes=count)

@@ -25,7 +25,7 @@ MOST_ITEMS: Final = 1_000
 """Items in one answer."""
 _ITEM_BYTES: Final = 200
 """Bytes of an item beside its payload and its id."""
-_XMLNS: Final = re.compile(r"<[^\s/>]+ xmlns='([^']*)'")
+_XMLNS: Final = r"<[^\s/>]+ xmlns='([^']*)'"
 
 
 class NewItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,7 +132,7 @@ def _check_items(node: Node, items: Sequence[NewItem]) -> None:
 
 def _namespace(payload: str) -> str:
     """The namespace of an element, which its text declares before everything else."""
-    found = _XMLNS.match(payload)
+    found = re.match(_XMLNS, payload)
     return "" if found is None else unescape_attribute(found[1])
 
 

@@ -20,8 +20,8 @@ from typing import Final, Generic, NamedTuple, TypeVar
 import anyio
 import msgspec
 import structlog
-from cachebox import LRUCache
 
+from component.caches import LRUCache
 from component.link.messages.delivery import Delivery
 from component.link.messages.inbound import ReplyAddress
 from component.link.messages.messenger import Messenger, TooBigError

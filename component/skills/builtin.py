@@ -8,13 +8,13 @@ from typing import Annotated
 import msgspec
 
 from component import system
-from component.skills.declare import skill
+from component.skills.declare import own_skill
 from component.skills.errors import InvalidParam, SkillError
 from component.skills.skill import Skill
 from component.zones import zone_named
 
 
-@skill(
+@own_skill(
     name="time",
     title="Time",
     read_only=True,
@@ -51,7 +51,7 @@ def _zone(name: str) -> tzinfo:
     raise InvalidParam("zone", "expected an IANA time zone, such as Europe/Paris, or UTC+09:00")
 
 
-@skill(
+@own_skill(
     read_only=True,
     idempotent=True,
     open_world=False,

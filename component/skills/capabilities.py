@@ -44,12 +44,12 @@ MemoryScope: TypeAlias = Literal["skill"]
 
 _LONGEST_HOST: Final = 253
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-_NUMERIC = re.compile(r"(0x[0-9a-f]*|[0-9]+)")
-_ENDPOINT = re.compile(
+_NUMERIC = r"(0x[0-9a-f]*|[0-9]+)"
+_ENDPOINT = (
     r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>\[[^\[\]]*\]|[^\[\]:/?#@]*)(:(?P<port>[0-9]*))?"
 )
-_CREDENTIAL = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
-_MODEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/:-]*[A-Za-z0-9])?")
+_CREDENTIAL = r"[a-z0-9]+([._-][a-z0-9]+)*"
+_MODEL = r"[A-Za-z0-9]([A-Za-z0-9._/:-]*[A-Za-z0-9])?"
 _NOT_IN_TEXTS = frozenset("*?[]")
 """Characters that are wildcards in the policies."""
 
@@ -74,7 +74,7 @@ class Endpoint(str):
         Raises ValueError, which says how to write it.
         """
         _refuse_characters(text)
-        found = _ENDPOINT.fullmatch(text)
+        found = re.fullmatch(_ENDPOINT, text)
         if found is None:
             raise ValueError(_why_no_endpoint(text))
         scheme, host = found["scheme"], _host(found["host"])
@@ -130,7 +130,7 @@ class CredentialName(str):
     @classmethod
     def parse(cls, text: str) -> CredentialName:
         """Read a name. Raises ValueError, which says how to write it."""
-        if len(text) > 64 or not _CREDENTIAL.fullmatch(text):
+        if len(text) > 64 or not re.fullmatch(_CREDENTIAL, text):
             raise ValueError(
                 f"{text!r} is not a name of a credential: write it like github-token, with lower"
                 " case letters, digits and single hyphens, dots and underscores between them"
@@ -166,7 +166,7 @@ class ModelName(str):
     @classmethod
     def parse(cls, text: str) -> ModelName:
         """Read a name. Raises ValueError, which says how to write it."""
-        if len(text) > 128 or not _MODEL.fullmatch(text):
+        if len(text) > 128 or not re.fullmatch(_MODEL, text):
             raise ValueError(
                 f"{text!r} is not a name of a model: write it as in [llm], with letters, digits"
                 " and . _ / : - between them"
@@ -320,7 +320,7 @@ def _host(text: str) -> str:
     if text.endswith("."):
         raise ValueError(f"the host {text!r} ends with a dot: write {text.rstrip('.')!r}")
     labels = text.split(".")
-    if _NUMERIC.fullmatch(labels[-1]):  # as the URL Standard tells an IPv4 address
+    if re.fullmatch(_NUMERIC, labels[-1]):  # as the URL Standard tells an IPv4 address
         try:
             return str(ipaddress.IPv4Address(text))
         except ValueError:

@@ -13,7 +13,7 @@ import anyio
 import msgspec
 
 from component.skills.context import Context
-from component.skills.declare import skill
+from component.skills.declare import own_skill
 from component.skills.errors import SkillError
 from component.skills.registry import Registry
 from component.skills.skill import Skill
@@ -58,7 +58,7 @@ def conformance_skills() -> tuple[Skill, ...]:
     """Return the fixtures. Each set has its own counters for `conformance.count`."""
     counts: dict[str, int] = {}
 
-    @skill(name="conformance.count", destructive=False, open_world=False, inline=True)
+    @own_skill(name="conformance.count", destructive=False, open_world=False, inline=True)
     def count(key: Annotated[str, msgspec.Meta(max_length=256)]) -> int:
         """Count how often this ran with the same key, and return the number.
 
@@ -76,7 +76,7 @@ def conformance_skills() -> tuple[Skill, ...]:
     )
 
 
-@skill(name="conformance.echo", read_only=True, idempotent=True, open_world=False, inline=True)
+@own_skill(name="conformance.echo", read_only=True, idempotent=True, open_world=False, inline=True)
 def _echo(text: str) -> str:
     """Return the text that was given, unchanged.
 
@@ -86,7 +86,7 @@ def _echo(text: str) -> str:
     return text
 
 
-@skill(name="conformance.add", read_only=True, idempotent=True, open_world=False, inline=True)
+@own_skill(name="conformance.add", read_only=True, idempotent=True, open_world=False, inline=True)
 def _add(a: _Integer, b: _Integer) -> int:
     """Return the sum of two integers.
 
@@ -97,7 +97,7 @@ def _add(a: _Integer, b: _Integer) -> int:
     return a + b
 
 
-@skill(name="conformance.types", read_only=True, idempotent=True, open_world=False, inline=True)
+@own_skill(name="conformance.types", read_only=True, idempotent=True, open_world=False, inline=True)
 def _types(
     colour: Colour,
     flag: bool,
@@ -119,7 +119,7 @@ def _types(
     return Typed(colour, flag, ratio, words, note, point)
 
 
-@skill(
+@own_skill(
     name="conformance.sleep",
     destructive=False,
     idempotent=True,
@@ -136,7 +136,7 @@ async def _sleep(seconds: Annotated[float, msgspec.Meta(ge=0, le=_LONGEST_SLEEP)
     return f"slept {seconds:g} seconds"
 
 
-@skill(name="conformance.progress", read_only=True, idempotent=True, open_world=False)
+@own_skill(name="conformance.progress", read_only=True, idempotent=True, open_world=False)
 async def _progress(
     steps: Annotated[int, msgspec.Meta(ge=1, le=_MOST_STEPS)], context: Context
 ) -> str:
@@ -150,7 +150,7 @@ async def _progress(
     return f"{steps} steps"
 
 
-@skill(name="conformance.fail", read_only=True, idempotent=True, open_world=False, inline=True)
+@own_skill(name="conformance.fail", read_only=True, idempotent=True, open_world=False, inline=True)
 def _fail(message: str) -> str:
     """Run and say no, with the message that was given.
 
@@ -160,7 +160,7 @@ def _fail(message: str) -> str:
     raise SkillError(message)
 
 
-@skill(name="conformance.erase", destructive=True, open_world=False, inline=True)
+@own_skill(name="conformance.erase", destructive=True, open_world=False, inline=True)
 def _erase(target: str) -> str:
     """Claim to erase something. Nothing is erased; what is tested is who is asked before.
 
@@ -170,7 +170,7 @@ def _erase(target: str) -> str:
     return f"erased {target}"
 
 
-@skill(name="conformance.hidden", read_only=True, open_world=False, inline=True, hidden=True)
+@own_skill(name="conformance.hidden", read_only=True, open_world=False, inline=True, hidden=True)
 def _hidden() -> str:
     """Never run: this skill is refused to everybody, as if it were not there."""
     return "this skill is hidden and ran all the same"
@@ -183,7 +183,7 @@ class _ColourAnswer(msgspec.Struct, frozen=True):
     note: str = ""
 
 
-@skill(name="conformance.ask", destructive=False, open_world=False, durable=True)
+@own_skill(name="conformance.ask", destructive=False, open_world=False, durable=True)
 async def _ask(
     question: Annotated[str, msgspec.Meta(max_length=1000)],
     context: Context,
@@ -204,7 +204,7 @@ class _TextAnswer(msgspec.Struct, frozen=True):
     text: str
 
 
-@skill(name="conformance.say", destructive=False, open_world=False, durable=True)
+@own_skill(name="conformance.say", destructive=False, open_world=False, durable=True)
 async def _say(
     question: Annotated[str, msgspec.Meta(max_length=1000)],
     context: Context,
@@ -217,7 +217,7 @@ async def _say(
     return (await context.ask(question, _TextAnswer)).text
 
 
-@skill(name="conformance.steps", destructive=False, open_world=False, durable=True)
+@own_skill(name="conformance.steps", destructive=False, open_world=False, durable=True)
 async def _steps(
     steps: Annotated[int, msgspec.Meta(ge=1, le=_MOST_STEPS)],
     context: Context,
@@ -242,7 +242,7 @@ async def _steps(
 
 
 # In a thread: filling that much memory takes too long for the event loop.
-@skill(name="conformance.big", read_only=True, idempotent=True, open_world=False)
+@own_skill(name="conformance.big", read_only=True, idempotent=True, open_world=False)
 def _big(bytes: Annotated[int, msgspec.Meta(ge=0, le=_MOST_BYTES)]) -> str:  # noqa: A002
     """Return a text of so many bytes.
 
@@ -252,7 +252,7 @@ def _big(bytes: Annotated[int, msgspec.Meta(ge=0, le=_MOST_BYTES)]) -> str:  # n
     return "x" * bytes
 
 
-@skill(name="conformance.shy", read_only=True, idempotent=True, open_world=False, inline=True)
+@own_skill(name="conformance.shy", read_only=True, idempotent=True, open_world=False, inline=True)
 def _shy() -> str:
     """Answer, while it is offered."""
     return "here"
@@ -261,7 +261,7 @@ def _shy() -> str:
 def reveal_fixture(registry: Registry) -> Skill:
     """Return the skill `conformance.reveal`, which offers `conformance.shy` or withdraws it."""
 
-    @skill(
+    @own_skill(
         name="conformance.reveal", destructive=False, idempotent=True, open_world=False, inline=True
     )
     def reveal(shown: bool) -> str:

@@ -252,9 +252,9 @@ def _read_text(kind: Any, value: object) -> object:
     return kind.parse(value)
 
 
-_PLACE = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$\.?(?P<where>[^`]*)`)?", re.DOTALL)
-_UNKNOWN = re.compile(r"Object contains unknown field `(?P<key>.*)`", re.DOTALL)
-_MISSING = re.compile(r"Object missing required field `(?P<key>.*)`", re.DOTALL)
+_PLACE = r"(?s)(?P<what>.*?)(?: - at `(?:key in )?\$\.?(?P<where>[^`]*)`)?"
+_UNKNOWN = r"(?s)Object contains unknown field `(?P<key>.*)`"
+_MISSING = r"(?s)Object missing required field `(?P<key>.*)`"
 _TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
     "": Manifest,
     "skill": SkillTable,
@@ -279,11 +279,11 @@ _IN_THE_SEED: Final = {
 
 def _explained(error: str) -> str:
     """Return what is wrong, with the place, and the key that was probably meant."""
-    found = _PLACE.fullmatch(error)
+    found = re.fullmatch(_PLACE, error)
     assert found is not None, "the pattern matches everything"
     what, where = found["what"], found["where"] or ""
     place = where or "the file"
-    if unknown := _UNKNOWN.fullmatch(what):
+    if unknown := re.fullmatch(_UNKNOWN, what):
         key = unknown["key"]
         table = _TABLES.get(where)
         known = () if table is None else table.__struct_encode_fields__
@@ -293,7 +293,7 @@ def _explained(error: str) -> str:
         hint = _IN_THE_SEED.get(key) or (f"did you mean {near[0]}?" if near else "")
         hint = hint or f"there are {', '.join(known) or 'no keys'}"
         return f"{place} has the key {key!r}, which does not exist: {hint}".rstrip(".")
-    if missing := _MISSING.fullmatch(what):
+    if missing := re.fullmatch(_MISSING, what):
         return f"{place} lacks the key {missing['key']!r}: add it"
     return f"{place}: {what}".rstrip(".")
 

@@ -13,9 +13,8 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import TypeVar
 
-from cachebox import LRUCache
-
-from component.skills.declare import skill
+from component.caches import LRUCache
+from component.skills.declare import own_skill
 from component.skills.errors import DuplicateSkillError, SearchError
 from component.skills.skill import Skill
 
@@ -30,7 +29,7 @@ _LONGEST_KEPT = 1024
 _name = attrgetter("name")
 
 
-@skill(name="absent", inline=True, hidden=True)
+@own_skill(name="absent", inline=True, hidden=True)
 def _absent() -> None:
     """Stand for a skill that does not exist: the policy is consulted in the same way."""
 

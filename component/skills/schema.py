@@ -401,10 +401,8 @@ def _has_fields(described: Any) -> bool:
     )
 
 
-_SECTION = re.compile(
-    r"(Args|Arguments|Parameters|Returns|Return|Raises|Yields|Examples?|Notes?):\s*$"
-)
-_PARAM = re.compile(r"(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
+_SECTION = r"(Args|Arguments|Parameters|Returns|Return|Raises|Yields|Examples?|Notes?):\s*$"
+_PARAM = r"(\w+)\s*(?:\([^)]*\))?:\s*(.*)$"
 
 
 def read_docstring(docstring: str | None) -> tuple[str, dict[str, str]]:
@@ -416,7 +414,7 @@ def read_docstring(docstring: str | None) -> tuple[str, dict[str, str]]:
     current: list[str] | None = None
     for line in inspect.cleandoc(docstring or "").splitlines():
         indent = len(line) - len(line.lstrip())
-        if not indent and (found := _SECTION.match(line)):
+        if not indent and (found := re.match(_SECTION, line)):
             section, margin, current = found[1], None, None
         elif not indent and line and section is not None:
             section = None
@@ -425,7 +423,7 @@ def read_docstring(docstring: str | None) -> tuple[str, dict[str, str]]:
             description.append(line)
         elif section in {"Args", "Arguments", "Parameters"} and line:
             margin = indent if margin is None else margin
-            if indent <= margin and (param := _PARAM.match(line.strip())):
+            if indent <= margin and (param := re.match(_PARAM, line.strip())):
                 current = params.setdefault(param[1], [])
                 current.append(param[2])
             elif current is not None:

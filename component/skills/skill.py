@@ -16,7 +16,7 @@ from xep.jid import JID
 if TYPE_CHECKING:
     from component.skills.context import Context
 
-_CONTENT: Final = re.compile(r"\+sha256\.[0-9a-f]{12}\Z")
+_CONTENT: Final = r"\+sha256\.[0-9a-f]{12}\Z"
 
 RunKind = Literal["inline", "thread", "async"]
 Invoke: TypeAlias = Callable[[Arguments, "Context | None"], Any]
@@ -56,7 +56,7 @@ class Skill(SkillSpec):
     def __post_init__(self) -> None:
         """Check the description. Raises DeclarationError."""
         if self.versioned_by_content:  # a copy of such a skill has a hash already
-            object.__setattr__(self, "version", _CONTENT.sub("", self.version))
+            object.__setattr__(self, "version", re.sub(_CONTENT, "", self.version))
         SkillSpec.__post_init__(self)
         if self.versioned_by_content:
             object.__setattr__(self, "version", f"{self.version}+sha256.{self.digest.hex()[:12]}")

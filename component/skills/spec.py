@@ -45,10 +45,10 @@ OPTIONAL: Final = "optional"
 Schema = dict[str, Any]
 
 _LONGEST_NAME = 128
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
-_VERSION = re.compile(r"[!-~]{1,64}")
-_CAPABILITY = re.compile(r"[a-z][a-z0-9-]*(:(\[[0-9a-f:.]+\]|[^\s:*?\[\]]+))*")
-_MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+*-]+(\s*;.*)?")
+_NAME = r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*"
+_VERSION = r"[!-~]{1,64}"
+_CAPABILITY = r"[a-z][a-z0-9-]*(:(\[[0-9a-f:.]+\]|[^\s:*?\[\]]+))*"
+_MEDIA_TYPE = r"[\w!#$&^.+-]+/[\w!#$&^.+*-]+(\s*;.*)?"
 TAINT_CHOICES: Final = f"write {', '.join(map(repr, TAINTS[:-1]))} or {TAINTS[-1]!r}"
 
 
@@ -136,14 +136,24 @@ class SkillSpec:
     searched: str = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Check the description, and compute the values that discovery needs often."""
+        """Check the description."""
         if not self.title:
             object.__setattr__(self, "title", _title_of(self.name))
         _check(self)
-        words = (self.name, self.title, self.description, *self.tags)
-        object.__setattr__(self, "searched", "\n".join(words).casefold())
-        seen = msgspec.json.encode(_visible(self), order="deterministic")
-        object.__setattr__(self, "digest", hashlib.sha256(seen).digest())
+
+    def __getattr__(self, name: str) -> Any:
+        """Compute a value that is used for the first time, whose slot is empty."""
+        value: object
+        if name == "searched":
+            words = (self.name, self.title, self.description, *self.tags)
+            value = "\n".join(words).casefold()
+        elif name == "digest":
+            seen = msgspec.json.encode(_visible(self), order="deterministic")
+            value = hashlib.sha256(seen).digest()
+        else:
+            raise AttributeError(name)
+        object.__setattr__(self, name, value)
+        return value
 
 
 def _title_of(name: str) -> str:
@@ -153,27 +163,27 @@ def _title_of(name: str) -> str:
 
 def _check(spec: SkillSpec) -> None:
     where = f"The skill {spec.name!r}"
-    if len(spec.name) > _LONGEST_NAME or not _NAME.fullmatch(spec.name):
+    if len(spec.name) > _LONGEST_NAME or not re.fullmatch(_NAME, spec.name):
         raise DeclarationError(
             f"{where} has no usable name: begin with a letter, go on with letters, digits, '_', "
             f"'-' and single dots, at most {_LONGEST_NAME} characters of ASCII."
         )
-    if not _VERSION.fullmatch(spec.version):
+    if not re.fullmatch(_VERSION, spec.version):
         raise DeclarationError(f"{where} has no usable version: write it like 1.2.0.")
     if spec.annotations.read_only and spec.annotations.destructive:
         raise DeclarationError(f"{where} is read-only and destructive: it cannot be both.")
-    _check_texts(spec, where)
+    check_texts(spec)
     _check_execution(spec, where)
     if spec.taint is not None and spec.taint not in TAINTS:
         raise DeclarationError(f"{where} has taint={spec.taint!r}: {TAINT_CHOICES}.")
     for capability in spec.capabilities:
-        if not _CAPABILITY.fullmatch(capability):
+        if not re.fullmatch(_CAPABILITY, capability):
             raise DeclarationError(
                 f"{where} names the capability {capability!r}: write it like memory:write or "
                 "network:api.example.com:443, without * and ?."
             )
     for media_type in (*spec.input_media_types, *spec.output_media_types):
-        if not _MEDIA_TYPE.fullmatch(media_type):
+        if not re.fullmatch(_MEDIA_TYPE, media_type):
             raise DeclarationError(f"{where} names {media_type!r}, which is not a media type.")
 
 
@@ -183,7 +193,7 @@ def _check_execution(spec: SkillSpec, where: str) -> None:
     for value, what in ((spec.typical_duration, "duration"), (spec.cost_usd, "cost")):
         if value is not None and not 0 <= value < float("inf"):
             raise DeclarationError(f"{where} has a {what} that is not a number of at least 0.")
-    if spec.queue is not None and not _NAME.fullmatch(spec.queue):
+    if spec.queue is not None and not re.fullmatch(_NAME, spec.queue):
         raise DeclarationError(f"{where} has queue={spec.queue!r}: write it like mail.")
     if spec.attempts < 1 or not 0 < spec.backoff_s < float("inf"):
         raise DeclarationError(f"{where} needs attempts from 1 up and a backoff_s above 0.")
@@ -194,7 +204,7 @@ def _check_execution(spec: SkillSpec, where: str) -> None:
         )
 
 
-def _check_texts(spec: SkillSpec, where: str) -> None:
+def check_texts(spec: SkillSpec) -> None:
     """Raise DeclarationError for a text that no reply could contain."""
     properties = spec.input_schema.get("properties", {})
     described = [
@@ -206,7 +216,7 @@ def _check_texts(spec: SkillSpec, where: str) -> None:
         found = forbidden.search(text)
         if found is not None:
             raise DeclarationError(
-                f"{where} is described by a text that cannot be sent: XML"
+                f"The skill {spec.name!r} is described by a text that cannot be sent: XML"
                 f" cannot carry U+{ord(found.group()):04X}, found at position {found.start()}."
             )
 

@@ -9,8 +9,8 @@ import anyio
 import msgspec
 import structlog
 from anyio.abc import TaskStatus
-from cachebox import FIFOCache
 
+from component.caches import FIFOCache
 from component.link.messages.delivery import Delivery, nothing_to_send
 from component.link.messages.inbound import ReplyAddress
 from component.link.messages.messenger import Messenger, TooBigError

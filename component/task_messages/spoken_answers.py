@@ -12,8 +12,8 @@ from component.tasks.questions import is_sayable, only_value, schema_of
 from xep.fluux_agent import errors
 from xep.fluux_agent.task import AnswerParams, Input, InputAnswer
 
-_NUMBER: Final = re.compile(r"([1-9][0-9]{0,3})[.)]?", re.ASCII)
-_BETWEEN: Final = re.compile(r"[,;\n]|\band\b")
+_NUMBER: Final = r"(?a)([1-9][0-9]{0,3})[.)]?"
+_BETWEEN: Final = r"[,;\n]|\band\b"
 _MOST_WORDS: Final = 50
 """The maximum number of words that are divided among several values: more are one text."""
 
@@ -161,7 +161,7 @@ def _choice_text(declared: Property, text: str) -> str:
     for one in declared.choices:
         if one.text.casefold() == text.casefold():
             return one.text
-    number = _NUMBER.fullmatch(text)
+    number = re.fullmatch(_NUMBER, text)
     if number is not None and has_numbers(declared):
         index = int(number[1]) - 1
         if 0 <= index < len(declared.choices):
@@ -174,7 +174,7 @@ def _several(declared: Property, text: str) -> Any:
     whole = _choice_text(declared, text)
     if any(one.text == whole for one in declared.choices):
         return declared.read((whole,))
-    parts = [part for each in _BETWEEN.split(text) if (part := each.strip())]
+    parts = [part for each in re.split(_BETWEEN, text) if (part := each.strip())]
     return declared.read(tuple(dict.fromkeys(_choice_text(declared, part) for part in parts)))
 
 

@@ -31,10 +31,11 @@ _MOST_NAMED: Final = 3
 _REMEMBERED: Final = 4_096
 # Printable in Python's sense, but invisible (Default_Ignorable_Code_Point, and the empty Braille
 # pattern).
-_UNSEEN: Final = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+_UNSEEN: Final = (
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\U000e0100-\U000e01ef]"
 )
-_WORD: Final = re.compile(r"\w+")
+_WORD: Final = r"\w+"
 _LIKE_LATIN: Final = frozenset(("ARMENIAN", "CHEROKEE", "COPTIC", "CYRILLIC", "GREEK", "LISU"))
 
 
@@ -98,7 +99,7 @@ def printable_name(name: str) -> str:
 @lru_cache(_REMEMBERED)
 def _looks(character: str) -> tuple[bool, bool]:
     """Return whether a character is visible, and whether it combines with another one."""
-    seen = character.isprintable() and not _UNSEEN.match(character)
+    seen = character.isprintable() and not re.match(_UNSEEN, character)
     return seen, unicodedata.category(character) in ("Mn", "Me")
 
 
@@ -123,7 +124,7 @@ def _disguised(text: str) -> Iterator[str]:
     """
     if text.isascii():
         return
-    for word in _WORD.findall(text):
+    for word in re.findall(_WORD, text):
         if word.isascii():
             continue
         strange = [one for one in word if _script(one) in _LIKE_LATIN]

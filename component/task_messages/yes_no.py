@@ -27,9 +27,9 @@ _FIRST: Final = re.compile(
 word.
 """
 _AFTER: Final = " \t\r\n,.:;!-\u2013\u2014"
-_END: Final = re.compile(
+_END: Final = (
     rf"(?:\s*,?\s+(?:{_any_of(COURTESY)}))?\s*"
-    "(?:[.\u3002\uff0e\uff61]|[!\uff01]+)?",
+    "(?:[.\u3002\uff0e\uff61]|[!\uff01]+)?"
 )
 """Everything that may follow a word for yes: courtesy, one full stop or exclamation marks. White
 space after it is removed before.
@@ -93,7 +93,7 @@ def _word(found: re.Match[str]) -> str:
 
 def _is_end(rest: str) -> bool:
     rest = rest.rstrip()
-    return len(rest) <= _LONGEST_END and _END.fullmatch(rest.lower()) is not None
+    return len(rest) <= _LONGEST_END and re.fullmatch(_END, rest.lower()) is not None
 
 
 def _is_around(character: str) -> bool:

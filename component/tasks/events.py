@@ -11,12 +11,12 @@ from typing import Final, TypeAlias
 import anyio
 import msgspec
 import structlog
-from cachebox import LRUCache
 from msgspec import DecodeError
 from msgspec.structs import replace
 
 from component.audit.protocol import AuditEvent, EventKind, NoRecord, Recorder
 from component.audit.quota import Refusals
+from component.caches import LRUCache
 from component.link.messages.delivery import Delivery, nothing_to_send
 from component.metrics.counters import BOUNDS_S, Counters
 from component.store.database import Database

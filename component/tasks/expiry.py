@@ -14,8 +14,8 @@ from typing import Final
 import anyio
 import msgspec
 import structlog
-from cachebox import LRUCache
 
+from component.caches import LRUCache
 from component.store.clock import GRACE_MS
 from component.store.database import Database
 from component.store.errors import StorageError

@@ -8,8 +8,8 @@ from typing import Final, TypeAlias
 
 import anyio
 import msgspec
-from cachebox import LRUCache
 
+from component.caches import LRUCache
 from component.store.clock import seconds_since_boot
 from component.store.database import Database, among, pairs_of
 from component.store.schema import Table

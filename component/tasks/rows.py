@@ -6,8 +6,8 @@ from operator import attrgetter
 from typing import Final, get_args
 
 import msgspec
-from cachebox import LRUCache
 
+from component.caches import LRUCache
 from component.store.database import Database, Dialect, Value, Values, among, pairs_of
 from component.store.schema import Table
 from component.tasks.protocol import DeletedTask, TaskLimits

@@ -11,8 +11,8 @@ import anyio
 import msgspec
 import structlog
 from anyio.abc import TaskGroup
-from cachebox import FIFOCache
 
+from component.caches import FIFOCache
 from component.skills.errors import printable
 from component.store.errors import StorageError
 from component.store.notifications import Notification, record

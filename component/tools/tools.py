@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
-from cachebox import LRUCache
 
 from component.agent.protocol import Caller, ToolResult, Waiting
 from component.agent.requests import MessageStarter
 from component.audit.protocol import AuditEvent, Recorder
 from component.budget.protocol import TurnBudget
+from component.caches import LRUCache
 from component.models.messages import FilePart, ImagePart, ToolCall
 from component.models.protocol import Tool
 from component.policy.flows import TRUSTED, AgentLimits, covers

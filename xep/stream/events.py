@@ -1,7 +1,8 @@
 """The events of `StreamParser.receive`, in the order in which the peer sent the input."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+import msgspec
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -22,8 +23,7 @@ STANZA_TAGS: dict[str, StanzaKind] = {
 """The canonical tags of the stanzas, and their kinds."""
 
 
-@dataclass(slots=True)
-class StreamOpened:
+class StreamOpened(msgspec.Struct):
     """The stream header was read (RFC 6120 §4.7). An attribute that is absent is None."""
 
     from_: str | None
@@ -36,8 +36,7 @@ class StreamOpened:
     (RFC 6120 §4.8.2)."""
 
 
-@dataclass(slots=True)
-class ElementReceived:
+class ElementReceived(msgspec.Struct):
     """A first-level element is complete: a stanza, `<stream:error/>`, `<handshake/>` …
 
     Names in a content namespace are canonical: `jabber:component:accept` and `jabber:server` become
@@ -50,8 +49,7 @@ class ElementReceived:
     """Bytes as received, from the first `<` to the last `>`."""
 
 
-@dataclass(slots=True)
-class StanzaSkipped:
+class StanzaSkipped(msgspec.Struct):
     """A first-level element was skipped, and the stream continues: it exceeded a limit, or it is
     one whole element that cannot be parsed.
 
@@ -79,13 +77,11 @@ class StanzaSkipped:
         return STANZA_TAGS.get(self.tag or "")
 
 
-@dataclass(slots=True)
-class StreamClosed:
+class StreamClosed(msgspec.Struct):
     """The peer closed its stream with `</stream:stream>` (RFC 6120 §4.4)."""
 
 
-@dataclass(slots=True)
-class ParserFailed:
+class ParserFailed(msgspec.Struct):
     """The input is no longer a stream: always the last event. The parser refuses more input."""
 
     error: "StreamError"

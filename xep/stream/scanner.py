@@ -8,8 +8,9 @@ all input that expat accepts the two agree on where each tag begins and ends.
 """
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from xep.stream.errors import StreamError
 
@@ -51,8 +52,7 @@ _IN_CONTENT, _AFTER_LESS, _INSIDE_TAG, _INSIDE_DOUBLE, _INSIDE_SINGLE = range(5)
 _AFTER_BANG, _INSIDE_CDATA, _INSIDE_REFERENCE = range(5, 8)
 
 
-@dataclass(frozen=True, slots=True)
-class StreamLimits:
+class StreamLimits(msgspec.Struct, frozen=True):
     """The maximum size of one first-level element. A larger one is skipped."""
 
     bytes: int = 256 * 1024

@@ -16,7 +16,7 @@ from component.config.rest import RequestSeconds, ResponseBytes, RestSkill, Retr
 from component.config.sections import Top, named_tables
 from component.config.skills import Effects, SourceTaint
 
-_PREFIX: Final = re.compile(r"([A-Za-z][A-Za-z0-9_-]{0,31})?")
+_PREFIX: Final = r"([A-Za-z][A-Za-z0-9_-]{0,31})?"
 
 
 def _document_url(value: str) -> str:
@@ -27,7 +27,7 @@ def _document_url(value: str) -> str:
 
 
 def _prefix(value: str | None) -> str | None:
-    if value is not None and not _PREFIX.fullmatch(value):
+    if value is not None and not re.fullmatch(_PREFIX, value):
         raise refusal("must begin with a letter and go on with letters, digits, _ and -")
     return value
 

@@ -5,6 +5,7 @@ The person confirms each mail as it will be sent, because the skill is destructi
 
 from __future__ import annotations
 
+import re
 import smtplib
 import ssl
 from email.message import EmailMessage
@@ -19,7 +20,7 @@ from component.features.builtins.settings import MAILBOX, EmailSend
 from component.kernel.guarded_messages import HourlyLimit
 from component.policy.globs import pattern
 from component.skills.context import Context
-from component.skills.declare import skill
+from component.skills.declare import own_skill
 from component.skills.errors import InvalidParam, SkillError, SkillUnavailable
 from component.skills.skill import Skill
 
@@ -33,7 +34,7 @@ def email_send_skill(settings: EmailSend, *, tls: ssl.SSLContext | None = None) 
     limit = HourlyLimit(settings.per_hour)
     host, port = settings.address
 
-    @skill(
+    @own_skill(
         title="Send an email",
         destructive=True,
         open_world=True,
@@ -58,7 +59,7 @@ def email_send_skill(settings: EmailSend, *, tls: ssl.SSLContext | None = None) 
 
         The person is shown the mail and confirms it before it is sent.
         """
-        if not MAILBOX.fullmatch(to):
+        if not re.fullmatch(MAILBOX, to):
             raise InvalidParam("to", "is not an email address such as nurse@example.com")
         if not subject.isprintable():
             raise InvalidParam("subject", "must be one line without control characters")

@@ -13,7 +13,7 @@ from component.http.gate import Headers, HttpGate, HttpLimits, HttpRequest, acce
 from component.http.targets import network_capability
 from component.policy.globs import pattern
 from component.rest.requests import in_one_line, request, response_json
-from component.skills.declare import skill
+from component.skills.declare import own_skill
 from component.skills.errors import SkillError
 from component.skills.outputs import JSON, TEXT, SkillResult, text_and_data
 from component.skills.skill import Skill
@@ -98,7 +98,7 @@ def github_skills(settings: GitHub) -> tuple[Skill, ...]:
         "cost_usd": 0.0,
     }
 
-    @skill(title="List issues", read_only=True, output_media_types=(TEXT, JSON), **common)
+    @own_skill(title="List issues", read_only=True, output_media_types=(TEXT, JSON), **common)
     async def github_issues(
         repository: Repository, state: State = "open", limit: Limit = 20
     ) -> SkillResult:
@@ -110,7 +110,9 @@ def github_skills(settings: GitHub) -> tuple[Skill, ...]:
         rows = await client.get(repository, "issues", state=state, per_page=100)
         return _listed([row for row in _objects(rows) if "pull_request" not in row][:limit])
 
-    @skill(title="List pull requests", read_only=True, output_media_types=(TEXT, JSON), **common)
+    @own_skill(
+        title="List pull requests", read_only=True, output_media_types=(TEXT, JSON), **common
+    )
     async def github_pull_requests(
         repository: Repository, state: State = "open", limit: Limit = 20
     ) -> SkillResult:
@@ -121,7 +123,7 @@ def github_skills(settings: GitHub) -> tuple[Skill, ...]:
         rows = await client.get(repository, "pulls", state=state, per_page=limit)
         return _listed(_objects(rows)[:limit])
 
-    @skill(title="Create an issue", destructive=True, **common)
+    @own_skill(title="Create an issue", destructive=True, **common)
     async def github_issue_create(
         repository: Repository,
         title: Annotated[str, Meta(description="Title.", min_length=1, max_length=256)],
@@ -134,7 +136,7 @@ def github_skills(settings: GitHub) -> tuple[Skill, ...]:
         row = _row(made if isinstance(made, dict) else {})
         return f"Created issue {row.number}: {row.url}"
 
-    @skill(title="Comment on an issue", destructive=True, **common)
+    @own_skill(title="Comment on an issue", destructive=True, **common)
     async def github_comment(
         repository: Repository,
         number: Annotated[int, Meta(description="Number of the issue or pull request.", ge=1)],

@@ -25,8 +25,8 @@ from component.config.model import Settings
 from component.config.rest import skill_names
 from component.config.sections import Top, named_tables, optional_table
 
-_HOST: Final = re.compile(r"[a-z0-9*?.:_-]+")
-MAILBOX: Final = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9.-]{1,253}")
+_HOST: Final = r"[a-z0-9*?.:_-]+"
+MAILBOX: Final = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9.-]{1,253}"
 """Email addresses that need no quoting (RFC 5321 §4.1.2)."""
 SEARCH_URLS: Final = {
     "tavily": "https://api.tavily.com",
@@ -42,7 +42,7 @@ def _base(value: str) -> str:
 
 def _hosts(value: tuple[str, ...]) -> tuple[str, ...]:
     for host in value:
-        if not _HOST.fullmatch(host):
+        if not re.fullmatch(_HOST, host):
             raise refusal(
                 f"has {host!r}: write host names in lower case such as example.com or *.example.com"
             )
@@ -58,7 +58,7 @@ def _origins(value: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _mailbox(value: str) -> str:
-    if not MAILBOX.fullmatch(value):
+    if not re.fullmatch(MAILBOX, value):
         raise refusal("must be an email address, such as agent@example.com")
     return value
 

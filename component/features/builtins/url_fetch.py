@@ -25,7 +25,7 @@ from component.http.targets import HttpTarget
 from component.memory import document_reader
 from component.memory.document_reader import DocumentError, DocumentPiece
 from component.policy.globs import pattern
-from component.skills.declare import skill
+from component.skills.declare import own_skill
 from component.skills.errors import InvalidParam, SkillError
 from component.skills.outputs import JSON, TEXT, SkillResult, text_and_data
 from component.skills.skill import Skill
@@ -78,7 +78,7 @@ def url_fetch_skill(settings: UrlFetch, *, resolve: Resolve | None = None) -> Sk
     )
     most = settings.max_characters
 
-    @skill(
+    @own_skill(
         title="Read a web page",
         read_only=True,
         open_world=True,

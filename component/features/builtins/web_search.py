@@ -13,7 +13,7 @@ from component.features.builtins.settings import WebSearch
 from component.http.gate import Headers, HttpGate, HttpLimits, HttpRequest, access_to
 from component.http.targets import network_capability
 from component.rest.requests import in_one_line, request, response_json
-from component.skills.declare import skill
+from component.skills.declare import own_skill
 from component.skills.errors import SkillError
 from component.skills.outputs import JSON, TEXT, SkillResult, text_and_data
 from component.skills.skill import Skill
@@ -42,7 +42,7 @@ def web_search_skill(settings: WebSearch) -> Skill:
     )
     usual = settings.results
 
-    @skill(
+    @own_skill(
         title="Search the web",
         read_only=True,
         open_world=True,

@@ -16,7 +16,7 @@ from component.config.skills import XmppSend
 from component.kernel.guarded_messages import GuardedMessages, read_address
 from component.policy.globs import pattern
 from component.skills.context import Context
-from component.skills.declare import skill
+from component.skills.declare import own_skill
 from component.skills.errors import SkillError
 from component.skills.host import SendMessage
 from component.skills.skill import Skill
@@ -26,7 +26,7 @@ def xmpp_send_skill(settings: XmppSend, messages: Callable[[], GuardedMessages])
     """Return the skill. `messages` returns what sends its messages, while the service runs."""
     allowed = pattern(settings.recipients)
 
-    @skill(
+    @own_skill(
         title="Send a message",
         destructive=True,
         open_world=True,

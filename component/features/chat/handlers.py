@@ -38,7 +38,7 @@ from xep.stanza import Incoming
 _LONGEST_WAIT_S: Final = 30.0
 """Seconds that a message waits for the previous one to be accepted."""
 _ID_BYTES: Final = 16
-_HELP: Final = re.compile(r"help\s*[.!?]?", re.IGNORECASE)
+_HELP: Final = r"(?i)help\s*[.!?]?"
 """Matches a message that means `/help` without the slash, because some clients intercept slash
 commands. In a reply to a question it is an answer instead.
 """
@@ -161,7 +161,11 @@ class MessageHandler:
         return self._reply(msgspec.structs.replace(message, reply_to=to), notice)
 
     async def _handle(self, message: InboundMessage) -> None:
-        if _HELP.fullmatch(message.text) and not message.is_action and message.replies_to is None:
+        if (
+            re.fullmatch(_HELP, message.text)
+            and not message.is_action
+            and message.replies_to is None
+        ):
             message = msgspec.structs.replace(message, text="/help")
         if not self._duplicates.add(message):
             self._acknowledge(message)

@@ -8,8 +8,8 @@ from typing import Final, TypeAlias
 
 import anyio
 import msgspec
-from cachebox import FIFOCache, LRUCache
 
+from component.caches import FIFOCache, LRUCache
 from component.link.messages.inbound import Account, InboundMessage
 
 _REMEMBERED_S: Final = 3600.0

@@ -5,8 +5,8 @@ from typing import Final
 
 import anyio
 import structlog
-from cachebox import LRUCache
 
+from component.caches import LRUCache
 from component.features.chat.rows import NoticeStore
 from component.link.messages.delivery import Delivery
 from component.link.messages.inbound import Account, InboundMessage

@@ -1,7 +1,6 @@
 """Service discovery, profiles, and what every entity answers."""
 
-from importlib.metadata import version
-
+from component import VERSION
 from component.features.discovery.handlers import (
     CommonQueries,
     ContactProfiles,
@@ -21,7 +20,7 @@ class DiscoveryFeature(Feature):
         catalog = kernel.environment.catalog
         return Opened(
             handlers=(
-                CommonQueries(SOFTWARE, version(SOFTWARE)),
+                CommonQueries(SOFTWARE, VERSION),
                 Discovery(
                     kernel.disco,
                     catalog.view,

@@ -9,3 +9,6 @@ a server is configured.
 A server is not trusted: what it says about its tools is a claim, its texts may come from anybody,
 and it may send anything at any rate. A server that misbehaves costs its own calls only.
 """
+
+TURNED_ON_BY = ("mcp",)
+"""The sections that turn it on; without one of them, its settings are not imported."""

@@ -12,10 +12,10 @@ from component.config.model import Settings
 from component.config.sections import Top, named_tables
 from component.config.skills import Effects, SourceTaint
 
-_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
-_PREFIX: Final = re.compile(r"([A-Za-z][A-Za-z0-9_-]{0,31})?")
+_NAME: Final = r"[A-Za-z][A-Za-z0-9_-]{0,31}"
+_PREFIX: Final = r"([A-Za-z][A-Za-z0-9_-]{0,31})?"
 _OF_PROGRAMS: Final = ("env", "readable", "writable", "network", "processes")
-_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VARIABLE: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
 def _url(value: str) -> str:
@@ -27,14 +27,14 @@ def _issuer(value: str) -> str:
 
 
 def _prefix(value: str | None) -> str | None:
-    if value is not None and not _PREFIX.fullmatch(value):
+    if value is not None and not re.fullmatch(_PREFIX, value):
         raise refusal("must begin with a letter and go on with letters, digits, _ and -")
     return value
 
 
 def _variables(value: dict[str, SecretStr]) -> dict[str, SecretStr]:
     for name, content in value.items():
-        if not _VARIABLE.fullmatch(name) or "\0" in content.get_secret_value():
+        if not re.fullmatch(_VARIABLE, name) or "\0" in content.get_secret_value():
             raise refusal(f"has {name!r}, which cannot be set as an environment variable")
     return value
 
@@ -156,7 +156,7 @@ class McpServer(Section):
 
 def _named(value: dict[str, McpServer]) -> dict[str, McpServer]:
     for name in value:
-        if not _NAME.fullmatch(name):
+        if not re.fullmatch(_NAME, name):
             raise refusal(
                 f"has {name!r}, which is not a name: begin with a letter, go on with letters,"
                 " digits, _ and -, at most 32 characters"

@@ -1,12 +1,11 @@
 """The values of metrics that are read on request, and whether the service is ready."""
 
 from collections.abc import Iterator
-from importlib.metadata import version
 
 import msgspec
 
+from component import VERSION
 from component.kernel.kernel import Kernel
-from component.kernel.options import SOFTWARE
 from component.metrics.counters import Gauge
 from component.store import StorageError
 from component.store.database import Database
@@ -54,7 +53,7 @@ class ServiceMetrics:
         for gauges in self._more:
             yield from gauges()
         router, outbox = self._stream.router, self._stream.outbox
-        yield Gauge("info", "Always 1.", {(version(SOFTWARE),): 1.0}, ("version",))
+        yield Gauge("info", "Always 1.", {(VERSION,): 1.0}, ("version",))
         connected = self._stream.is_connected()
         yield _one("connected", "Whether there is a stream to the XMPP server.", connected)
         yield _one("paused", "Whether an admin has paused new work.", self._tasks.pause_gate.paused)

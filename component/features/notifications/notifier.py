@@ -17,9 +17,9 @@ import anyio
 import msgspec
 import structlog
 from anyio.abc import TaskStatus
-from cachebox import LRUCache
 
 from component import system
+from component.caches import LRUCache
 from component.features.notifications.plan import MESSAGE_PREFIX, person_zone, plan
 from component.kernel import started_work
 from component.kernel.goals import turn_of

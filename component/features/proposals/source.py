@@ -42,7 +42,7 @@ from component.skill_directories.content import (
     read_roots,
 )
 from component.skills.context import Context
-from component.skills.declare import skill
+from component.skills.declare import own_skill
 from component.skills.errors import InvalidParam, SkillError, SkillLoadError, printable
 from component.skills.outputs import Output, SkillResult
 from component.skills.skill import Skill
@@ -285,7 +285,7 @@ def _text(description: str) -> Meta:
 def create_skill_skill(source: ProposalSource) -> Skill:
     """Return the skill."""
 
-    @skill(
+    @own_skill(
         name="create_skill",
         title="Propose a skill",
         destructive=False,

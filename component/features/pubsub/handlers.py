@@ -9,8 +9,8 @@ from typing import Final, TypeVar, get_args
 
 import anyio
 import msgspec
-from cachebox import LRUCache
 
+from component.caches import LRUCache
 from component.kernel.errors import stored
 from component.kernel.paging import check_page, page, sized
 from component.link.router.table import IQRoute, Request

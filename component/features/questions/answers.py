@@ -54,7 +54,7 @@ _log = structlog.get_logger("component.questions")
 _MODIFIERS: Final = dict.fromkeys((0xFE0E, 0xFE0F, *range(0x1F3FB, 0x1F400)))
 """Characters that select a presentation or a skin colour."""
 _COMMANDS: Final = ("/approve", "/deny", "/answer")
-_IDENTIFIER: Final = re.compile(rf"(?=.*\d)[0-9a-f]{{{SHORTEST},}}", re.IGNORECASE)
+_IDENTIFIER: Final = rf"(?i)(?=.*\d)[0-9a-f]{{{SHORTEST},}}"
 """Matches the possible beginning of an identifier, perhaps of a closed question."""
 _TOO_LATE: Final = "That question is closed: it was answered or withdrawn, or it has expired."
 _ALONE: Final = "I haven't done it. Reply just *yes*, or *no* and why."
@@ -249,7 +249,12 @@ class ChatAnswers:
             for each in questions
             if each.id == id_ or (len(id_) >= SHORTEST and each.id.startswith(id_))
         ]
-        if name == "/answer" and not found and identifier and not _IDENTIFIER.fullmatch(identifier):
+        if (
+            name == "/answer"
+            and not found
+            and identifier
+            and not re.fullmatch(_IDENTIFIER, identifier)
+        ):
             thread = message.conversation.thread
             meant = _in_thread(questions, thread)
             naming = Naming(thread=thread) if meant else Naming()

@@ -55,7 +55,7 @@ from xep.jid import JIDError
 
 _log = structlog.get_logger("component.schedules")
 
-_NAME: Final = re.compile(r"[^\W_][\w.-]{0,63}")
+_NAME: Final = r"[^\W_][\w.-]{0,63}"
 _LONGEST_GOAL: Final = 20_000
 _ID_BYTES: Final = 4
 
@@ -357,7 +357,7 @@ def _first(timing: Timing, now: datetime) -> datetime:
 
 
 def _checked_name(name: str) -> str:
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(_NAME, name):
         raise ScheduleError(
             "The name of a schedule is one word of at most 64 letters, digits, `.`, `-` and `_`.",
             "name",

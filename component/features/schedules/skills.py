@@ -3,7 +3,6 @@
 A person confirms what an agent adds or removes: both skills count as destructive.
 """
 
-import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, ParamSpec, TypeVar
@@ -18,7 +17,7 @@ from component.features.schedules.timing import Cron
 from component.features.schedules.when import local_time, timing_text
 from component.kernel.triggers import work_asked_in
 from component.skills.context import Context
-from component.skills.declare import FunctionSkill, skill
+from component.skills.declare import FunctionSkill, own_skill
 from component.skills.errors import InvalidParam, SkillError
 from component.skills.inputs import Arguments
 from component.skills.outputs import JSON, TEXT, Output, SkillResult
@@ -114,8 +113,20 @@ def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
     declared before the database is open.
     """
 
-    @skill(
+    async def complete(requester: JID, target: JID, arguments: Arguments) -> Arguments:
+        """Fill in the zone, which the person confirms, and refuse a time that cannot be read."""
+        assert isinstance(arguments, NewSchedule)
+        when = arguments.when
+        try:
+            zone = await schedules().zone(requester, target, when=when, given=arguments.zone)
+            await schedules().check_time(when, zone)
+        except ScheduleError as error:
+            raise InvalidParam(error.param, str(error).rstrip(".")) from None
+        return msgspec.structs.replace(arguments, zone=zone)
+
+    @own_skill(
         title="Add a schedule",
+        complete=complete,
         open_world=False,
         capabilities=("schedule:write",),
         tags=("schedule", "reminder", OPTIONAL),
@@ -140,18 +151,7 @@ def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
             added = await schedules().add(wish, "agent")
         return f"Added the schedule:\n{added_text(added)}"
 
-    async def complete(requester: JID, target: JID, arguments: Arguments) -> Arguments:
-        """Fill in the zone, which the person confirms, and refuse a time that cannot be read."""
-        assert isinstance(arguments, NewSchedule)
-        when = arguments.when
-        try:
-            zone = await schedules().zone(requester, target, when=when, given=arguments.zone)
-            await schedules().check_time(when, zone)
-        except ScheduleError as error:
-            raise InvalidParam(error.param, str(error).rstrip(".")) from None
-        return msgspec.structs.replace(arguments, zone=zone)
-
-    @skill(
+    @own_skill(
         title="List schedules",
         read_only=True,
         open_world=False,
@@ -187,7 +187,7 @@ def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
             resumed = await schedules().resume(JID.parse(context.principal), name)
         return f"Resumed:\n{line_of(resumed)}"
 
-    @skill(
+    @own_skill(
         title="Remove a schedule",
         open_world=False,
         capabilities=("schedule:write",),
@@ -201,13 +201,12 @@ def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
             removed = await schedules().remove(JID.parse(context.principal), name)
         return f"Removed {removed.name}."
 
-    add = dataclasses.replace(schedule_add, complete=complete)
-    return (add, schedule_list, schedule_pause, schedule_resume, schedule_remove)
+    return (schedule_add, schedule_list, schedule_pause, schedule_resume, schedule_remove)
 
 
 def _state_skill(title: str) -> Callable[[Callable[P, R]], FunctionSkill[P, R]]:
     """Declare a skill that pauses or resumes a schedule; nobody has to confirm it."""
-    return skill(
+    return own_skill(
         title=title,
         idempotent=True,
         destructive=False,

@@ -43,13 +43,10 @@ _LONGEST: Final = 200
 _MOST_WORDS: Final = 32
 """Maximum number of words that say when, at the beginning of a text."""
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_INSTANT: Final = re.compile(
-    r"\d{4}-\d{2}-\d{2}[t ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?\s*(z|[+-]\d{2}:?\d{2})?"
-)
-_ZONE: Final = re.compile(
-    r"\s+(?:in\s+)?\(?(?:(?P<name>[A-Za-z_]+(?:/[A-Za-z0-9_+-]+)+)"
-    r"|(?:UTC|GMT)(?P<offset>[+-]\d{1,2}(?::?\d{2})?)?)(?:\s+time)?\)?$",
-    re.IGNORECASE,
+_INSTANT: Final = r"\d{4}-\d{2}-\d{2}[t ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?\s*(z|[+-]\d{2}:?\d{2})?"
+_ZONE: Final = (
+    r"(?i)\s+(?:in\s+)?\(?(?:(?P<name>[A-Za-z_]+(?:/[A-Za-z0-9_+-]+)+)"
+    r"|(?:UTC|GMT)(?P<offset>[+-]\d{1,2}(?::?\d{2})?)?)(?:\s+time)?\)?$"
 )
 
 
@@ -68,7 +65,7 @@ def read_timing(text: str, zone: str, now: datetime, *, declared: bool = False) 
     if plain in MACROS or (len(plain.split()) == 5 and re.match(r"[*0-9][^ ]* [*0-9]", plain)):
         return checked_timing(Cron(plain, zone))
     past = _LONG_AGO if declared else now
-    if _INSTANT.fullmatch(plain):
+    if re.fullmatch(_INSTANT, plain):
         return Once(future(_instant(plain, zone), past))
     return TimingReader(said, zone, now, past, declared=declared).read()
 
@@ -82,7 +79,7 @@ def split_zone(text: str, zone: str) -> tuple[str, str]:
     """Split a time such as `every day at 9 Europe/Paris` into the time and the time zone that it
     names; `zone` if it names none. Raises TimingError: there is no such time zone.
     """
-    found = _ZONE.search(text)
+    found = re.search(_ZONE, text)
     if found is None:
         return text, zone
     offset = found["offset"]
@@ -141,7 +138,7 @@ def split_timing(text: str) -> tuple[str, str]:
     when, what = _whole_beginning(text)
     if not when:
         raise TimingError(_no_beginning(text))
-    if _BELONGS.match(what) or _BOUNDS.search(what):
+    if re.match(_BELONGS, what) or re.search(_BOUNDS, what):
         raise TimingError(
             f"only {when!r} is clearly the time, and {what[:SHOWN]!r} may belong to it: put a"
             " colon between when and what"
@@ -154,19 +151,17 @@ _DAY_NAMES: Final = (
     r"(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:days?)?|weekdays?|weekends?"
     r"|days?|weeks?|months?|years?"
 )
-_BELONGS: Final = re.compile(
-    rf"(?:\d|(?:{_NUMBERS}|{_DAY_NAMES}|and|or|but|then|plus|except|excluding|unless|until|till|til"
+_BELONGS: Final = (
+    rf"(?i)(?:\d|(?:{_NUMBERS}|{_DAY_NAMES}|and|or|but|then|plus|except|excluding|unless|until|till|til"
     r"|from|starting|beginning|ending|between|on|at|in|every|each|during|for|after|before|within"
     r"|while|when|whenever|if|daily|hourly|weekly|monthly|yearly|once|twice|noon|midnight|morning"
     r"|afternoon|evening|night|am|pm|a\.m|p\.m|o['\u2019]?clock|sharp|today|tomorrow|tonight|next"
-    r"|about|around|utc|gmt)\b)",
-    re.IGNORECASE,
+    r"|about|around|utc|gmt)\b)"
 )
 """A beginning of the words after a time that may belong to the time."""
-_BOUNDS: Final = re.compile(
-    r"\b(?:except|excluding|but not|until|till)\s+(?:for\s+|on\s+|the\s+)*"
-    rf"(?:\d|{_NUMBERS}|{_DAY_NAMES}|noon|midnight|today|tomorrow|tonight|next|[a-z]+ \d)\b",
-    re.IGNORECASE,
+_BOUNDS: Final = (
+    r"(?i)\b(?:except|excluding|but not|until|till)\s+(?:for\s+|on\s+|the\s+)*"
+    rf"(?:\d|{_NUMBERS}|{_DAY_NAMES}|noon|midnight|today|tomorrow|tonight|next|[a-z]+ \d)\b"
 )
 
 

@@ -2,11 +2,10 @@
 
 import platform
 from collections.abc import Iterator
-from importlib.metadata import version
 
 import msgspec
 
-from component import system
+from component import VERSION, system
 from component.config import Settings
 from component.features.feature import Feature, Opened
 from component.features.service_commands.commands import AdminCommands, Vitals, everybody
@@ -49,7 +48,7 @@ def vitals_of(settings: Settings, skills: int) -> Vitals:
     """Return the state of a service that does not run, with this number of skills."""
     return Vitals(
         software=SOFTWARE,
-        version=version(SOFTWARE),
+        version=VERSION,
         domain=settings.server.address,
         storage="PostgreSQL" if settings.storage.postgres.get_secret_value() else "SQLite",
         skills=skills,

@@ -7,8 +7,8 @@ from decimal import Decimal
 from typing import Final
 
 import msgspec
-from cachebox import LRUCache
 
+from component.caches import LRUCache
 from component.kernel.errors import stored
 from component.kernel.paging import page
 from component.link.router.table import IQRoute, ReplyPayload, Request

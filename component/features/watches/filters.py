@@ -27,7 +27,7 @@ from xep.tree import Tree
 
 LONGEST_EXPRESSION: Final = 1_000
 _MOST_STEPS: Final = 16
-_EXPRESSION: Final = re.compile(r"\{([^{}]+)\}")
+_EXPRESSION: Final = r"\{([^{}]+)\}"
 _MOST_DEPTH: Final = 16
 
 
@@ -228,7 +228,7 @@ def _walk(value: Any, replace: Callable[[str], Any], depth: int) -> Any:
         return {key: _walk(each, replace, depth + 1) for key, each in value.items()}
     if isinstance(value, list):
         return [_walk(each, replace, depth + 1) for each in value]
-    if isinstance(value, str) and (found := _EXPRESSION.fullmatch(value)):
+    if isinstance(value, str) and (found := re.fullmatch(_EXPRESSION, value)):
         return replace(found[1].strip())
     return value
 

@@ -10,13 +10,13 @@ from component.config.model import Settings
 from component.config.sections import Top, list_of_tables, table
 from component.config.work import WorkEntry, known_agents_only
 
-_RATE: Final = re.compile(r"([1-9][0-9]{0,8})/(s|min|h|d)")
+_RATE: Final = r"([1-9][0-9]{0,8})/(s|min|h|d)"
 _SECONDS: Final = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def read_rate(text: str) -> tuple[int, float]:
     """Return the number of starts and the seconds of a rate such as `10/min`. Raises ValueError."""
-    found = _RATE.fullmatch(text.strip())
+    found = re.fullmatch(_RATE, text.strip())
     if found is None:
         raise ValueError("must be a number for a time: 10/min, 5/h, 100/s or 3/d")
     return int(found[1]), _SECONDS[found[2]]

@@ -10,7 +10,7 @@ from component import system
 from component.features.watches.service import WatchError, WatchService, Wish
 from component.kernel.triggers import work_asked_in
 from component.skills.context import Context
-from component.skills.declare import skill
+from component.skills.declare import own_skill
 from component.skills.errors import InvalidParam, SkillError
 from component.skills.skill import Skill
 from component.skills.spec import OPTIONAL
@@ -42,7 +42,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
 def watch_skills(watches: Callable[[], WatchService]) -> tuple[Skill, ...]:
     """Return the skills about watches. `watches` is called only while one of them runs."""
 
-    @skill(
+    @own_skill(
         title="Watch",
         destructive=True,  # so that the person is asked before it happens
         idempotent=True,
@@ -70,7 +70,7 @@ def watch_skills(watches: Callable[[], WatchService]) -> tuple[Skill, ...]:
             " remove watches with /watch."
         )
 
-    @skill(
+    @own_skill(
         title="List watches",
         read_only=True,
         idempotent=True,
@@ -88,7 +88,7 @@ def watch_skills(watches: Callable[[], WatchService]) -> tuple[Skill, ...]:
             raise SkillError("Watches cannot be read at the moment.") from error
         return msgspec.json.encode(found).decode()
 
-    @skill(
+    @own_skill(
         title="Publish",
         destructive=True,
         open_world=True,

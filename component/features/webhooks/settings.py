@@ -26,8 +26,8 @@ from component.config.model import Settings
 from component.config.sections import Top, list_of_tables, table
 from component.config.work import WorkEntry, known_agents_only
 
-WEBHOOK_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
-_PATH: Final = re.compile(r"(/[A-Za-z0-9._~-]{1,128}){1,8}")
+WEBHOOK_NAME: Final = r"[a-z0-9][a-z0-9-]{0,63}"
+_PATH: Final = r"(/[A-Za-z0-9._~-]{1,128}){1,8}"
 _SHORTEST_SECRET: Final = 16
 
 
@@ -39,13 +39,13 @@ def _host(value: str) -> str:
 
 
 def _name(value: str) -> str:
-    if not WEBHOOK_NAME.fullmatch(value):
+    if not re.fullmatch(WEBHOOK_NAME, value):
         raise refusal("must be a word of lower-case letters, digits and -, such as deployments")
     return value
 
 
 def _path(value: str) -> str:
-    if value and not _PATH.fullmatch(value):
+    if value and not re.fullmatch(_PATH, value):
         raise refusal("must be the path of a URL without a query, such as /hooks/deployments")
     return value
 

@@ -10,11 +10,11 @@ from component.config.kinds import Count, Seconds, Section, refusal
 from component.config.model import Settings
 from component.config.sections import Top, list_of_tables, optional_table
 
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 
 
 def _queue_name(value: str) -> str:
-    if not _NAME.fullmatch(value):
+    if not re.fullmatch(_NAME, value):
         raise refusal(
             f"has {value!r}, which is not a name: use letters, digits, '.', '_' and '-', at most 64"
             " characters, and begin with a letter or a digit"

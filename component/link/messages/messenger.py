@@ -6,8 +6,8 @@ from typing import Final, TypeAlias
 import msgspec
 import structlog
 from anyio.lowlevel import checkpoint
-from cachebox import LRUCache
 
+from component.caches import LRUCache
 from component.link.messages.delivery import Delivery, Report
 from component.link.messages.inbound import Conversation, InboundMessage
 from component.link.messages.outbound import OutboundMessage, conversation_with, render

@@ -28,14 +28,14 @@ MOST_MARKUP: Final = 2_000
 """The maximum numbers of characters, and of markup characters among them, that are converted: each
 takes up to 50 microseconds, in which nothing else is served. The rest of a longer text is copied.
 """
-_COSTLY: Final = re.compile(r"[*_~`#|\\&\[\]<!]")
-_MARKUP: Final = re.compile(r"[*_`~#|\\&\[<]|^ {0,3}[-=]{2,}", re.MULTILINE)
+_COSTLY: Final = r"[*_~`#|\\&\[\]<!]"
+_MARKUP: Final = r"(?m)[*_`~#|\\&\[<]|^ {0,3}[-=]{2,}"
 """Every text that would be changed contains a match of this."""
 _FENCE: Final = "```"
 _STYLES: Final[Mapping[str, str]] = {"strong": "*", "em": "_", "s": "~"}
-_WORD: Final = re.compile(r"[^\W_]+")
-_NAME: Final = re.compile(r"\w+")
-_BREAK: Final = re.compile(r"\s*<br\s*/?>\s*", re.IGNORECASE)
+_WORD: Final = r"[^\W_]+"
+_NAME: Final = r"\w+"
+_BREAK: Final = r"(?i)\s*<br\s*/?>\s*"
 _NO_VALUE: Final = "\N{EN DASH}"
 
 
@@ -44,9 +44,9 @@ def styled(markdown: str) -> str:
 
     A table becomes a line for each row: ``Header: value; Header: value``. No word is lost.
     """
-    if len(markdown) > LONGEST or _MARKUP.search(markdown) is None:
+    if len(markdown) > LONGEST or re.search(_MARKUP, markdown) is None:
         return markdown
-    if sum(1 for _ in _COSTLY.finditer(markdown)) > MOST_MARKUP:
+    if sum(1 for _ in re.finditer(_COSTLY, markdown)) > MOST_MARKUP:
         return markdown
     try:
         return _Document(markdown).text()
@@ -227,8 +227,8 @@ def _closing(tokens: Sequence["Token"], at: int) -> int:
 def _words(lines: Sequence[str]) -> Counter[str]:
     import html  # noqa: PLC0415 - only a table needs it, and its 2,000 entities take a while
 
-    text = html.unescape(_BREAK.sub(", ", "\n".join(lines)))
-    return Counter(_WORD.findall(text))
+    text = html.unescape(re.sub(_BREAK, ", ", "\n".join(lines)))
+    return Counter(re.findall(_WORD, text))
 
 
 def _quotation(line: str) -> str:
@@ -247,7 +247,7 @@ def _rows(tokens: Sequence["Token"]) -> Iterator[list[str]]:
         if token.type == "tr_open":
             row = []
         elif token.type == "inline":
-            row.append(_BREAK.sub(", ", _inline(token.children or (), " ")))
+            row.append(re.sub(_BREAK, ", ", _inline(token.children or (), " ")))
         elif token.type == "tr_close":
             yield row
 
@@ -319,7 +319,7 @@ class _Spans:
         before = self._before()
         is_wide = _is_wide(before)
         within_word = before.isalnum() and not is_wide
-        if within_word or (token.markup == "__" and _NAME.fullmatch(text)):
+        if within_word or (token.markup == "__" and re.fullmatch(_NAME, text)):
             return f"{token.markup}{text}{token.markup}"  # 2*3*4, __init__
         directive = self._styles.get(token.type.removesuffix("_open"), "")
         lines = text.split("\n")  # a span ends with its line (XEP-0393 §5.2)

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-from cachebox import LRUCache
-
+from component.caches import LRUCache
 from component.link.router.addresses import Addresses
 from component.link.router.replies import head_of
 from component.link.router.table import Host, IQRoute, Table

@@ -4,6 +4,7 @@ import sqlite3
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +83,9 @@ def _notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         component.features, "__path__", [*component.features.__path__, str(folder.parent)]
     )
     monkeypatch.setattr(features, "FEATURES", (*features.FEATURES, "notes"))
-    features.settings_model.cache_clear()
+    features._model_of.cache_clear()
     yield
-    features.settings_model.cache_clear()
+    features._model_of.cache_clear()
     features._settings_of.cache_clear()
     for name in [name for name in sys.modules if name.startswith("component.features.notes")]:
         del sys.modules[name]
@@ -126,3 +127,12 @@ def test_doctor_runs_the_checks_of_a_feature(tmp_path: Path) -> None:
         return [check.text async for check in check_all(given(tmp_path)) if check.name == "notes"]
 
     assert anyio.run(texts, backend="trio") == ["at most 7 of each person"]
+
+
+@pytest.mark.parametrize("name", features.FEATURES)
+def test_the_sections_that_turn_a_feature_on_are_its_own(name: str) -> None:
+    package = import_module(f"component.features.{name}")
+    if not hasattr(package, "TURNED_ON_BY"):
+        return
+    own = import_module(f"{package.__name__}.settings").SECTIONS
+    assert {section.name for section in own} == {*package.TURNED_ON_BY} - {"xmpp_send"}

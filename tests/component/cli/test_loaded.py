@@ -30,10 +30,12 @@ anyio.run(main, backend=settings.backend)
 
 LIBRARIES = {
     "argparse",
+    "asyncio",
     "cronsim",
     "cryptography",
     "difflib",
     "dotenv",
+    "email",
     "greenlet",
     "html",
     "http",

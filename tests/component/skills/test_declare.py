@@ -22,6 +22,7 @@ from component.skills import (
     prepare,
     skill,
 )
+from component.skills.declare import own_skill
 
 
 class Size(enum.Enum):
@@ -37,6 +38,34 @@ class Node:
 
 def declared(function: Callable[..., Any], **options: Any) -> Any:
     return skill(**options)(function)
+
+
+def test_a_skill_of_the_service_is_read_when_it_is_first_used() -> None:
+    def greet(name: str, wave) -> str:  # type: ignore[no-untyped-def]
+        """Greet somebody."""
+        return f"Hello {name}"
+
+    with pytest.raises(DeclarationError, match="'wave'"):
+        skill(greet)
+    found = own_skill(read_only=True)(greet)
+    assert found.name == "greet"
+    with pytest.raises(DeclarationError, match="'wave'"):
+        _ = found.input_schema
+
+
+def test_a_skill_of_the_service_is_described_like_any_other() -> None:
+    def add(left: int, right: int = 1) -> int:
+        """Add two numbers.
+
+        Args:
+            left: The first one.
+        """
+        return left + right
+
+    own, other = own_skill(idempotent=True)(add), skill(idempotent=True)(add)
+    assert own.digest == other.digest
+    assert own.searched == other.searched
+    assert own.invoke(prepare(own, [("left", "3")]), None) == 4
 
 
 def test_a_bare_declaration_takes_everything_from_the_function() -> None:

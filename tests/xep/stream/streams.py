@@ -4,8 +4,9 @@ Only the standard library, so that an interpreter without our environment can ru
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from xml.etree.ElementTree import Element
+
+from msgspec.structs import replace
 
 from xep.stream import ElementReceived, ParserFailed, StanzaSkipped, StreamLimits, StreamParser
 
