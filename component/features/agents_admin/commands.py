@@ -19,6 +19,7 @@ from component.audit.protocol import AuditEvent
 from component.budget.book import BudgetBook
 from component.budget.protocol import BudgetUsage, Payer
 from component.commands import (
+    SEVERAL_LINES,
     AnyCommand,
     Asking,
     CommandError,
@@ -38,31 +39,24 @@ Change: TypeAlias = Callable[[str, str], Awaitable[AgentState]]
 """Changes an agent's state on behalf of an operator. Raises AgentError, StorageError."""
 
 
-AgentParam: TypeAlias = Annotated[
-    str,
-    msgspec.Meta(
-        title="Agent", description="Name of the agent: the part of its address before the @."
-    ),
-]
-
-
 class NameParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of a command about one agent."""
+    """The parameters of a command about one agent.
 
-    name: AgentParam
+    Args:
+        name: Name of the agent: the part of its address before the @.
+    """
+
+    name: Annotated[str, msgspec.Meta(title="Agent")]
 
 
 class DayParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of a command about one day."""
+    """The parameters of a command about one day.
 
-    day: Annotated[
-        str,
-        msgspec.Meta(
-            title="Day",
-            description="Day in UTC, such as 2026-11-22. Default: today.",
-            pattern=r"^(\d{4}-\d{2}-\d{2})?$",
-        ),
-    ] = ""
+    Args:
+        day: Day in UTC, such as 2026-11-22. Default: today.
+    """
+
+    day: Annotated[str, msgspec.Meta(pattern=r"^(\d{4}-\d{2}-\d{2})?$")] = ""
 
 
 AGENTS = Outline(
@@ -215,42 +209,23 @@ _ID_BYTES: Final = 16
 _LONGEST_TEXT: Final = 20_000
 
 
-class TellParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The agent, the instruction, and the person in whose conversation it is given."""
+class TellParams(NameParams, frozen=True, forbid_unknown_fields=True):
+    """The agent, the instruction, and the person in whose conversation it is given.
 
-    name: AgentParam
-    text: Annotated[
-        str,
-        msgspec.Meta(
-            title="Text",
-            description="What the agent is asked to do.",
-            min_length=1,
-            max_length=_LONGEST_TEXT,
-            extra_json_schema={"contentMediaType": "text/plain"},
-        ),
-    ]
-    person: Annotated[
-        str,
-        msgspec.Meta(
-            title="Person",
-            description="Address of the person whose conversation and rights the agent uses, such"
-            " as juliet@example.com.",
-        ),
-    ] = msgspec.field(name="for")
-    budget: Annotated[
-        str,
-        msgspec.Meta(
-            title="Budget",
-            description="Budget to charge: total, agent:NAME or principal:JID. Default: those of"
-            " the person and the agent. Every cost also counts against the total.",
-        ),
-    ] = ""
+    Args:
+        text: What the agent is asked to do.
+        person: Address of the person whose conversation and rights the agent uses, such as
+            juliet@example.com.
+        budget: Budget to charge: total, agent:NAME or principal:JID. Default: those of the person
+            and the agent. Every cost also counts against the total.
+    """
+
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=_LONGEST_TEXT), SEVERAL_LINES]
+    person: str = msgspec.field(name="for")
+    budget: str = ""
     wait: Annotated[
         bool,
-        msgspec.Meta(
-            title="Wait",
-            description=f"Wait up to {WAIT_S:.0f} seconds for the answer, and show it.",
-        ),
+        msgspec.Meta(description=f"Wait up to {WAIT_S:.0f} seconds for the answer, and show it."),
     ] = False
 
 

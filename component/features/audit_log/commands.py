@@ -24,55 +24,33 @@ _SHOWN: Final = 10
 
 
 class AuditParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of the command."""
+    """The parameters of the command.
 
-    do: Annotated[
-        Literal["query", "verify"],
-        msgspec.Meta(
-            title="Action", description="Show the latest entries, or verify the whole log."
-        ),
-    ] = "query"
-    principal: Annotated[
-        str | None, msgspec.Meta(title="Principal", description="Only entries about this bare JID.")
-    ] = None
-    kind: Annotated[
-        EventKind | None, msgspec.Meta(title="Kind", description="Only entries of this kind.")
-    ] = None
-    outcome: Annotated[
-        str | None,
-        msgspec.Meta(
-            title="Outcome", description="Only entries with this outcome, such as refused."
-        ),
-    ] = None
-    agent: Annotated[
-        str | None, msgspec.Meta(title="Agent", description="Only entries about this agent.")
-    ] = None
-    subject: Annotated[
-        str | None,
-        msgspec.Meta(
-            title="Subject", description="Only entries about this skill, memory key or model."
-        ),
-    ] = None
-    trace: Annotated[
-        str | None, msgspec.Meta(title="Trace", description="Only entries of this turn or task.")
-    ] = None
-    task: Annotated[
-        str | None, msgspec.Meta(title="Task", description="Only entries about this task.")
-    ] = None
-    since: Annotated[
-        str | None,
-        msgspec.Meta(
-            title="Since",
-            description="Only entries since this time: 2026-03-01T12:00:00Z, or"
-            " 30m or 7d for so long ago.",
-        ),
-    ] = None
-    until: Annotated[
-        str | None, msgspec.Meta(title="Until", description="Only entries before this time.")
-    ] = None
-    limit: Annotated[
-        int, msgspec.Meta(title="Limit", description="Maximum number of entries.", ge=1, le=500)
-    ] = 20
+    Args:
+        do: Show the latest entries, or verify the whole log.
+        principal: Only entries about this bare JID.
+        kind: Only entries of this kind.
+        outcome: Only entries with this outcome, such as refused.
+        agent: Only entries about this agent.
+        subject: Only entries about this skill, memory key or model.
+        trace: Only entries of this turn or task.
+        task: Only entries about this task.
+        since: Only entries since this time: 2026-03-01T12:00:00Z, or 30m or 7d for so long ago.
+        until: Only entries before this time.
+        limit: Maximum number of entries.
+    """
+
+    do: Annotated[Literal["query", "verify"], msgspec.Meta(title="Action")] = "query"
+    principal: str | None = None
+    kind: EventKind | None = None
+    outcome: str | None = None
+    agent: str | None = None
+    subject: str | None = None
+    trace: str | None = None
+    task: str | None = None
+    since: str | None = None
+    until: str | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=500)] = 20
 
 
 AUDIT = Outline(

@@ -17,60 +17,46 @@ _ALL: Final = "all"
 _LONGEST_LINE: Final = 200
 
 
-PersonParam = Annotated[
-    str,
-    msgspec.Meta(
-        title="Person",
-        description="Address of the person, such as juliet@example.com. Only for admins. Default:"
-        " you, or everybody on the command line.",
-    ),
-]
+class HeldParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The parameters of the list of held notifications.
+
+    Args:
+        person: Address of the person, such as juliet@example.com. Only for admins. Default: you, or
+            everybody on the command line.
+    """
+
+    person: str = ""
 
 
 class QuietParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of quiet hours."""
+    """The parameters of quiet hours.
 
-    hours: Annotated[
-        str,
-        msgspec.Meta(
-            title="Hours",
-            description="Hours such as 22:00-07:00, off for none, or default for those of the"
-            " service. Default: show the current ones.",
-        ),
-    ] = ""
-    zone: Annotated[
-        str,
-        msgspec.Meta(
-            title="Time zone",
-            description="Time zone such as Europe/Paris. Default: that of your client.",
-        ),
-    ] = ""
-    urgent: Annotated[
-        bool,
-        msgspec.Meta(
-            title="Urgent ones",
-            description="Let notifications of high priority through in these hours.",
-        ),
-    ] = False
-    person: PersonParam = ""
+    Args:
+        hours: Hours such as 22:00-07:00, off for none, or default for those of the service.
+            Default: show the current ones.
+        zone: Time zone such as Europe/Paris. Default: that of your client.
+        urgent: Let notifications of high priority through in these hours.
+        person: Address of the person, such as juliet@example.com. Only for admins. Default: you, or
+            everybody on the command line.
+    """
 
-
-class HeldParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of the list of held notifications."""
-
-    person: PersonParam = ""
+    hours: str = ""
+    zone: Annotated[str, msgspec.Meta(title="Time zone")] = ""
+    urgent: Annotated[bool, msgspec.Meta(title="Urgent ones")] = False
+    person: str = ""
 
 
 class DropParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of dropping a held notification."""
+    """The parameters of dropping a held notification.
 
-    id: Annotated[
-        str,
-        msgspec.Meta(
-            title="ID", description="ID of the notification, or all for all of them.", min_length=1
-        ),
-    ]
-    person: PersonParam = ""
+    Args:
+        id: ID of the notification, or all for all of them.
+        person: Address of the person, such as juliet@example.com. Only for admins. Default: you, or
+            everybody on the command line.
+    """
+
+    id: Annotated[str, msgspec.Meta(title="ID", min_length=1)]
+    person: str = ""
 
 
 class QuietSheet(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,8 +4,17 @@ from collections.abc import Callable
 from typing import Annotated, Final, Literal
 
 import msgspec
+from msgspec import Meta
 
-from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline, split_words
+from component.commands import (
+    SEVERAL_LINES,
+    AnyCommand,
+    Asking,
+    CommandError,
+    CommandResult,
+    Outline,
+    split_words,
+)
 from component.config.model import DEFAULT_AGENT
 from component.features.schedules.node import row_of
 from component.features.schedules.rows import Origin, Wish
@@ -22,76 +31,34 @@ _RUN: Final = "run"
 
 
 class ScheduleParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of the command."""
+    """The parameters of the command.
 
-    action: Annotated[
-        Literal["", "list", "add", "pause", "resume", "remove"],
-        msgspec.Meta(title="Action", description="list, add, pause, resume or remove."),
-    ] = ""
-    name: Annotated[
-        str,
-        msgspec.Meta(
-            title="Name",
-            description="Name or id of the schedule to add, pause, resume or remove.",
-            max_length=64,
-        ),
-    ] = ""
-    text: Annotated[
-        str,
-        msgspec.Meta(
-            title="When and what",
-            description="With add, both in one text: every monday at 9: sum up my week. After"
-            " `run` comes a skill: in 20 minutes: run echo text=tea",
-            max_length=20_000,
-        ),
-    ] = ""
-    when: Annotated[
-        str, msgspec.Meta(title="When", description=f"With add: {EXAMPLES}.", max_length=200)
-    ] = ""
-    goal: Annotated[
-        str,
-        msgspec.Meta(
-            title="What to do",
-            description="With add: what I do when it fires, in words.",
-            max_length=20_000,
-            extra_json_schema={"contentMediaType": "text/plain"},
-        ),
-    ] = ""
-    skill: Annotated[
-        str, msgspec.Meta(title="Skill", description="With add: skill to run instead.")
-    ] = ""
-    params: Annotated[
-        str, msgspec.Meta(title="Parameters", description="Parameters of the skill, as JSON.")
-    ] = ""
-    zone: Annotated[
-        str,
-        msgspec.Meta(
-            title="Time zone",
-            description="With add: time zone, such as Europe/Paris. Default: that of your client.",
-        ),
-    ] = ""
-    missed: Annotated[
-        Literal["skip", "once", "all"],
-        msgspec.Meta(
-            title="Missed firings",
-            description="With add: what becomes of firings that were missed while I was not"
-            " running: none, the latest one, or all of them take place.",
-        ),
-    ] = "once"
-    person: Annotated[
-        str,
-        msgspec.Meta(
-            title="Person",
-            description="For administrators: address of the person whose schedules are meant.",
-        ),
-    ] = msgspec.field(default="", name="for")
-    agent: Annotated[
-        str,
-        msgspec.Meta(
-            title="Agent",
-            description="For administrators, with add: name of the agent that does the work.",
-        ),
-    ] = ""
+    Args:
+        action: list, add, pause, resume or remove.
+        name: Name or id of the schedule to add, pause, resume or remove.
+        text: With add, both in one text: every monday at 9: sum up my week. After `run` comes a
+            skill: in 20 minutes: run echo text=tea
+        goal: With add: what I do when it fires, in words.
+        skill: With add: skill to run instead.
+        params: Parameters of the skill, as JSON.
+        zone: With add: time zone, such as Europe/Paris. Default: that of your client.
+        missed: With add: what becomes of firings that were missed while I was not running: none,
+            the latest one, or all of them take place.
+        person: For administrators: address of the person whose schedules are meant.
+        agent: For administrators, with add: name of the agent that does the work.
+    """
+
+    action: Literal["", "list", "add", "pause", "resume", "remove"] = ""
+    name: Annotated[str, Meta(max_length=64)] = ""
+    text: Annotated[str, Meta(title="When and what", max_length=20_000)] = ""
+    when: Annotated[str, Meta(description=f"With add: {EXAMPLES}.", max_length=200)] = ""
+    goal: Annotated[str, Meta(title="What to do", max_length=20_000), SEVERAL_LINES] = ""
+    skill: str = ""
+    params: Annotated[str, Meta(title="Parameters")] = ""
+    zone: Annotated[str, Meta(title="Time zone")] = ""
+    missed: Annotated[Literal["skip", "once", "all"], Meta(title="Missed firings")] = "once"
+    person: str = msgspec.field(default="", name="for")
+    agent: str = ""
 
 
 SCHEDULE = Outline(

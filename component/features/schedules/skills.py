@@ -35,43 +35,29 @@ Name = Annotated[str, Meta(description="Name or id of the schedule.", max_length
 
 
 class NewSchedule(msgspec.Struct, frozen=True, kw_only=True):
-    """The parameters of the skill that adds a schedule."""
+    """The parameters of the skill that adds a schedule.
 
-    when: Annotated[
-        str,
-        Meta(
-            description="When it fires, in the person's time, such as: every monday at 9; every"
-            " day at 9, 12 and 18; every weekday at 9 except friday; every second friday at 9;"
-            " every 30 minutes; in 20 minutes; 2026-12-24 18:00; or a cron expression such as 0"
-            " 9 * * mon.",
-            min_length=1,
-            max_length=200,
-        ),
-    ]
-    goal: Annotated[
-        str,
-        Meta(
-            description="What you are to do when it fires, in full sentences that can be"
-            " understood without this conversation. For a reminder: Remind the person to …",
-            max_length=20_000,
-        ),
-    ] = ""
-    name: Annotated[
-        str, Meta(description="Short name of one word, such as weekly-report.", max_length=64)
-    ] = ""
-    zone: Annotated[
-        str,
-        Meta(
-            description="Time zone of `when`, such as Europe/Paris. Default: that of the"
-            " person. Give it only if the person names another one."
-        ),
-    ] = ""
-    skill: Annotated[str, Meta(description="Skill to run instead of a goal.")] = ""
-    params: Annotated[dict[str, Any] | None, Meta(description="Parameters of that skill.")] = None
-    missed: Annotated[
-        Missed,
-        Meta(description="What becomes of firings that were missed while I was not running."),
-    ] = "once"
+    Args:
+        when: When it fires, in the person's time, such as: every monday at 9; every day at 9, 12
+            and 18; every weekday at 9 except friday; every second friday at 9; every 30 minutes; in
+            20 minutes; 2026-12-24 18:00; or a cron expression such as 0 9 * * mon.
+        goal: What you are to do when it fires, in full sentences that can be understood without
+            this conversation. For a reminder: Remind the person to …
+        name: Short name of one word, such as weekly-report.
+        zone: Time zone of `when`, such as Europe/Paris. Default: that of the person. Give it only
+            if the person names another one.
+        skill: Skill to run instead of a goal.
+        params: Parameters of that skill.
+        missed: What becomes of firings that were missed while I was not running.
+    """
+
+    when: Annotated[str, Meta(min_length=1, max_length=200)]
+    goal: Annotated[str, Meta(max_length=20_000)] = ""
+    name: Annotated[str, Meta(max_length=64)] = ""
+    zone: str = ""
+    skill: str = ""
+    params: dict[str, Any] | None = None
+    missed: Missed = "once"
 
 
 def line_of(schedule: Schedule) -> str:

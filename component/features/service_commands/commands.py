@@ -4,7 +4,6 @@ resume for admins.
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Annotated
 
 import msgspec
 
@@ -33,23 +32,23 @@ _WITHOUT_SLASH = "You can also send help without the slash."
 
 
 class HelpParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of help."""
+    """The parameters of help.
 
-    command: Annotated[
-        str,
-        msgspec.Meta(
-            title="Command", description="Command to explain. Default: list all commands."
-        ),
-    ] = ""
+    Args:
+        command: Command to explain. Default: list all commands.
+    """
+
+    command: str = ""
 
 
 class SkillsParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of skills."""
+    """The parameters of skills.
 
-    words: Annotated[
-        tuple[str, ...],
-        msgspec.Meta(title="Words", description="Only skills that match all these words."),
-    ] = ()
+    Args:
+        words: Only skills that match all these words.
+    """
+
+    words: tuple[str, ...] = ()
 
 
 class CommandHelp(msgspec.Struct, frozen=True):

@@ -31,54 +31,53 @@ from xep.jid import JID
 from xep.result_sets import ResultSet
 from xep.stanza_error import StanzaError
 
-StateParam = Annotated[
-    State | None, msgspec.Meta(title="State", description="Only tasks in this state.")
-]
-TaskParam = Annotated[str, msgspec.Meta(title="Task", description="ID of the task.")]
-
 
 class OwnTasks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of the list of one's own tasks."""
+    """The parameters of the list of one's own tasks.
 
-    state: StateParam = None
-    limit: Annotated[
-        int, msgspec.Meta(title="Limit", description="Maximum number of tasks.", ge=1, le=50)
-    ] = 20
+    Args:
+        state: Only tasks in this state.
+        limit: Maximum number of tasks.
+    """
+
+    state: State | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=50)] = 20
 
 
 class AllTasks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of the list for admins."""
+    """The parameters of the list for admins.
 
-    state: StateParam = None
-    limit: Annotated[
-        int, msgspec.Meta(title="Limit", description="Maximum number of tasks.", ge=1, le=1000)
-    ] = 20
-    principal: Annotated[
-        str | None,
-        msgspec.Meta(title="Principal", description="Only tasks of this bare JID."),
-    ] = None
-    all: Annotated[
-        bool, msgspec.Meta(title="Everybody's", description="Tasks of everybody, not only yours.")
-    ] = False
+    Args:
+        state: Only tasks in this state.
+        limit: Maximum number of tasks.
+        principal: Only tasks of this bare JID.
+        all: Tasks of everybody, not only yours.
+    """
+
+    state: State | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 20
+    principal: str | None = None
+    all: Annotated[bool, msgspec.Meta(title="Everybody's")] = False
 
 
 class OneTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of a command about one task."""
+    """The parameters of a command about one task.
 
-    task: TaskParam
+    Args:
+        task: ID of the task.
+    """
+
+    task: str
 
 
-class RetryTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of retrying a task."""
+class RetryTask(OneTask, frozen=True, forbid_unknown_fields=True):
+    """The parameters of retrying a task.
 
-    task: TaskParam
-    force: Annotated[
-        bool,
-        msgspec.Meta(
-            title="Force",
-            description="Repeat steps even if they may already have had an effect.",
-        ),
-    ] = False
+    Args:
+        force: Repeat steps even if they may already have had an effect.
+    """
+
+    force: bool = False
 
 
 TASKS = Outline(

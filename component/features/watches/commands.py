@@ -2,25 +2,24 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 
 from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline
 from component.features.watches.service import WatchService, WatchSheet
 
-Action = Literal["list", "show", "pause", "resume", "remove"]
-
 
 class WatchParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The action, and the name of the watch."""
+    """The action, and the name of the watch.
 
-    action: Annotated[
-        Action, msgspec.Meta(title="Action", description="list, show, pause, resume or remove.")
-    ] = "list"
-    name: Annotated[
-        str, msgspec.Meta(title="Name", description="Name of the watch; list needs none.")
-    ] = ""
+    Args:
+        action: list, show, pause, resume or remove.
+        name: Name of the watch; list needs none.
+    """
+
+    action: Literal["list", "show", "pause", "resume", "remove"] = "list"
+    name: str = ""
 
 
 WATCH = Outline(
