@@ -5,25 +5,16 @@ last. So an agent that was away detects who has come or gone in the meantime, bu
 both. `Room` is a state machine without I/O: it is given the presence that the room sends.
 """
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Final, Literal, TypeAlias
 
 import anyio
 import msgspec
-import structlog
 
 from component.features.watches import rows as watch_rows
 from component.features.watches.events import OfferedEvent
-from component.features.watches.sources import (
-    SourcePorts,
-    SourceState,
-    SourceStatus,
-    SourceWatcher,
-    backoff_s,
-    is_set_within,
-)
+from component.features.watches.sources import Result, SourcePorts, SourceWatcher, is_set_within
 from component.features.watches.watch import Observed, Source, Watch
 from component.link.messages.signals import Show
 from component.pubsub.client import IQCall
@@ -254,12 +245,8 @@ def _removal(user: User, codes: frozenset[int]) -> Out:
     return Out("the agent has left the room", "soon")
 
 
-_log = structlog.get_logger("component.watches")
-
 JOIN_S: Final = 30.0
 """Seconds in which a room has to answer."""
-MOST_WAITING: Final = 20_000
-"""Changes that wait in memory; with more, the room is joined again instead."""
 _BATCH: Final = 500
 _IN_THE_ROOM: Final = frozenset(("service-unavailable", "feature-not-implemented"))
 _UNKNOWN: Final = frozenset(("remote-server-timeout", "remote-server-not-found"))
@@ -306,26 +293,17 @@ class RoomClient:
         await self._call("get", at, Ping(), Ping, from_=self._occupant(source.subscriber))
 
 
-class RoomWatcher(SourceWatcher):
+class RoomWatcher(SourceWatcher[Moved | Joined]):
     """Observes the occupants of a room."""
+
+    _after_overflow = "due"
 
     def __init__(self, source: Source, ports: SourcePorts, client: RoomClient) -> None:
         super().__init__(source, ports)
         self._client = client
         self._room = Room()
         self._nick = ""
-        self._state: SourceState = "offline"
-        self._reason = ""
-        self._said = ""
-        self._failures = 0
         self._stays_out = False
-        self._waiting: deque[Moved | Joined] = deque()
-        self._log = _log.bind(room=str(source.service))
-
-    @property
-    def status(self) -> SourceStatus:
-        """The state of the source."""
-        return SourceStatus(self._state, self._reason)
 
     def set_watches(self, watches: Mapping[str, Watch]) -> None:
         """Offer events to these watches from now on. Raises FilterError. All watches of a room
@@ -337,22 +315,17 @@ class RoomWatcher(SourceWatcher):
         if len(set(named)) > 1:
             self._log.warning("watches of one room name several nicknames; one is used", nick=nick)
         is_new, self._nick = nick != self._nick, nick
-        if is_new and self._room.nick and self._state != "offline":
-            self._go("subscribing")
+        if is_new and self._room.nick:
+            self._advance("due")
 
     def connected(self) -> None:
         """Enter the room in a new session. Never waits."""
-        self._waiting.clear()  # joining returns all occupants
-        self._failures, self._stays_out, self._said = 0, False, ""
-        self._go("subscribing")
-
-    def disconnected(self) -> None:
-        """Stop observing: the session has ended."""
-        self._go("offline")
+        self._stays_out, self._said = False, ""
+        super().connected()
 
     def received(self, presence: RoomPresence) -> None:
         """Handle a presence that the room has sent. Never waits."""
-        if self._state == "offline":
+        if self._subscription.state == "offline":
             return
         for change in self._room.take(presence):
             self._take(change)
@@ -362,20 +335,22 @@ class RoomWatcher(SourceWatcher):
         if self._room.is_in:
             self._client.leave(self.source, self._room.nick)
         self._room.join("")
-        self._go("offline")
+        self._advance("disconnected")
 
-    async def run(self) -> None:
-        """Observe the source until cancelled."""
-        while True:
-            self._wake = anyio.Event()
-            if self._state == "offline":
-                await self._wake.wait()
-            elif self._waiting:
-                await self._record_waiting()
-            elif self._state == "subscribing":
-                await self._join()
-            else:
-                await self._rest()
+    async def _step(self) -> None:
+        state = self._subscription.state
+        if self._waiting and state != "offline":
+            await self._record_waiting()
+        elif state == "subscribing":
+            await self._join()
+        elif await is_set_within(self._wake, self._delay_s):
+            return
+        elif state != "live" or not await self._is_still_in():
+            self._advance("due")
+
+    @property
+    def _delay_s(self) -> float | None:
+        return None if self._stays_out else self._subscription.delay_s
 
     async def unsubscribe(self) -> None:
         """Leave the room, because no watch needs it any more."""
@@ -391,73 +366,43 @@ class RoomWatcher(SourceWatcher):
                 self._room.join("")
                 self._out(Out("there is no such room", "later"))
                 return
-            self._failures, self._reason, self._said = 0, "", ""
             self._waiting.clear()
             self._log.info("joined a room", nick=self._room.nick, occupants=len(change.occupants))
-            self._go("live")
-        if len(self._waiting) >= MOST_WAITING:
-            self._waiting.clear()
-            self._log.warning("too many changes are waiting; the room is joined again")
-            self._go("subscribing")
-            return
-        self._waiting.append(change)
-        self._wake.set()
+            self._advance("joined")
+        self._put(change)
 
     def _out(self, out: Out) -> None:
         self._reason = out.reason
         self._stays_out = out.again == "next session"
-        self._failures += 1
-        if self._said != out.reason:  # said once, not at each attempt
-            self._log.warning("not in a room", reason=out.reason, joins_again=out.again)
-        self._said = out.reason
-        state: SourceState = "failed" if out.again == "soon" else "missing"
-        self._go("refused" if out.refused else state)
-
-    def _go(self, state: SourceState) -> None:
-        if state != self._state:
-            self._log.debug("source changed", state=state, node=self.source.node)
-        self._state = state
-        self._wake.set()
+        self._warn_once("not in a room")
+        result: Result = "failed" if out.again == "soon" else "missing"
+        self._advance("refused" if out.refused else result)
 
     async def _join(self) -> None:
         try:
             await self._client.find(self.source)
         except StanzaError as error:
-            if self._state == "subscribing":
+            if self._subscription.state == "subscribing":
                 is_missing = error.condition in ("item-not-found", "gone")
                 text = "there is no such room" if is_missing else error.text or error.condition
                 self._out(Out(text, "later" if is_missing else "soon"))
             return
-        if self._state != "subscribing":
+        if self._subscription.state != "subscribing":
             return
         self._room.join(self._nick)
         self._wake = anyio.Event()
         self._client.join(self.source, self._nick)
-        if not await is_set_within(self._wake, JOIN_S) and self._state == "subscribing":
+        is_answered = await is_set_within(self._wake, JOIN_S)
+        if not is_answered and self._subscription.state == "subscribing":
             self._out(Out("the room does not answer", "soon"))
-
-    async def _rest(self) -> None:
-        if await is_set_within(self._wake, self._delay_s):
-            return
-        if self._state != "live":
-            self._go("subscribing")
-        elif not await self._is_still_in() and self._state == "live":
-            self._log.info("the agent is not in a room any more; joining again")
-            self._go("subscribing")
-
-    @property
-    def _delay_s(self) -> float | None:
-        if self._stays_out:
-            return None
-        if self._state in ("missing", "failed"):
-            return backoff_s(self._failures, self._ports.check_s)
-        return self._ports.check_s
 
     async def _is_still_in(self) -> bool:
         try:
             await self._client.ping(self.source, self._room.nick)
         except StanzaError as error:
-            return error.condition in _IN_THE_ROOM | _UNKNOWN
+            if error.condition not in _IN_THE_ROOM | _UNKNOWN:
+                self._log.info("the agent is not in a room any more; joining again")
+                return self._subscription.state != "live"
         return True
 
     async def _record_waiting(self) -> None:

@@ -1,7 +1,7 @@
 """All watches of a service: observes the sources that they need, and starts their work."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import structlog
@@ -63,7 +63,7 @@ class Watcher:
         )
         self._room_client = RoomClient(stream.call_optional, self._send, self._occupant)
         self._watches: dict[str, Watch] = {}
-        self._sources: dict[Source, SourceWatcher] = {}
+        self._sources: dict[Source, SourceWatcher[Any]] = {}
         self._scopes: dict[Source, anyio.CancelScope] = {}
         self._services: frozenset[JID] = frozenset()
         self._rooms: frozenset[JID] = frozenset()
@@ -219,7 +219,7 @@ class Watcher:
         if is_new and self._is_connected:
             found.connected()
 
-    def _made(self, source: Source) -> SourceWatcher:
+    def _made(self, source: Source) -> SourceWatcher[Any]:
         if source.is_presence:
             return PresenceWatcher(source, self._ports, self._probe)
         if source.is_room:
@@ -232,7 +232,7 @@ class Watcher:
         assert self._group is not None, "it runs"
         self._group.start_soon(self._forget, source, watcher)
 
-    async def _forget(self, source: Source, watcher: SourceWatcher) -> None:
+    async def _forget(self, source: Source, watcher: SourceWatcher[Any]) -> None:
         with anyio.move_on_after(_CLOSE_S):
             await watcher.unsubscribe()
         await self._retrying.write(lambda database: watch_rows.forget_source(database, source.key))
@@ -279,7 +279,7 @@ class Watcher:
                 )
 
 
-async def _run_in(scope: anyio.CancelScope, watcher: SourceWatcher) -> None:
+async def _run_in(scope: anyio.CancelScope, watcher: SourceWatcher[Any]) -> None:
     with scope:
         await watcher.run()
 
