@@ -233,7 +233,7 @@ class ServiceStatus(Vitals, frozen=True, kw_only=True):
 
 STATUS = Outline(
     name="status",
-    title="ServiceStatus",
+    title="Status",
     about="show the state of the service",
     params=NoParams,
     who="admin",
