@@ -46,7 +46,10 @@ def test_parameters_that_can_never_be_filled_stop_the_start(
 @pytest.mark.parametrize(
     ("condition", "reason"),
     [
-        ('{ element = "entry//title", exists = true }', "'entry//title' is not a path: write local"),
+        (
+            '{ element = "entry//title", exists = true }',
+            "'entry//title' is not a path: write local",
+        ),
         ('{ element = "entry/title" }', "A condition needs equals, contains, above, below or"),
     ],
 )
