@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from component.cli.frame import ExitCode, Fault, config_option, load_settings
+from component.cli.frame import (
+    ExitCode,
+    Fault,
+    config_option,
+    json_option,
+    load_settings,
+    print_json,
+)
 
 if TYPE_CHECKING:
     from component.audit.lines import ChainLink, Line
@@ -38,10 +45,6 @@ def audit() -> None:
     """
 
 
-def _json_option(about: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    return click.option("--json", "as_json", is_flag=True, help=about)
-
-
 def _filters(function: Callable[..., Any]) -> Callable[..., Any]:
     for name, metavar, about in reversed(_FILTERS):
         function = click.option(name, metavar=metavar, help=about)(function)
@@ -51,7 +54,7 @@ def _filters(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @audit.command(short_help="Verify that the log is complete and unchanged.")
 @config_option
-@_json_option("Print JSON.")
+@json_option()
 @click.option(
     "--known",
     metavar="NUMBER:HASH",
@@ -96,8 +99,7 @@ def verify(
     if as_json:
         import msgspec  # noqa: PLC0415
 
-        shown = {"whole": verdict.whole, **msgspec.to_builtins(verdict)}
-        click.echo(msgspec.json.format(msgspec.json.encode(shown), indent=2).decode())
+        print_json({"whole": verdict.whole, **msgspec.to_builtins(verdict)})
     else:
         _show_verdict(verdict, directory)
     if not verdict.whole:
@@ -106,7 +108,7 @@ def verify(
 
 @audit.command()
 @config_option
-@_json_option("Print JSON, one object per line.")
+@json_option("Print JSON, one object per line.")
 @_filters
 @click.option(
     "-n",
@@ -143,7 +145,7 @@ def tail(config: Path, as_json: bool, lines: int, follow: bool, **filters: str |
 
 @audit.command()
 @config_option
-@_json_option("Print JSON, one object per line.")
+@json_option("Print JSON, one object per line.")
 @_filters
 @click.option(
     "--since",

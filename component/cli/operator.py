@@ -4,7 +4,7 @@ If the service is running they go through its control socket. Otherwise the stor
 and commands that need no running service are executed.
 """
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
@@ -20,8 +20,10 @@ from component.cli.frame import (
     config_option,
     confirm_or_exit,
     interactive,
+    json_option,
     load_attribute,
     load_settings,
+    print_json,
 )
 from component.commands import AnyCommand, AnyOutline, CommandError
 from component.control.client import ControlAnswer, ControlError, ControlRequest, ask
@@ -54,6 +56,8 @@ class ServiceCommand:
         asks: a question for actions that cannot be undone, with the parameters in `{}`; on a
             terminal it is asked first.
         given: the values of parameters that are left out.
+        check: raises an error for settings with which the command makes no sense.
+        as_text: its result is printed as a text, in place of a table.
         about: what it does, in place of the outline's text.
     """
 
@@ -66,6 +70,8 @@ class ServiceCommand:
     arguments: Collection[str] = ()
     given: Mapping[str, str] = field(default_factory=dict)
     about: str = ""
+    check: Callable[["Settings"], None] = lambda _settings: None
+    as_text: bool = False
 
     def command(self) -> click.Command:
         """Import the outline, and return the command for it."""
@@ -84,8 +90,11 @@ class ServiceCommand:
                 raise click.UsageError(str(error)) from None
             if self.asks is not None and not yes:
                 _ask_first(self.asks.format_map(said))
-            answer = ask_about(load_settings(config), outline.name, params)
-            _show(answer, as_json=as_json)
+            settings = load_settings(config)
+            self.check(settings)
+            print_answer(
+                ask_about(settings, outline.name, params), as_json=as_json, as_text=self.as_text
+            )
 
         left_out = (*self.hidden, *self.given)
         schemas: Mapping[str, dict[str, Any]] = outline.schema["properties"]
@@ -94,7 +103,6 @@ class ServiceCommand:
             for key, schema in schemas.items()
             if key not in left_out
         ]
-        params.append(click.Option(["--json", "as_json"], is_flag=True, help="Print JSON."))
         if self.asks is not None:
             yes = click.Option(["--yes", "-y"], is_flag=True, help="Do not ask for confirmation.")
             params.append(yes)
@@ -104,6 +112,7 @@ class ServiceCommand:
             params=params,
             help=f"{about[:1].upper()}{about[1:]}.\n\n\b\nExamples:{lines}",
         )
+        json_option()(made)
         config_option(made)
         return made
 
@@ -258,7 +267,8 @@ def _vitals(settings: "Settings") -> "Vitals":
     return vitals_of(settings, len(load_skills(settings).view("all", lambda _skill: True)))
 
 
-def _show(answer: ControlAnswer, *, as_json: bool) -> None:
+def print_answer(answer: ControlAnswer, *, as_json: bool, as_text: bool = False) -> None:
+    """Print the answer to a command: its value as a table or JSON, or its text."""
     import json  # noqa: PLC0415
 
     from component.cli.rows import print_rows, print_sheet  # noqa: PLC0415
@@ -266,11 +276,10 @@ def _show(answer: ControlAnswer, *, as_json: bool) -> None:
     value = json.loads(bytes(answer.value))
     if as_json:
         # A result without a value is printed as its text.
-        shown = {"text": answer.text} if value is None else value
-        click.echo(json.dumps(shown, indent=2, ensure_ascii=False))
-    elif isinstance(value, list) and value:
+        print_json({"text": answer.text} if value is None else value)
+    elif isinstance(value, list) and value and not as_text:
         print_rows(value)
-    elif isinstance(value, dict):
+    elif isinstance(value, dict) and not as_text:
         print_sheet(value)
     else:
         click.echo(answer.text)
