@@ -248,12 +248,13 @@ class PersonParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     agent: str = ""
 
 
-def person_of(address: str) -> JID:
-    """Return the bare address of a person. Raises CommandError."""
+def person_of(address: str, param: str = "for", *, bare: bool = True) -> JID:
+    """Return the address of a person, which `param` gives. Raises CommandError."""
     try:
-        return JID.parse(address.strip()).bare
+        found = JID.parse(address.strip())
     except JIDError as error:
-        raise CommandError(f"{address!r} is not an address: {error}", "for") from None
+        raise CommandError(f"{address!r} is not an address: {error}", param) from None
+    return found.bare if bare else found
 
 
 def whose(asking: Asking, default_agent: str) -> tuple[str, JID]:

@@ -27,6 +27,7 @@ from component.commands import (
     NoParams,
     Outline,
     Run,
+    person_of,
 )
 from component.link.messages.inbound import Conversation, ReplyAddress
 from xep.jid import JID, JIDError
@@ -352,10 +353,7 @@ class TellCommands:
         return name
 
     def _person(self, address: str, agent: JID) -> JID:
-        try:
-            person = JID.parse(address.strip()).bare
-        except JIDError as error:
-            raise CommandError(f"{address!r} is not an address: {error}", "for") from None
+        person = person_of(address)
         if person.local is None or self._addresses.is_own(person):
             raise CommandError(
                 f"{person} is not a person: give the address of an account, such as"

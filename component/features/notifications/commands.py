@@ -6,12 +6,20 @@ from typing import Annotated, Final
 
 import msgspec
 
-from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline, when
+from component.commands import (
+    AnyCommand,
+    Asking,
+    CommandError,
+    CommandResult,
+    Outline,
+    person_of,
+    when,
+)
 from component.config import Settings
 from component.config.work import quiet_hours, time_zone
 from component.features.notifications.plan import effective
 from component.store.notifications import Notification, NotificationStore, Preferences, Priority
-from xep.jid import JID, JIDError
+from xep.jid import JID
 
 _ALL: Final = "all"
 _LONGEST_LINE: Final = 200
@@ -169,10 +177,7 @@ def _person(asking: Asking, text: str) -> JID | None:
     """Return whose notifications a command is about; None for everybody's."""
     if not text:
         return asking.principal
-    try:
-        person = JID.parse(text.strip()).bare
-    except JIDError as error:
-        raise CommandError(f"{text!r} is not an address: {error}", "person") from None
+    person = person_of(text, "person")
     if not asking.admin and person != asking.principal:
         raise CommandError("Only admins can give the address of somebody else.", "person")
     return person

@@ -13,18 +13,19 @@ from component.commands import (
     CommandError,
     CommandResult,
     Outline,
+    person_of,
     split_words,
 )
 from component.config.model import DEFAULT_AGENT
 from component.features.schedules.node import row_of
 from component.features.schedules.rows import Origin, Wish
 from component.features.schedules.schedules import ScheduleError, Schedules, sentence_of
-from component.features.schedules.skills import added_text, line_of, list_text
+from component.features.schedules.skills import added_text, change, list_text
 from component.features.schedules.timing import TimingError
 from component.features.schedules.timing_reader import EXAMPLES
 from component.features.schedules.when import split_timing
 from component.kernel.triggers import Work
-from xep.jid import JID, JIDError
+from xep.jid import JID
 
 _RUN: Final = "run"
 """The word before the name of a skill in the text of a schedule."""
@@ -93,15 +94,9 @@ class ScheduleCommands:
                     return CommandResult(list_text(found), [row_of(one) for one in found])
                 case "add":
                     return await self._add(asking, owner, params)
-                case "pause":
-                    changed = await self._schedules.pause(owner, params.name)
-                    return CommandResult(f"Paused {changed.name}.", row_of(changed))
-                case "resume":
-                    changed = await self._schedules.resume(owner, params.name)
-                    return CommandResult(f"Resumed:\n{line_of(changed)}", row_of(changed))
-                case "remove":
-                    changed = await self._schedules.remove(owner, params.name)
-                    return CommandResult(f"Removed {changed.name}.", row_of(changed))
+                case action:
+                    changed, said = await change(self._schedules, action, owner, params.name)
+                    return CommandResult(said, row_of(changed))
         except ScheduleError as error:
             blamed = error.param
             if params.text and blamed in ("when", "goal", "skill", "params"):
@@ -135,10 +130,7 @@ def _owner(asking: Asking, params: ScheduleParams) -> JID | None:
         raise CommandError("Only administrators can name a person or an agent.", "for")
     if not params.person:
         return asking.principal
-    try:
-        person = JID.parse(params.person.strip())
-    except JIDError as error:
-        raise CommandError(f"{params.person!r} is not an address: {error}", "for") from None
+    person = person_of(params.person, bare=False)
     if person.local is None or person.resource is not None:
         raise CommandError(f"{params.person!r} is not the address of a person.", "for")
     return person

@@ -8,10 +8,14 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import anyio
 import msgspec
 import structlog
+from anyio.abc import TaskStatus
 
 from component import system
+from component.config import Settings
+from component.config.skills import SkillScheduleEntry
 from component.features.schedules import rows
 from component.features.schedules.rows import (
     DECLARED,
@@ -22,7 +26,7 @@ from component.features.schedules.rows import (
     Wish,
     instant_of,
 )
-from component.features.schedules.settings import ScheduleLimits
+from component.features.schedules.settings import ENTRIES, ScheduleEntry, ScheduleLimits
 from component.features.schedules.timing import (
     Timing,
     TimingError,
@@ -31,27 +35,16 @@ from component.features.schedules.timing import (
     zone_of,
 )
 from component.features.schedules.when import plain_text, read_timing, split_zone
-from component.kernel.triggers import Work
-from component.skills import InvalidParam, Skill, View, prepare
+from component.kernel.triggers import Work, work_of
+from component.skills import InvalidParam, Registry, Skill, View, prepare
+from component.store import StorageError
 from component.store.database import Database
 from component.store.storage import Storage
-from xep.jid import JID
+from xep.jid import JID, JIDError
 
 if TYPE_CHECKING:
     from component.features.schedules.runner import ScheduleRunner
     from component.kernel.contacts import PersonZones
-
-
-import anyio
-from anyio.abc import TaskStatus
-
-from component.config import Settings
-from component.config.skills import SkillScheduleEntry
-from component.features.schedules.settings import ENTRIES, ScheduleEntry
-from component.kernel.triggers import work_of
-from component.skills import Registry
-from component.store import StorageError
-from xep.jid import JIDError
 
 _log = structlog.get_logger("component.schedules")
 
