@@ -14,17 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from component import logs  # the first, as it imports structlog without rich
-from component.cli.frame import (
-    ConfigFault,
-    Fault,
-    config_option,
-    confirm_or_exit,
-    interactive,
-    json_option,
-    load_attribute,
-    load_settings,
-    print_json,
-)
+from component.cli import frame
 from component.commands import AnyCommand, AnyOutline, CommandError
 from component.control.client import ControlAnswer, ControlError, ControlRequest, ask
 
@@ -75,7 +65,7 @@ class ServiceCommand:
 
     def command(self) -> click.Command:
         """Import the outline, and return the command for it."""
-        outline: AnyOutline = load_attribute(self.outline)
+        outline: AnyOutline = frame.load_attribute(self.outline)
         about = self.about or outline.about
         lines = "".join(f"\n  {line}" for line in self.examples.splitlines())
 
@@ -90,7 +80,7 @@ class ServiceCommand:
                 raise click.UsageError(str(error)) from None
             if self.asks is not None and not yes:
                 _ask_first(self.asks.format_map(said))
-            settings = load_settings(config)
+            settings = frame.load_settings(config)
             self.check(settings)
             print_answer(
                 ask_about(settings, outline.name, params), as_json=as_json, as_text=self.as_text
@@ -112,8 +102,8 @@ class ServiceCommand:
             params=params,
             help=f"{about[:1].upper()}{about[1:]}.\n\n\b\nExamples:{lines}",
         )
-        json_option()(made)
-        config_option(made)
+        frame.json_option()(made)
+        frame.config_option(made)
         return made
 
     def _param(self, name: str, schema: dict[str, Any], *, is_required: bool) -> click.Parameter:
@@ -139,11 +129,11 @@ class ServiceCommand:
 
 def _ask_first(question: str) -> None:
     """Continue if a person says yes. A script is never asked: it has to pass an option."""
-    if not interactive():
+    if not frame.interactive():
         raise click.UsageError(
             "This cannot be undone, and there is no terminal to ask for confirmation: add --yes."
         )
-    confirm_or_exit(question)
+    frame.confirm_or_exit(question)
 
 
 def _text(value: Any) -> str:
@@ -158,16 +148,16 @@ def ask_about(settings: "Settings", name: str, params: Any) -> ControlAnswer:
     try:
         answer = ask(settings.storage.path, request)
     except ControlError as error:
-        raise Fault(str(error)) from None
+        raise frame.Fault(str(error)) from None
     if answer is None:
         answer = _without_service(settings, request)
         if answer.unknown:
-            raise Fault(
+            raise frame.Fault(
                 f"The service is not running on {settings.storage.path}, and this command needs"
                 " it. Start it with `xmpp-agent run`."
             )
     if answer.error is not None:
-        raise Fault(answer.error)
+        raise frame.Fault(answer.error)
     return answer
 
 
@@ -184,7 +174,7 @@ def _without_service(settings: "Settings", request: ControlRequest) -> ControlAn
     path, postgres = settings.storage.path, settings.storage.postgres.get_secret_value()
     new = request.command in _BEFORE_THE_FIRST_RUN
     if not new and not postgres and not (path / "agent.db").exists():
-        raise Fault(
+        raise frame.Fault(
             f"There is no database in {path}: the service has not run there yet. A relative path"
             " in [storage] is relative to the current directory."
         )
@@ -201,9 +191,9 @@ def _without_service(settings: "Settings", request: ControlRequest) -> ControlAn
     try:
         return anyio.run(performed, backend=settings.backend)
     except StorageError as error:
-        raise Fault(str(error)) from None
+        raise frame.Fault(str(error)) from None
     except (SkillLoadError, DuplicateSkillError) as error:
-        raise ConfigFault(str(error)) from None
+        raise frame.ConfigFault(str(error)) from None
 
 
 @asynccontextmanager
@@ -276,7 +266,7 @@ def print_answer(answer: ControlAnswer, *, as_json: bool, as_text: bool = False)
     value = json.loads(bytes(answer.value))
     if as_json:
         # A result without a value is printed as its text.
-        print_json({"text": answer.text} if value is None else value)
+        frame.print_json({"text": answer.text} if value is None else value)
     elif isinstance(value, list) and value and not as_text:
         print_rows(value)
     elif isinstance(value, dict) and not as_text:

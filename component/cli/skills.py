@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from component.cli.frame import (
-    ConfigFault,
-    Fault,
-    config_option,
-    confirm_or_exit,
-    interactive,
-    json_option,
-    load_settings,
-    print_json,
-)
+from component.cli import frame
 from component.cli.operator import ServiceCommand, ask_about, print_answer
 
 if TYPE_CHECKING:
@@ -26,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command("list")
-@config_option
+@frame.config_option
 @click.option(
     "--for",
     "principal",
@@ -34,7 +25,7 @@ if TYPE_CHECKING:
     help="List the skills that this address may execute. By default, all skills that are not"
     " hidden.",
 )
-@json_option("Print JSON, including the schemas.")
+@frame.json_option("Print JSON, including the schemas.")
 @click.argument("words", nargs=-1)
 def list_skills(config: Path, principal: str | None, as_json: bool, words: tuple[str, ...]) -> None:
     """List all skills, or those that match all WORDS.
@@ -50,7 +41,7 @@ def list_skills(config: Path, principal: str | None, as_json: bool, words: tuple
     """
     found, installed = _find(config, principal, words)
     if as_json:
-        print_json([*map(_as_json, found), *installed])
+        frame.print_json([*map(_as_json, found), *installed])
         return
     if not found and not installed:
         click.echo("No skill matches." if words or principal else "There are no skills.")
@@ -72,19 +63,19 @@ def _find(
     from component.policy import PolicyError  # noqa: PLC0415 - --help needs none of it
     from component.skills import DuplicateSkillError, SearchError, SkillLoadError  # noqa: PLC0415
 
-    settings = load_settings(config)
+    settings = frame.load_settings(config)
     try:
         policy, registry = make_policy(settings), load_skills(settings)
     except PolicyError as error:
-        raise ConfigFault(*map(str, error.entries)) from None
+        raise frame.ConfigFault(*map(str, error.entries)) from None
     except (SkillLoadError, DuplicateSkillError) as error:
-        raise ConfigFault(str(error)) from None
+        raise frame.ConfigFault(str(error)) from None
     may_use = _may_use(policy, principal)
     view = registry.view("one", lambda skill: may_use(skill.name))
     try:
         names = view.names(" ".join(words))
     except SearchError as error:
-        raise Fault(str(error)) from None
+        raise frame.Fault(str(error)) from None
     installed = [
         one
         for one in _installed(settings)
@@ -101,7 +92,7 @@ def _may_use(policy: "Policy", principal: str | None) -> Callable[[str], bool]:
     try:
         key = policy.view_key(JID.parse(principal).bare)
     except JIDError as error:
-        raise Fault(f"{principal!r} is not a JID: {error}") from None
+        raise frame.Fault(f"{principal!r} is not a JID: {error}") from None
     return lambda name: policy.may_use(key, name)
 
 
@@ -202,8 +193,8 @@ reject = _about_one("REJECT_SKILL", "reject", "xmpp-agent skills reject weather.
     help="Approve only this content: the beginning of the digest that `skills show` prints.",
 )
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
-@json_option()
-@config_option
+@frame.json_option()
+@frame.config_option
 def approve(name: str, trusted: bool, digest: str, yes: bool, as_json: bool, config: Path) -> None:
     """Offer an installed skill, with the capabilities that it declares.
 
@@ -214,16 +205,16 @@ def approve(name: str, trusted: bool, digest: str, yes: bool, as_json: bool, con
       xmpp-agent skills approve weather.today
       xmpp-agent skills approve --yes --digest 4f1c09aa weather.today
     """
-    settings = load_settings(config)
+    settings = frame.load_settings(config)
     if not yes:
-        if not interactive():
+        if not frame.interactive():
             raise click.UsageError(
                 "There is no terminal to ask for confirmation: look at the skill with"
                 f" `xmpp-agent skills show {name}`, and add --yes."
             )
         found = ask_about(settings, "show-skill", {"name": name})
         click.echo(found.text, err=True)
-        confirm_or_exit(f"Approve {name}?")
+        frame.confirm_or_exit(f"Approve {name}?")
         # What was shown is approved, even if a file has changed meanwhile.
         digest = digest or json.loads(bytes(found.value))["digest"]
     _check_installed(settings)

@@ -12,14 +12,7 @@ from component.commands import (
     NoParams,
     Outline,
 )
-from component.features.task_commands.sheets import (
-    TaskSheet,
-    retention_text,
-    sheet_of,
-    task_line,
-    task_line_text,
-    task_text,
-)
+from component.features.task_commands import sheets
 from component.tasks.admin import Held, RefusedError, TaskAdmin
 from component.tasks.leases import QueueLine
 from component.tasks.protocol import Bounds
@@ -152,12 +145,12 @@ class TaskCommands:
             found = await tasks.list(who, at, query)
         except StanzaError as error:
             raise _refused(error) from None
-        lines = [task_line(task) for task in found.tasks]
-        text = "\n".join(map(task_line_text, lines)) or _none(params.state)
+        lines = [sheets.task_line(task) for task in found.tasks]
+        text = "\n".join(map(sheets.task_line_text, lines)) or _none(params.state)
         if found.page is not None and found.page.count is None:  # the page does not contain all
             text += "\nThere are older ones: give a state, or a higher limit (up to 50)."
         if found.ended and self._bounds is not None:
-            text += f"\n{retention_text(found.ended, found.ended_bytes or 0, self._bounds)}"
+            text += f"\n{sheets.retention_text(found.ended, found.ended_bytes or 0, self._bounds)}"
         return CommandResult(text, lines)
 
     async def _all(self, asking: Asking, params: AllTasks) -> CommandResult:
@@ -168,8 +161,10 @@ class TaskCommands:
                 return await self._own(asking, own)
             principal = str(asking.principal)
         found = await self._task_admin.list_all(params.state, principal, params.limit)
-        lines = [task_line(held.task, held.principal) for held in found]
-        return CommandResult("\n".join(map(task_line_text, lines)) or _none(params.state), lines)
+        lines = [sheets.task_line(held.task, held.principal) for held in found]
+        return CommandResult(
+            "\n".join(map(sheets.task_line_text, lines)) or _none(params.state), lines
+        )
 
     async def _show(self, asking: Asking, params: OneTask) -> CommandResult:
         if asking.admin:
@@ -213,12 +208,12 @@ class TaskCommands:
 
 
 def _task_result(task: Held | Task) -> CommandResult:
-    sheet: TaskSheet
+    sheet: sheets.TaskSheet
     if isinstance(task, Held):
-        sheet = sheet_of(task.task, task.principal, task.requester, task.target)
+        sheet = sheets.sheet_of(task.task, task.principal, task.requester, task.target)
     else:
-        sheet = sheet_of(task)
-    return CommandResult(task_text(sheet), sheet)
+        sheet = sheets.sheet_of(task)
+    return CommandResult(sheets.task_text(sheet), sheet)
 
 
 def _queue_text(line: QueueLine) -> str:

@@ -19,25 +19,10 @@ from component.features.watches.watch import Observed, Source, Watch
 from component.link.messages.signals import Show
 from component.pubsub.client import IQCall
 from component.store.database import Database
+from xep import muc
 from xep.binding.escaping import escape_attribute, escape_text
 from xep.disco import InfoQuery
 from xep.jid import JID
-from xep.muc import (
-    AFFILIATION_LOST,
-    BANNED,
-    CREATED,
-    KICKED,
-    MEMBERS_ONLY,
-    NAMESPACE,
-    RENAMED,
-    SELF,
-    SHUTDOWN,
-    TECHNICAL,
-    History,
-    Item,
-    Join,
-    User,
-)
 from xep.ping import Ping
 from xep.stanza import Presence
 from xep.stanza_error import StanzaError
@@ -87,7 +72,7 @@ class RoomPresence(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     nick: str
-    user: User = User()
+    user: muc.User = muc.User()
     show: Show = "online"
     status: str = ""
     error: StanzaError | None = None
@@ -140,7 +125,7 @@ class Room:
         if presence.error is not None:
             return () if self.is_in else (_refusal(presence.error, self.nick),)
         codes = presence.user.codes
-        if SELF in codes or (presence.nick == self.nick and self.is_in):
+        if muc.SELF in codes or (presence.nick == self.nick and self.is_in):
             return self._own(presence, codes)
         if presence.show == "offline":
             return self._gone(presence, codes)
@@ -160,8 +145,8 @@ class Room:
             if self.is_in:
                 return ()
             self.is_in = True
-            return (Joined(tuple(self.occupants.values()), CREATED in codes),)
-        if RENAMED in codes:
+            return (Joined(tuple(self.occupants.values()), muc.CREATED in codes),)
+        if muc.RENAMED in codes:
             self.nick = next((each.nick for each in presence.user.items if each.nick), self.nick)
             return ()
         self.is_in = False
@@ -170,7 +155,7 @@ class Room:
 
     def _gone(self, presence: RoomPresence, codes: frozenset[int]) -> Sequence[Change]:
         before = self.occupants.pop(presence.nick, None)
-        if RENAMED in codes:
+        if muc.RENAMED in codes:
             for item in presence.user.items:
                 if item.nick:
                     self._renamed[item.nick] = presence.nick
@@ -199,7 +184,7 @@ def observed(what: What, occupant: RoomOccupant, room: str) -> Observed:
 
 
 def _occupant(presence: RoomPresence, previous: str) -> RoomOccupant:
-    item = presence.user.items[0] if presence.user.items else Item()
+    item = presence.user.items[0] if presence.user.items else muc.Item()
     return RoomOccupant(
         nick=presence.nick,
         jid="" if item.jid is None else str(item.jid.bare),
@@ -220,9 +205,9 @@ def _refusal(error: StanzaError, nick: str) -> Out:
     return Out(reason, "soon" if is_over_soon else "later", refused=not is_over_soon)
 
 
-def _removal(user: User, codes: frozenset[int]) -> Out:
+def _removal(user: muc.User, codes: frozenset[int]) -> Out:
     """Return why the room has removed the agent (XEP-0045 §8.2, §9.1, §9.4, §10.9)."""
-    item = user.items[0] if user.items else Item()
+    item = user.items[0] if user.items else muc.Item()
     by, said = "", ""
     if item.actor is not None:
         by = f" by {item.actor.nick or item.actor.jid or 'a moderator'}"
@@ -232,15 +217,15 @@ def _removal(user: User, codes: frozenset[int]) -> Out:
         instead = f"; it is replaced by {user.destroy.jid}" if user.destroy.jid else ""
         why = f": {user.destroy.reason}" if user.destroy.reason else ""
         return Out(f"the room was destroyed{why}{instead}", "later")
-    if BANNED in codes:
+    if muc.BANNED in codes:
         return Out(f"the agent was banned{by}{said}", "next session", refused=True)
-    if TECHNICAL in codes:
+    if muc.TECHNICAL in codes:
         return Out("the server removed the agent because of an error", "soon")
-    if KICKED in codes:
+    if muc.KICKED in codes:
         return Out(f"the agent was kicked{by}{said}", "next session", refused=True)
-    if codes & {AFFILIATION_LOST, MEMBERS_ONLY}:
+    if codes & {muc.AFFILIATION_LOST, muc.MEMBERS_ONLY}:
         return Out("only members may be in the room, and the agent is none", "later", refused=True)
-    if SHUTDOWN in codes:
+    if muc.SHUTDOWN in codes:
         return Out("the service of the room is shut down", "soon")
     return Out("the agent has left the room", "soon")
 
@@ -273,13 +258,13 @@ class RoomClient:
         info = await self._call(
             "get", source.service, InfoQuery(), InfoQuery, from_=self._occupant(source.subscriber)
         )
-        if info is None or all(feature.var != NAMESPACE for feature in info.features):
+        if info is None or all(feature.var != muc.NAMESPACE for feature in info.features):
             raise StanzaError("feature-not-implemented", "the address is not that of a room")
 
     def join(self, source: Source, nick: str) -> None:
         """Ask to enter the room, without its history (XEP-0045 §7.2.14)."""
         from_, to = self._occupant(source.subscriber), source.service.with_resource(nick)
-        join = Join(history=History(max_stanzas=0))
+        join = muc.Join(history=muc.History(max_stanzas=0))
         self._send(Presence(from_=from_, to=to, payloads=(join,)))
 
     def leave(self, source: Source, nick: str) -> None:
