@@ -29,12 +29,7 @@ _MOST_DELETED: Final = 1_000
 
 
 class DeliveryStore:
-    """The deliveries in the database. Methods raise StorageError.
-
-    Args:
-        storage: the database.
-        remember_s: seconds for which a delivery is remembered.
-    """
+    """The deliveries in the database, each for `remember_s` seconds. Methods raise StorageError."""
 
     def __init__(self, storage: Storage, remember_s: float) -> None:
         self._storage = storage
