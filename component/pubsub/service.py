@@ -11,7 +11,7 @@ release or other settings is detected at the next start.
 import hashlib
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import anyio
 import msgspec
@@ -36,7 +36,7 @@ _PAGE: Final = 200
 _decode = msgspec.json.Decoder(dict[str, str]).decode
 
 
-class ComputedNode(Protocol):
+class ComputedNode:
     """A node to which nobody can publish. Every principal that the policy admits may read it, and
     sees its own items. `config` is the configuration that others see. `is_compared` says whether
     changes are found by comparing the items with those that a subscriber knows
@@ -45,13 +45,15 @@ class ComputedNode(Protocol):
 
     name: str
     config: NodeConfig
-    is_compared: bool
+    is_compared = False
 
     def is_at(self, service: JID) -> bool:
-        """Whether the address has this node."""
+        """Return whether the address has this node."""
+        return True
 
     async def items(self, service: JID, principal: JID) -> Sequence[StoredItem]:
         """Return the items that a principal sees, the newest last. Raises StorageError."""
+        raise NotImplementedError
 
 
 def as_node(service: str, computed: ComputedNode) -> Node:

@@ -21,7 +21,7 @@ from component.kernel.profiles import NODES, Profiles
 from component.link.router.table import IQRoute, Request
 from component.pubsub.config import NodeConfig
 from component.pubsub.rows import StoredItem
-from component.pubsub.service import PubSubService
+from component.pubsub.service import ComputedNode, PubSubService
 from component.skills.registry import View
 from xep import disco, entity_time, ping, pubsub, result_sets, vcard4, vcard_temp, version
 from xep.binding import encode
@@ -222,13 +222,14 @@ class ContactProfiles:
         raise StanzaError("forbidden", "only the operator can change this vCard")
 
 
-class ProfileNode:
-    """A PubSub node for a part of the profile: a `component.pubsub.service.ComputedNode`."""
+class ProfileNode(ComputedNode):
+    """A PubSub node for a part of the profile."""
+
+    config = NodeConfig(access_model="open")
+    is_compared = True
 
     def __init__(self, name: str, profiles: Profiles) -> None:
         self.name = name
-        self.config = NodeConfig(access_model="open")
-        self.is_compared = True
         self._profiles = profiles
         self._since = system.now()
 
