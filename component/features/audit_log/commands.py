@@ -63,11 +63,7 @@ AUDIT = Outline(
 
 
 class AuditCommands:
-    """The command about the audit log.
-
-    Args:
-        audit: the audit log.
-    """
+    """The command about the audit log."""
 
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
@@ -92,17 +88,9 @@ class AuditCommands:
 
 def audit_query(params: AuditParams) -> AuditQuery:
     """Return the filters of the command. Raises CommandError for an invalid time."""
-    return AuditQuery(
-        kind=params.kind,
-        outcome=params.outcome,
-        principal=params.principal,
-        agent=params.agent,
-        subject=params.subject,
-        trace=params.trace,
-        task=params.task,
-        since=_time("since", params.since),
-        until=_time("until", params.until),
-    )
+    given = msgspec.structs.asdict(params)
+    times = {name: _time(name, given[name]) for name in ("since", "until")}
+    return AuditQuery(**{name: given[name] for name in AuditQuery.__struct_fields__} | times)
 
 
 def audit_line_text(line: Line) -> str:
@@ -118,31 +106,25 @@ def audit_line_text(line: Line) -> str:
 
 def verdict_text(verdict: Verification) -> str:
     """Return the result of a verification in words."""
-    notes = list(verdict.notes)
     if not verdict.whole:
         left = len(verdict.findings) - _SHOWN
-        more = [f"… and {left} more."] if left > 0 else []
-        return "\n".join(
-            [
-                "The audit log is incomplete or was changed:",
-                *(each.sentence for each in verdict.findings[:_SHOWN]),
-                *more,
-                *notes,
-                "Keep the files unchanged, and compare them with a backup.",
-            ]
+        lines = [
+            "The audit log is incomplete or was changed:",
+            *(each.sentence for each in verdict.findings[:_SHOWN]),
+            *([f"… and {left} more."] if left > 0 else []),
+            *verdict.notes,
+            "Keep the files unchanged, and compare them with a backup.",
+        ]
+    elif not verdict.lines:
+        lines = ["There is no audit log yet.", *verdict.notes]
+    else:
+        files = "1 file" if verdict.files == 1 else f"{verdict.files} files"
+        said = (
+            f"The audit log is complete and unchanged: {verdict.lines} entries in {files}, from"
+            f" {verdict.since} to {verdict.until}. The last one is {verdict.last}:{verdict.hash}"
         )
-    if not verdict.lines:
-        return "\n".join(["There is no audit log yet.", *notes])
-    said = (
-        f"The audit log is complete and unchanged: {verdict.lines} entries in"
-        f" {_files(verdict.files)}, from"
-        f" {verdict.since} to {verdict.until}. The last one is {verdict.last}:{verdict.hash}"
-    )
-    return "\n".join([said, *notes])
-
-
-def _files(number: int) -> str:
-    return "1 file" if number == 1 else f"{number} files"
+        lines = [said, *verdict.notes]
+    return "\n".join(lines)
 
 
 def _time(name: str, text: str | None) -> str | None:
