@@ -164,7 +164,6 @@ async def _show(
 
 
 async def _play(server: "DemoServer", llm: "LLM | str | None") -> None:
-    """Show everything that the demo has."""
     from component.cli import demo_scenes as scenes  # noqa: PLC0415
     from component.cli.demo_screen import note, title  # noqa: PLC0415
 

@@ -145,12 +145,10 @@ def _is_chat(stanza: Incoming) -> bool:
 
 
 async def _start_task(who: Visitor, to: str, execute: Execute) -> str:
-    """Return the id of the task that a request becomes."""
     return (await iq(who, "set", to, execute)).require(Accepted).task
 
 
 async def _show_events(who: Visitor, task: str) -> None:
-    """Show the events of a task, up to its last."""
     state = None
     while state not in TERMINAL:
         event = await who.hear(lambda one: (_task_in(one) or Task(id="")).id == task)
@@ -306,5 +304,4 @@ async def _answer(juliet: Visitor) -> Incoming:
 
 
 def _is_said(stanza: Incoming) -> bool:
-    """Return whether a stanza has words, and is not only a task event or a chat state."""
     return stanza.kind == "message" and stanza.type == "chat" and stanza.text_of("body") is not None

@@ -200,7 +200,6 @@ def _without_service(settings: "Settings", request: ControlRequest) -> ControlAn
 async def _installed(
     settings: "Settings", storage: "Storage", recorder: "Recorder"
 ) -> AsyncIterator["Sequence[AnyCommand]"]:
-    """Yield the commands about installed skills."""
     from component.features.installed_skills.feature import (  # noqa: PLC0415
         installed_commands,
         skill_descriptions,
@@ -219,7 +218,6 @@ async def _commands(
     recorder: "Recorder",
     installed: "Sequence[AnyCommand]",
 ) -> "Commands":
-    """Return the commands that need no running service."""
     from component.agent.registry import Agents  # noqa: PLC0415
     from component.app.features import make_features  # noqa: PLC0415
     from component.budget.book import BudgetBook  # noqa: PLC0415

@@ -310,7 +310,6 @@ async def _cases(directory: Path, *, trusted: bool) -> Sequence[CaseOutcome]:
 
 
 def _pytest(directory: Path, files: Sequence[Path]) -> bool:
-    """Run the tests of the author; return whether one failed."""
     if importlib.util.find_spec("pytest") is None:
         raise Fault("The Python tests need pytest: pip install pytest.")
     names = [str(each.relative_to(directory)) for each in files]

@@ -57,7 +57,6 @@ def list_skills(config: Path, principal: str | None, as_json: bool, words: tuple
 def _find(
     config: Path, principal: str | None, words: tuple[str, ...]
 ) -> tuple[list["Skill"], list[dict[str, Any]]]:
-    """Return the trusted skills, and those that are installed in directories."""
     from component.app.features import load_skills  # noqa: PLC0415
     from component.kernel.options import make_policy  # noqa: PLC0415
     from component.policy import PolicyError  # noqa: PLC0415 - --help needs none of it

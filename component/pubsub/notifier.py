@@ -418,7 +418,6 @@ class NodeNotifier:
 
 
 def _page_of(database: Database, change: NodeChange, after: str) -> list[tuple[str, bool]]:
-    """A page of the subscribers of a node, each with whether it is notified."""
     at = NodeRows(database, change.service, change.node)
     page = at.subscriptions_after("subscribed", after)
     if not page:

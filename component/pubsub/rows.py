@@ -221,7 +221,6 @@ def _encode(config: NodeConfig) -> str:
 def _subscriptions(
     database: Database, where: str, values: Sequence[str], rest: str = ""
 ) -> list[NodeSubscription]:
-    """Return subscriptions that have not expired."""
     found = database.execute(
         f"SELECT {_SUBSCRIPTION} FROM pubsub_subscriptions WHERE {where}"  # noqa: S608 - constants
         f" AND (expires IS NULL OR expires > ?) {rest}",

@@ -130,7 +130,6 @@ def _set_view(database: Database, service: str, name: str, jid: str, seen: str) 
 
 
 def _events(node: str, items: Sequence[StoredItem], seen: Mapping[str, str]) -> Sequence[Event]:
-    """Return the notifications for a subscriber who knows the items with these digests."""
     current = _decode(digests(items))
     events = [
         items_event(node, (each,), payloads=True)

@@ -126,7 +126,6 @@ class CommandsHandler:
 
     @staticmethod
     def _ask(session: CommandSession, offer: Offer, misfit: Misfit | None = None) -> Command:
-        """Return the form; after invalid input with the given values and the reasons."""
         form = schema_form(
             offer.schema,
             offer.form_type,

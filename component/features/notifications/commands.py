@@ -174,7 +174,6 @@ class NotificationCommands:
 
 
 def _person(asking: Asking, text: str) -> JID | None:
-    """Return whose notifications a command is about; None for everybody's."""
     if not text:
         return asking.principal
     person = person_of(text, "person")

@@ -178,7 +178,6 @@ class Notifier:
         self._wake.set()
 
     def _probe(self, agent: JID, person: JID) -> None:
-        """Ask the server of a person whether they are online (RFC 6121 §4.3); see `online`."""
         self._kernel.stream.send(Presence(type="probe", from_=agent, to=person))
         self._kernel.stream.flush()
 
@@ -205,7 +204,6 @@ class Notifier:
                 self._wake = anyio.Event()
 
     async def _listen(self, *, task_status: TaskStatus[None]) -> None:
-        """Check the recipients when another instance has recorded notifications."""
         async with self._kernel.storage.listen(CHANNEL) as notified:
             task_status.started()
             async for _ in notified:
@@ -238,7 +236,6 @@ class Notifier:
                 self._active.set()
 
     async def _write_activity(self) -> None:
-        """Store who is online, which messages arrived, and time zones. Raises StorageError."""
         while self._online:
             agent, person = key = next(iter(self._online))
             await self.store.online(agent, person)
@@ -315,7 +312,6 @@ class Notifier:
 
 
 def _id_of(trigger: Trigger, agent: JID, person: JID) -> str:
-    """Return the id of a notification; it is the same when a result is recorded again."""
     parts = (trigger.source, trigger.name, trigger.key, str(agent), str(person))
     return sha256("\n".join(parts).encode()).hexdigest()[:32]
 

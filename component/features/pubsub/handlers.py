@@ -471,7 +471,6 @@ class NodeDiscovery:
         return disco.ItemsQuery(node=name, items=items, page=which)
 
     async def _described(self, who: Requester, name: str) -> tuple[Node, list[str], int]:
-        """Return a node, its owners, and how many subscribers it has."""
         computed = self._service.computed(who, name)
         if computed is not None:
             return as_node(who.service, computed), [], 0

@@ -329,7 +329,6 @@ def _timing(when: str, zone: str, now: datetime, *, declared: bool = False) -> T
 
 
 def _redefine(database: Database, before: Schedule, now: Definition, at: datetime) -> None:
-    """Give a schedule of the settings another definition, if it has changed."""
     known = before.definition
     due: datetime | None = before.due
     if (known.when, known.zone) == (now.when, now.zone):

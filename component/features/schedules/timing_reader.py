@@ -523,7 +523,6 @@ class TimingReader:
 
 
 def _nth_of_month(days: DaysOfWeek, said: str) -> _Recurrence | None:
-    """Return the first, or the last, of a day of the week in each month; of one day only."""
     if len(days.numbers) != 1 or (said != "last" and ORDINALS[said] > 5):
         return None
     nth = "L" if said == "last" else f"#{ORDINALS[said]}"
@@ -537,7 +536,6 @@ def _bounded(seconds: int) -> int:
 
 
 def _again(spoken: SpokenDate) -> date:
-    """Return the same day of the week, or of the year, the next time."""
     if spoken.again == "week":
         return days_later(spoken.day, 7)
     try:

@@ -401,7 +401,6 @@ class WatchStarts:
         return await self._done(event, started=True)
 
     async def _start(self, watch: Watch, event: Pending) -> str | None:
-        """Start the work, trying again while the database cannot be used."""
         trigger = Trigger(
             source="watch",
             name=watch.id,

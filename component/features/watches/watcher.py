@@ -249,7 +249,6 @@ class Watcher:
         return frozenset(source.node for source in self._sources if source.is_of_account)
 
     def _alert(self, watch: Watch, sentence: str) -> None:
-        """Send a sentence to the owner of a watch, or to the admins if it is in the settings."""
         contacts = self._kernel.contacts
         if watch.owner:
             agent = self._kernel.stream.addresses.address_of(watch.agent)

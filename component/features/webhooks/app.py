@@ -139,7 +139,6 @@ class WebhookApp:
         )
 
     async def _answer_to(self, scope: Mapping[str, Any], body: "_Body") -> _Answer:
-        """Return the answer to a request. Raises WebhookError, _GoneError."""
         webhook = self._by_path.get(scope["path"])
         if webhook is None:
             raise WebhookError(
@@ -348,7 +347,6 @@ def _unavailable(hint: str) -> WebhookError:
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:
-    """Answer the events of the server's start and end (ASGI lifespan)."""
     while True:
         message = await receive()
         await send({"type": f"{message['type']}.complete"})
