@@ -23,10 +23,12 @@ from component.features.schedules.rows import (
     Definition,
     Origin,
     Schedule,
+    State,
+    Terms,
     Wish,
     instant_of,
 )
-from component.features.schedules.settings import ENTRIES, ScheduleEntry, ScheduleLimits
+from component.features.schedules.settings import ENTRIES, ScheduleLimits
 from component.features.schedules.timing import (
     Timing,
     TimingError,
@@ -185,13 +187,8 @@ class Schedules:
     async def pause(self, owner: JID | None, name: str) -> Schedule:
         """Keep a schedule from firing. Raises ScheduleError and StorageError."""
         found = await self._named(owner, name)
-        if not await self._storage.write(
-            lambda db: rows.set_state(db, found.id, "paused", found.due)
-        ):
-            raise ScheduleError(f"The schedule {found.name} is paused already.", "name")
-        paused = msgspec.structs.replace(found, state="paused")
-        self._changed(paused)
-        return paused
+        sentence = f"The schedule {found.name} is paused already."
+        return await self._set_state(found, "paused", found.due, sentence)
 
     async def resume(self, owner: JID | None, name: str) -> Schedule:
         """Let a schedule fire again; firings during the pause are not made up for. Raises
@@ -204,11 +201,17 @@ class Schedules:
                 f"The time of the schedule {found.name} has passed: remove it and add another one.",
                 "name",
             )
-        if not await self._storage.write(lambda db: rows.set_state(db, found.id, "active", due)):
-            raise ScheduleError(f"The schedule {found.name} is not paused.", "name")
-        resumed = msgspec.structs.replace(found, state="active", due=due)
-        self._changed(resumed)
-        return resumed
+        sentence = f"The schedule {found.name} is not paused."
+        return await self._set_state(found, "active", due, sentence)
+
+    async def _set_state(
+        self, found: Schedule, state: State, due: datetime, refusal: str
+    ) -> Schedule:
+        if not await self._storage.write(lambda db: rows.set_state(db, found.id, state, due)):
+            raise ScheduleError(refusal, "name")
+        changed = msgspec.structs.replace(found, state=state, due=due)
+        self._changed(changed)
+        return changed
 
     async def remove(self, owner: JID | None, name: str) -> Schedule:
         """Remove a schedule; running work continues. Raises ScheduleError and StorageError."""
@@ -280,10 +283,9 @@ class Schedules:
 
     async def _named(self, owner: JID | None, name: str) -> Schedule:
         """Return a schedule by its name or id; without an owner by its id alone."""
-        if owner is not None:
-            found = await self._storage.read(partial(rows.named, owner=owner, name=name))
-        else:
-            found = await self._storage.read(partial(rows.get, id_=name))
+        found = await self._storage.read(
+            lambda db: rows.get(db, name) if owner is None else rows.named(db, owner, name)
+        )
         if found is None:
             raise ScheduleError(f"There is no schedule called {name[:64]!r}.", "name")
         return found
@@ -307,14 +309,9 @@ def definition_of(wish: Wish, zone: str, now: datetime, *, declared: bool = Fals
         raise ScheduleError(
             f"The maximum of missed firings is between 1 and {MOST_MISSED}.", "missed"
         )
-    return Definition(
-        when=wish.when.strip(),
-        zone=split_zone(plain_text(wish.when), zone)[1],
-        timing=timing,
-        work=wish.work,
-        missed=wish.missed,
-        missed_most=wish.missed_most,
-    )
+    values = {name: getattr(wish, name) for name in Terms.__struct_fields__}
+    zone = split_zone(plain_text(wish.when), zone)[1]
+    return Definition(timing=timing, **values | {"when": wish.when.strip(), "zone": zone})
 
 
 def _timing(when: str, zone: str, now: datetime, *, declared: bool = False) -> Timing:
@@ -377,7 +374,11 @@ RETRY_S: Final = 5.0
 
 def of_settings(settings: Settings) -> Sequence[Wish]:
     """Return the schedules of the settings. Raises ScheduleError: one of them says no time."""
-    wishes = [_wish(entry) for entry in settings[ENTRIES]]
+    declared = ("when", "name", "zone", "missed", "missed_most")
+    wishes = [
+        Wish(work=work_of(entry), **{key: getattr(entry, key) for key in declared})
+        for entry in settings[ENTRIES]
+    ]
     for wish in wishes:
         try:
             definition_of(wish, settings.agent.zone, system.now(), declared=True)
@@ -441,17 +442,6 @@ def _skill_wish(entry: SkillScheduleEntry, registry: Registry) -> Wish:
             silent=entry.silent,
             priority=entry.priority,
         ),
-    )
-
-
-def _wish(entry: ScheduleEntry) -> Wish:
-    return Wish(
-        when=entry.when,
-        name=entry.name,
-        zone=entry.zone,
-        missed=entry.missed,
-        missed_most=entry.missed_most,
-        work=work_of(entry),
     )
 
 

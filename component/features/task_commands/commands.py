@@ -1,5 +1,7 @@
 """Commands about tasks: one's own, and for admins everybody's."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated
 
 import msgspec
@@ -107,13 +109,8 @@ QUEUES = Outline(
 
 
 class TaskCommands:
-    """The commands about tasks.
-
-    Args:
-        task_admin: the tasks of all principals.
-        tasks: the durable work; without it there are no commands about one's own tasks, as for
-            the operator.
-        bounds: the retention limits of one principal.
+    """The commands about tasks. Without `tasks` there are none about one's own, as for the
+    operator. `bounds` are the retention limits of one principal.
     """
 
     def __init__(
@@ -141,12 +138,10 @@ class TaskCommands:
     async def _own(self, asking: Asking, params: OwnTasks) -> CommandResult:
         tasks, who, at = self._theirs(asking)
         query = TaskList(state=params.state, page=ResultSet(max=params.limit))
-        try:
+        with _as_command_error():
             found = await tasks.list(who, at, query)
-        except StanzaError as error:
-            raise _refused(error) from None
         lines = [sheets.task_line(task) for task in found.tasks]
-        text = "\n".join(map(sheets.task_line_text, lines)) or _none(params.state)
+        text = _lines_text(lines, params.state)
         if found.page is not None and found.page.count is None:  # the page does not contain all
             text += "\nThere are older ones: give a state, or a higher limit (up to 50)."
         if found.ended and self._bounds is not None:
@@ -162,40 +157,29 @@ class TaskCommands:
             principal = str(asking.principal)
         found = await self._task_admin.list_all(params.state, principal, params.limit)
         lines = [sheets.task_line(held.task, held.principal) for held in found]
-        return CommandResult(
-            "\n".join(map(sheets.task_line_text, lines)) or _none(params.state), lines
-        )
+        return CommandResult(_lines_text(lines, params.state), lines)
 
     async def _show(self, asking: Asking, params: OneTask) -> CommandResult:
         if asking.admin:
-            return _task_result(_known(await self._task_admin.show(params.task)))
+            return _task_result(await self._task_admin.show(params.task))
         tasks, who, at = self._theirs(asking)
-        try:
+        with _as_command_error():
             return _task_result(await tasks.get(who, at, params.task))
-        except StanzaError as error:
-            raise _refused(error) from None
 
     async def _end(self, asking: Asking, params: OneTask) -> CommandResult:
         if asking.admin:
-            return _task_result(_known(await self._task_admin.cancel(params.task)))
+            return _task_result(await self._task_admin.cancel(params.task))
         tasks, who, at = self._theirs(asking)
-        try:
+        with _as_command_error():
             return _task_result(await tasks.cancel(who, at, Cancel(id=params.task)))
-        except StanzaError as error:
-            raise _refused(error) from None
 
     async def _again(self, _asking: Asking, params: RetryTask) -> CommandResult:
-        try:
-            held = _known(await self._task_admin.retry(params.task, force=params.force))
-        except RefusedError as error:
-            raise CommandError(str(error), "task") from None
-        return _task_result(held)
+        with _as_command_error():
+            return _task_result(await self._task_admin.retry(params.task, force=params.force))
 
     async def _release(self, _asking: Asking, params: OneTask) -> CommandResult:
-        try:
-            return _task_result(_known(await self._task_admin.release(params.task)))
-        except RefusedError as error:
-            raise CommandError(str(error), "task") from None
+        with _as_command_error():
+            return _task_result(await self._task_admin.release(params.task))
 
     async def _queues(self, _asking: Asking, _params: NoParams) -> CommandResult:
         lines = list(await self._task_admin.queues())
@@ -207,8 +191,9 @@ class TaskCommands:
         return self._tasks, asking.principal, asking.at
 
 
-def _task_result(task: Held | Task) -> CommandResult:
-    sheet: sheets.TaskSheet
+def _task_result(task: Held | Task | None) -> CommandResult:
+    if task is None:
+        raise CommandError("There is no such task here.", "task")
     if isinstance(task, Held):
         sheet = sheets.sheet_of(task.task, task.principal, task.requester, task.target)
     else:
@@ -222,15 +207,16 @@ def _queue_text(line: QueueLine) -> str:
     return f"{line.name}: {line.running} running, {line.waiting} waiting ({bounds}{rate})"
 
 
-def _known(held: Held | None) -> Held:
-    if held is None:
-        raise CommandError("There is no such task here.", "task")
-    return held
+def _lines_text(lines: Sequence[sheets.TaskLine], state: State | None) -> str:
+    none = "There are no tasks." if state is None else f"There are no tasks that are {state}."
+    return "\n".join(map(sheets.task_line_text, lines)) or none
 
 
-def _none(state: State | None) -> str:
-    return "There are no tasks." if state is None else f"There are no tasks that are {state}."
-
-
-def _refused(error: StanzaError) -> CommandError:
-    return CommandError(error.text or f"I cannot do that: {error.condition}.", "task")
+@contextmanager
+def _as_command_error() -> Iterator[None]:
+    try:
+        yield
+    except StanzaError as error:
+        raise CommandError(error.text or f"I cannot do that: {error.condition}.", "task") from None
+    except RefusedError as error:
+        raise CommandError(str(error), "task") from None
