@@ -92,41 +92,8 @@ def digests(items: Sequence[StoredItem]) -> str:
     return msgspec.json.encode(found).decode()
 
 
-async def refresh(
-    storage: Storage, notifier: NodeNotifier, service: JID, node: ComputedNode
-) -> None:
-    """Notify subscribers of items that are new, changed or gone since they were last notified.
-    Raises StorageError.
-    """
-    address, after = str(service.bare), ""
-
-    def read(database: Database) -> list[tuple[str, str, str | None]]:
-        return NodeRows(database, address, node.name).views(after, _PAGE)
-
-    while page := await storage.read(read):
-        for jid, principal, seen in page:
-            items = await node.items(service, JID.parse(principal))
-            now = digests(items)
-            if now == seen:
-                continue
-            await storage.write(
-                partial(_set_view, service=address, name=node.name, jid=jid, seen=now)
-            )
-            for event in _events(node.name, items, _decode(seen or "{}")):
-                notifier.put(
-                    Direct(
-                        service=address,
-                        node=node.name,
-                        principal=str(JID.parse(jid).bare),
-                        to=jid,
-                        payloads=(event,),
-                    )
-                )
-        after = page[-1][0]
-
-
-def _set_view(database: Database, service: str, name: str, jid: str, seen: str) -> None:
-    NodeRows(database, service, name).set_view(jid, seen)
+def _set_view(service: str, node: str, jid: str, seen: str, database: Database) -> None:
+    NodeRows(database, service, node).set_view(jid, seen)
 
 
 def _events(node: str, items: Sequence[StoredItem], seen: Mapping[str, str]) -> Sequence[Event]:
@@ -433,9 +400,34 @@ class PubSubService:
         """Notify the subscribers of computed nodes at one of our addresses of changes in their
         views since the last notification. Raises StorageError.
         """
+        service = str(address.bare)
         for node in self._computed.values():
             if node.is_compared and node.is_at(address):
-                await refresh(self.storage, self.notifier, address, node)
+                await self._refresh(service, node)
+
+    async def _refresh(self, service: str, node: ComputedNode) -> None:
+        def read(database: Database) -> list[tuple[str, str, str | None]]:
+            return NodeRows(database, service, node.name).views(after, _PAGE)
+
+        after = ""
+        while page := await self.storage.read(read):
+            for jid, principal, seen in page:
+                items = await node.items(JID.parse(service), JID.parse(principal))
+                now = digests(items)
+                if now == seen:
+                    continue
+                await self.storage.write(partial(_set_view, service, node.name, jid, now))
+                for event in _events(node.name, items, _decode(seen or "{}")):
+                    self.notifier.put(
+                        Direct(
+                            service=service,
+                            node=node.name,
+                            principal=str(JID.parse(jid).bare),
+                            to=jid,
+                            payloads=(event,),
+                        )
+                    )
+            after = page[-1][0]
 
     def recomputed(
         self,

@@ -16,7 +16,7 @@ import msgspec
 from component import system
 from component.kernel.disco import Disco
 from component.kernel.errors import stored
-from component.kernel.paging import address_asked, check_page, page, sized
+from component.kernel.paging import address_asked, check_page, items_page, sized
 from component.kernel.profiles import NODES, Profiles
 from component.link.router.table import IQRoute, Request
 from component.pubsub.config import NodeConfig
@@ -119,20 +119,19 @@ class Discovery:
             domain = self._disco.facts.domain.domain
             for local, name in self._disco.agents.items():
                 entries[local] = disco.Item(jid=JID(local, domain), name=name)
-        items, which = page(
-            sorted(entries), request.payload.page, lambda key: sized(entries[key]), self._room
+        return items_page(
+            request.payload, sorted(entries), lambda key: sized(entries[key]), self._room
         )
-        return disco.ItemsQuery(items=items, page=which)
 
     def _agents_page(self, query: disco.ItemsQuery) -> disco.ItemsQuery:
         domain = self._disco.facts.domain.domain
-        items, which = page(
-            sorted(self._disco.agents),
-            query.page,
-            lambda name: sized(disco.Item(jid=JID(name, domain), name=self._disco.agents[name])),
+        agents = self._disco.agents
+        return items_page(
+            query,
+            sorted(agents),
+            lambda name: sized(disco.Item(jid=JID(name, domain), name=agents[name])),
             self._room,
         )
-        return disco.ItemsQuery(items=items, page=which)
 
     def _skills_page(self, to: JID, query: disco.ItemsQuery, view: View) -> disco.ItemsQuery:
         def item(name: str) -> tuple[disco.Item, int]:
@@ -140,8 +139,7 @@ class Discovery:
             title = None if skill is None else skill.title
             return sized(disco.Item(jid=to, node=_SKILL_NODE + name, name=title))
 
-        items, which = page(view.names(), query.page, item, self._room)
-        return disco.ItemsQuery(node=query.node, items=items, page=which)
+        return items_page(query, view.names(), item, self._room)
 
     def _skills_info(self) -> disco.InfoQuery:
         """Describe the node of skills, which has disco#items and PubSub items."""

@@ -12,7 +12,7 @@ import msgspec
 from cachebox import LRUCache
 
 from component.kernel.errors import stored
-from component.kernel.paging import check_page, page, sized
+from component.kernel.paging import check_page, items_page, sized
 from component.link.router.table import IQRoute, Request
 from component.pubsub import faults, items, nodes, rows
 from component.pubsub.access import NodeAccess, Requester
@@ -462,13 +462,12 @@ class NodeDiscovery:
         who = self._service.requester(request.to, request.sender)
         ids = await stored(self._item_ids(who, name), self._retry_after_s)
         address = request.to.bare
-        items, which = page(
+        return items_page(
+            request.payload,
             sorted(ids),
-            request.payload.page,
             lambda id_: sized(disco.Item(jid=address, name=id_)),
             self._room,
         )
-        return disco.ItemsQuery(node=name, items=items, page=which)
 
     async def _described(self, who: Requester, name: str) -> tuple[Node, list[str], int]:
         computed = self._service.computed(who, name)
