@@ -5,7 +5,7 @@ the answer and any question for confirmation. The operator is named in the histo
 conversation and in the audit log.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import anyio
@@ -111,20 +111,14 @@ class AgentCommands:
 
     def commands(self) -> tuple[AnyCommand, ...]:
         """Return the commands."""
-        return (
-            AGENTS.done_by(self._list),
-            PAUSE_AGENT.done_by(
-                self._changed_by(
-                    self._agents.pause, "It finishes its current work and then stops answering."
-                )
-            ),
-            RESUME_AGENT.done_by(self._changed_by(self._agents.resume, "It answers again.")),
-            KILL_AGENT.done_by(
-                self._changed_by(
-                    self._agents.kill, "It is shut down permanently. Its memory stays on disk."
-                )
-            ),
+        agents = self._agents
+        changes: Sequence[tuple[Outline[NameParams], Change, str]] = (
+            (PAUSE_AGENT, agents.pause, "It finishes its current work and then stops answering."),
+            (RESUME_AGENT, agents.resume, "It answers again."),
+            (KILL_AGENT, agents.kill, "It is shut down permanently. Its memory stays on disk."),
         )
+        made = [outline.done_by(_changed_by(change, said)) for outline, change, said in changes]
+        return (AGENTS.done_by(self._list), *made)
 
     async def _list(self, _asking: Asking, _params: NoParams) -> CommandResult:
         found = self._agents.list()
@@ -134,16 +128,20 @@ class AgentCommands:
         ]
         return CommandResult("\n".join(lines), found)
 
-    def _changed_by(self, change: Change, said: str) -> Run[NameParams]:
-        async def run(asking: Asking, params: NameParams) -> CommandResult:
-            by = "operator" if asking.principal is None else str(asking.principal)
-            try:
-                found = await change(params.name, by)
-            except AgentError as error:
-                raise CommandError(str(error), "name") from None
-            return CommandResult(f"{found.name} is {found.state}. {said}", found)
 
-        return run
+def _changed_by(change: Change, said: str) -> Run[NameParams]:
+    async def run(asking: Asking, params: NameParams) -> CommandResult:
+        try:
+            found = await change(params.name, _name_of(asking))
+        except AgentError as error:
+            raise CommandError(str(error), "name") from None
+        return CommandResult(f"{found.name} is {found.state}. {said}", found)
+
+    return run
+
+
+def _name_of(asking: Asking) -> str:
+    return "operator" if asking.principal is None else str(asking.principal)
 
 
 class SpendingCommands:
@@ -331,9 +329,7 @@ class TellCommands:
             raise CommandError("The text is empty: say what the agent should do.", "text")
         return TurnRequest(
             id=system.token_hex(_ID_BYTES),
-            starter=OperatorStarter(
-                "operator" if asking.principal is None else str(asking.principal)
-            ),
+            starter=OperatorStarter(_name_of(asking)),
             conversation=Conversation(agent, person),
             principal=person,
             reply_to=ReplyAddress(str(person), agent),

@@ -48,14 +48,15 @@ async def _watch(watches: WatchService, asking: Asking, params: WatchParams) -> 
         raise CommandError(
             f"{sheet.name} is in the settings: remove its [[watch]] there, or pause it.", "name"
         )
-    change = {"pause": watches.pause, "resume": watches.resume}.get(params.action, watches.remove)
+    change, done, state = {
+        "pause": (watches.pause, "is paused", "paused"),
+        "resume": (watches.resume, "is active again", "active"),
+        "remove": (watches.remove, "is removed", "removed"),
+    }[params.action]
     if not await change(sheet.id):
         raise CommandError(f"There is no watch {params.name[:80]!r} any more.", "name")
-    done = {"pause": "is paused", "resume": "is active again"}.get(params.action, "is removed")
-    state = {"pause": "paused", "resume": "active"}.get(params.action, "removed")
-    return CommandResult(
-        f"The watch {sheet.name} {done}.", msgspec.structs.replace(sheet, state=state)
-    )
+    changed = msgspec.structs.replace(sheet, state=state)
+    return CommandResult(f"The watch {sheet.name} {done}.", changed)
 
 
 async def _visible(watches: WatchService, asking: Asking) -> Sequence[WatchSheet]:
