@@ -33,7 +33,7 @@ from component.kernel.adhoc import (
     Outcome,
     find_offer,
 )
-from component.kernel.errors import stored
+from component.kernel.errors import unavailable
 from component.kernel.paging import address_asked, items_page, sized
 from component.link.router.table import IQRoute, ReplyPayload, Request
 from component.skills.errors import printable
@@ -69,9 +69,12 @@ class CommandsHandler:
     node serves it.
     """
 
-    def __init__(self, offers: Sequence[Offers], sessions: CommandSessions) -> None:
+    def __init__(
+        self, offers: Sequence[Offers], sessions: CommandSessions, retry_after_s: int = 5
+    ) -> None:
         self._offers = offers
         self._sessions = sessions
+        self._retry_after_s = retry_after_s
 
     def routes(self) -> tuple[IQRoute, ...]:
         """Return the routes of this handler."""
@@ -113,7 +116,7 @@ class CommandsHandler:
         return self._run(session, offer, msgspec.Raw(b"{}"))
 
     async def _prepared(self, session: CommandSession, preparing: Awaitable[Offer]) -> Command:
-        with _ended_by_error(session):
+        with self._ended_by_error(session):
             return self._ask(session, await preparing)
 
     def _offer(self, node: str, principal: JID) -> Offer:
@@ -150,7 +153,7 @@ class CommandsHandler:
         # A form of type cancel counts as submitted (XEP-0050 §3.6.1).
         if form is None or form.type not in ("submit", "cancel"):
             raise bad_command(BadPayload(), "Fill in the form, and send it with the type submit.")
-        with _ended_by_error(session):
+        with self._ended_by_error(session):
             offer = self._offer(session.node, session.requester.bare)
         session.given = form
         try:
@@ -167,7 +170,7 @@ class CommandsHandler:
     ) -> ReplyPayload | Awaitable[ReplyPayload]:
         session.stage = "running"
         session.attempts += 1
-        with _ended_by_error(session):
+        with self._ended_by_error(session):
             outcome = offer.run(_asked(session), json)
         if isawaitable(outcome):
             session.done = anyio.Event()
@@ -177,8 +180,26 @@ class CommandsHandler:
     async def _wait(
         self, session: CommandSession, offer: Offer, outcome: Awaitable[Outcome]
     ) -> Command:
-        with _ended_by_error(session):
+        with self._ended_by_error(session):
             return self._settle(session, offer, await outcome)
+
+    @contextmanager
+    def _ended_by_error(self, session: CommandSession) -> Iterator[None]:
+        """End a session by the errors raised within, which its repetitions get as well. What was
+        cancelled or has failed is not run again: its effect is unknown.
+        """
+        try:
+            yield
+        except BaseException as error:
+            found = errors.outcome_unknown()
+            if isinstance(error, StanzaError):
+                found = error
+            elif isinstance(error, StorageError):
+                found = unavailable(self._retry_after_s)
+            elif isinstance(error, Exception):
+                found = errors.internal()
+            session.settle("ended", None, found)
+            raise
 
     def _settle(self, session: CommandSession, offer: Offer, outcome: Outcome) -> Command:
         if isinstance(outcome, Misfit):
@@ -248,22 +269,6 @@ def _asked(session: CommandSession) -> AdHocRequest:
 
 def _content(form: Form | None) -> object:
     return None if form is None else [(field.var, field.values) for field in form.fields]
-
-
-@contextmanager
-def _ended_by_error(session: CommandSession) -> Iterator[None]:
-    """End a session by the errors raised within, which its repetitions get as well. What was
-    cancelled or has failed is not run again: its effect is unknown.
-    """
-    try:
-        yield
-    except BaseException as error:
-        found = error
-        if not isinstance(found, StanzaError):
-            is_fault = isinstance(found, Exception)
-            found = errors.internal() if is_fault else errors.outcome_unknown()
-        session.settle("ended", None, found)
-        raise
 
 
 class CommandNodes:
@@ -364,9 +369,12 @@ class SkillOffers:
 
     async def _wait(self, skill: Skill, found: Awaitable[Answer]) -> Outcome:
         try:
-            return _outcome(skill, await stored(found, self._retry_after_s))
+            return _outcome(skill, await found)
         except StanzaError as error:
             return _refusal(error)
+        except StorageError as error:
+            _log.error("the database refused", reason=str(error))
+            return _refusal(unavailable(self._retry_after_s))
 
 
 class CommandOffers:

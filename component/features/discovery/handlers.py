@@ -15,7 +15,6 @@ import msgspec
 
 from component import system
 from component.kernel.disco import Disco
-from component.kernel.errors import stored
 from component.kernel.paging import address_asked, check_page, items_page, sized
 from component.kernel.profiles import NODES, Profiles
 from component.link.router.table import IQRoute, Request
@@ -48,9 +47,7 @@ class Discovery:
         view: Callable[[JID], View],
         pubsub: PubSubService | None = None,
         room: int = PAGE_ROOM,
-        retry_after_s: int = 5,
     ) -> None:
-        self._retry_after_s = retry_after_s
         self._disco = disco
         self._view = view
         self._pubsub = pubsub
@@ -110,10 +107,10 @@ class Discovery:
     ) -> disco.ItemsQuery:
         """Return the agents at the domain, and the nodes of the address (XEP-0060 §5.2)."""
         address = request.to.bare
-        visible = service.visible(service.requester(request.to, request.sender))
+        visible = await service.visible(service.requester(request.to, request.sender))
         entries = {
             f"#{node}": disco.Item(jid=address, node=node, name=title or None)
-            for node, title in await stored(visible, self._retry_after_s)
+            for node, title in visible
         }
         if request.host == "component":
             domain = self._disco.facts.domain.domain

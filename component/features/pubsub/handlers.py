@@ -11,7 +11,6 @@ import anyio
 import msgspec
 from cachebox import LRUCache
 
-from component.kernel.errors import stored
 from component.kernel.paging import check_page, items_page, sized
 from component.link.router.table import IQRoute, Request
 from component.pubsub import faults, items, nodes, rows
@@ -115,27 +114,21 @@ T = TypeVar("T")
 
 class PubSubHandler:
     """Answers requests of the namespace of XEP-0060, for requesters whose rights are checked.
-    `retry_after_s` is the number of seconds after which to ask again when the database refuses.
     `room` is the maximum size of the items of an answer, in bytes.
     """
 
     def __init__(
-        self,
-        service: PubSubService,
-        allowances: Allowances,
-        retry_after_s: int = 5,
-        room: int = PAGE_ROOM,
+        self, service: PubSubService, allowances: Allowances, room: int = PAGE_ROOM
     ) -> None:
         self._service = service
         self._allowances = allowances
-        self._retry_after_s = retry_after_s
         self._room = room
 
     def routes(self) -> tuple[IQRoute, ...]:
         """Return the routes of this handler."""
         return (
-            IQRoute("get", Pubsub, at_node(self._service, self.get, self._retry_after_s), FEATURES),
-            IQRoute("set", Pubsub, at_node(self._service, self.set, self._retry_after_s)),
+            IQRoute("get", Pubsub, at_node(self._service, self.get), FEATURES),
+            IQRoute("set", Pubsub, at_node(self._service, self.set)),
         )
 
     async def get(self, who: Requester, asked: Pubsub) -> Pubsub:
@@ -392,7 +385,7 @@ class PubSubHandler:
 
 
 def at_node(
-    service: PubSubService, verb: Callable[[Requester, P], Awaitable[T]], retry_after_s: int
+    service: PubSubService, verb: Callable[[Requester, P], Awaitable[T]]
 ) -> Callable[[Request[P]], Awaitable[T]]:
     """Return a handler that answers a request at the address that has its node."""
 
@@ -402,7 +395,7 @@ def at_node(
         address = await service.locate(request.to, node, request.sender)
         return await verb(service.requester(address, request.sender), request.payload)
 
-    return lambda request: stored(answer(request), retry_after_s)
+    return answer
 
 
 def unknown_request() -> StanzaError:
@@ -426,18 +419,15 @@ class NodeDiscovery:
     for each name, with an error if there is no such node, so it is the last one asked.
     """
 
-    def __init__(
-        self, service: PubSubService, retry_after_s: int = 5, room: int = PAGE_ROOM
-    ) -> None:
+    def __init__(self, service: PubSubService, room: int = PAGE_ROOM) -> None:
         self._service = service
-        self._retry_after_s = retry_after_s
         self._room = room
 
     async def info(self, request: Request[disco.InfoQuery]) -> disco.InfoQuery:
         """Return what a node is, with its metadata (XEP-0060 §5.3, §5.4). Raises StanzaError."""
         name = _named(request.payload.node)
         who = self._service.requester(request.to, request.sender)
-        node, owners, subscribers = await stored(self._described(who, name), self._retry_after_s)
+        node, owners, subscribers = await self._described(who, name)
         created = format_datetime(node.created.replace(microsecond=0))
         extra = (
             Field(var="pubsub#creation_date", type="text-single", values=(created,)),
@@ -460,7 +450,7 @@ class NodeDiscovery:
     async def _items(self, request: Request[disco.ItemsQuery]) -> disco.ItemsQuery:
         name = _named(request.payload.node)
         who = self._service.requester(request.to, request.sender)
-        ids = await stored(self._item_ids(who, name), self._retry_after_s)
+        ids = await self._item_ids(who, name)
         address = request.to.bare
         return items_page(
             request.payload,

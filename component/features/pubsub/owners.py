@@ -2,14 +2,13 @@
 message, and by an ad-hoc command that sends them the forms of those that wait (§8.6, §8.7).
 """
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from component.features.pubsub.handlers import Allowances, at_node, unknown_request
 from component.kernel.adhoc import AdHocRequest, Completed, Offer
-from component.kernel.errors import stored
 from component.link.router.table import IQRoute, Request
 from component.pubsub import items, nodes
 from component.pubsub.access import NodeAccess, Requester
@@ -36,19 +35,15 @@ class OwnerHandler:
     owner of a node can use it.
     """
 
-    def __init__(
-        self, service: PubSubService, allowances: Allowances, retry_after_s: int = 5
-    ) -> None:
+    def __init__(self, service: PubSubService, allowances: Allowances) -> None:
         self._service = service
         self._allowances = allowances
-        self._retry_after_s = retry_after_s
 
     def routes(self) -> tuple[IQRoute, ...]:
         """Return the routes of this handler."""
-        service, retry_after_s = self._service, self._retry_after_s
         return (
-            IQRoute("get", PubsubOwner, at_node(service, self.get_owned, retry_after_s)),
-            IQRoute("set", PubsubOwner, at_node(service, self.set_owned, retry_after_s)),
+            IQRoute("get", PubsubOwner, at_node(self._service, self.get_owned)),
+            IQRoute("set", PubsubOwner, at_node(self._service, self.set_owned)),
         )
 
     async def get_owned(self, who: Requester, asked: PubsubOwner) -> PubsubOwner:
@@ -131,14 +126,11 @@ class OwnerHandler:
 
     # -- approval ----------------------------------------------------------------------------------
 
-    def decide(self, request: Request[None], form: Form) -> Awaitable[None]:
+    async def decide(self, request: Request[None], form: Form) -> None:
         """Approve a subscription or refuse it, as the form of an owner says (§8.6)."""
-        who = self._service.requester(request.to, request.sender)
-        return stored(self._decide(who, form), self._retry_after_s)
-
-    async def _decide(self, who: Requester, form: Form) -> None:
         said = nodes.read_authorization(form)
         if said is not None:
+            who = self._service.requester(request.to, request.sender)
             state: SubscriptionState = "subscribed" if said.allows else "none"
             await self._set_subscriptions(who, said.node, [(str(said.jid), state, said.subid)])
 
@@ -164,8 +156,7 @@ class OwnerHandler:
     async def _prepare(self, asked: AdHocRequest) -> Offer:
         """Return the command with the nodes of its requester (§8.7.2)."""
         who = self._service.requester(asked.target, asked.requester)
-        work = self._service.storage.read(lambda database: nodes.approvable(database, who))
-        found = await stored(work, self._retry_after_s)
+        found = await self._service.storage.read(lambda db: nodes.approvable(db, who))
         if not found:
             raise StanzaError("forbidden", "you own no node whose subscriptions need approval")
         return self._offer({"type": "string", "title": "Node", "enum": found})
@@ -175,10 +166,9 @@ class OwnerHandler:
         name = str(msgspec.json.decode(json)[_FIELD])
         who = self._service.requester(asked.target, asked.requester)
         self._service.refuse_computed(who, name)
-        work = self._service.storage.read(
+        found = await self._service.storage.read(
             lambda db: nodes.subscriptions_to(NodeAccess(db, who, name), "pending")
         )
-        found = await stored(work, self._retry_after_s)
         for each in found:
             message = nodes.approval_message(who.service, each, who.jid)
             self._service.notifier.put(message)
