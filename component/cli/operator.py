@@ -41,13 +41,14 @@ class ServiceCommand:
     Attributes:
         outline: where its outline is declared, as `module:NAME`.
         name: its name on the command line.
-        examples: command lines, one per line.
+        examples: what follows the name in examples, one per line.
         hidden: parameters that are left out.
         asks: a question for actions that cannot be undone, with the parameters in `{}`; on a
             terminal it is asked first.
         given: the values of parameters that are left out.
         check: raises an error for settings with which the command makes no sense.
         as_text: its result is printed as a text, in place of a table.
+        group: the words before its name, and a space.
         about: what it does, in place of the outline's text.
     """
 
@@ -62,12 +63,14 @@ class ServiceCommand:
     about: str = ""
     check: Callable[["Settings"], None] = lambda _settings: None
     as_text: bool = False
+    group: str = ""
 
-    def command(self) -> click.Command:
-        """Import the outline, and return the command for it."""
+    def command(self, group: str = "") -> click.Command:
+        """Import the outline, and return the command for it, in this group."""
         outline: AnyOutline = frame.load_attribute(self.outline)
         about = self.about or outline.about
-        lines = "".join(f"\n  {line}" for line in self.examples.splitlines())
+        beginning = f"\n  xmpp-agent {group or self.group}{self.name}"
+        lines = "".join(f"{beginning} {line}".rstrip() for line in self.examples.split("\n"))
 
         def perform(config: Path, as_json: bool, yes: bool = False, **said: Any) -> None:
             said = {**said, **self.given}

@@ -164,17 +164,18 @@ def _check_installed(settings: "Settings") -> None:
 
 def _about_one(command: str, name: str, examples: str) -> ServiceCommand:
     outline = f"component.features.installed_skills.commands:{command}"
-    return ServiceCommand(outline, name, examples, check=_check_installed, as_text=True)
+    return ServiceCommand(
+        outline, name, examples, check=_check_installed, as_text=True, group="skills "
+    )
 
 
 show = _about_one(
     "SHOW_SKILL",
     "show",
-    "xmpp-agent skills show weather.today\n"
-    "xmpp-agent skills show weather.today --json | jq -r .digest",
+    "weather.today\nweather.today --json | jq -r .digest",
 )
-revoke = _about_one("REVOKE_SKILL", "revoke", "xmpp-agent skills revoke weather.today")
-reject = _about_one("REJECT_SKILL", "reject", "xmpp-agent skills reject weather.today")
+revoke = _about_one("REVOKE_SKILL", "revoke", "weather.today")
+reject = _about_one("REJECT_SKILL", "reject", "weather.today")
 
 
 @click.command()
