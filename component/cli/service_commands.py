@@ -45,11 +45,7 @@ class ServiceGroup(click.Group):
 status = ServiceCommand(f"{_ADMIN}:STATUS", "status", "\n--json | jq .tasks")
 pause = ServiceCommand(f"{_ADMIN}:PAUSE", "pause", "")
 resume = ServiceCommand(f"{_ADMIN}:RESUME", "resume", "")
-budget = ServiceCommand(
-    f"{_AGENTS}:BUDGET",
-    "budget",
-    "\n--day 2026-11-21\n--json | jq .",
-)
+budget = ServiceCommand(f"{_AGENTS}:BUDGET", "budget", "\n--day 2026-11-21\n--json | jq .")
 
 agents = ServiceGroup(
     "agents",

@@ -169,11 +169,7 @@ def _about_one(command: str, name: str, examples: str) -> ServiceCommand:
     )
 
 
-show = _about_one(
-    "SHOW_SKILL",
-    "show",
-    "weather.today\nweather.today --json | jq -r .digest",
-)
+show = _about_one("SHOW_SKILL", "show", "weather.today\nweather.today --json | jq -r .digest")
 revoke = _about_one("REVOKE_SKILL", "revoke", "weather.today")
 reject = _about_one("REJECT_SKILL", "reject", "weather.today")
 

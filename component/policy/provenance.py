@@ -29,8 +29,7 @@ _LINK: Final = re.compile(
 _AFTER_LINK: Final = ".,;:!?)]}"
 _ADDRESS: Final = re.compile(r"[^\s<>\"'(),;:@]{1,64}@[\w-]+(?:\.[\w-]+)*")
 _HOST: Final = re.compile(
-    r"(?:(?:[\w-]+\.)+[^\W\d][\w-]+|\d+(?:\.\d+){3}|\[[\da-f:.]+\])\.?(?:[:/?#]\S*)?",
-    re.IGNORECASE,
+    r"(?:(?:[\w-]+\.)+[^\W\d][\w-]+|\d+(?:\.\d+){3}|\[[\da-f:.]+\])\.?(?:[:/?#]\S*)?", re.IGNORECASE
 )
 """A text that is the name or the address of a host, with what may follow it in a URL."""
 _SHORTEST_ID: Final = 6
@@ -135,11 +134,7 @@ def chosen_by_model(
 
 
 def reserved(
-    arguments: Mapping[str, Any],
-    schema: Mapping[str, Any],
-    texts: Sequence[Texts],
-    *,
-    links: bool,
+    arguments: Mapping[str, Any], schema: Mapping[str, Any], texts: Sequence[Texts], *, links: bool
 ) -> tuple[str, ...]:
     """Return the names of the arguments with a value that must be the person's own, and is not.
 
@@ -218,9 +213,7 @@ def texts_in(value: object) -> Iterator[str]:
             left += one
 
 
-def _declared(
-    schema: Mapping[str, Any],
-) -> tuple[set[str], list[Any], dict[str, tuple[Any, ...]]]:
+def _declared(schema: Mapping[str, Any]) -> tuple[set[str], list[Any], dict[str, tuple[Any, ...]]]:
     """Return the names of all properties, all listed values, and the defaults of arguments."""
     names: set[str] = set()
     listed: list[Any] = []

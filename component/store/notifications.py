@@ -56,9 +56,7 @@ TABLES: Final = (
             dropped INTEGER NOT NULL DEFAULT 0,
             PRIMARY KEY (agent, person)
         """,
-        indexes={
-            "recipients_look": "(look_at)",
-        },
+        indexes={"recipients_look": "(look_at)"},
     ),
     Table(
         name="notification_preferences",
@@ -277,12 +275,7 @@ class NotificationStore:
         return await self._storage.write(op)
 
     async def sent(
-        self,
-        agent: JID,
-        person: JID,
-        token: str,
-        batch: Batch,
-        decide: Callable[[Recipient], Plan],
+        self, agent: JID, person: JID, token: str, batch: Batch, decide: Callable[[Recipient], Plan]
     ) -> None:
         """All messages of a batch were sent: decide when to look at the recipient again."""
         key = _key(agent, person)

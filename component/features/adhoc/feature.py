@@ -36,10 +36,7 @@ class AdHocFeature(Feature):
                     kernel.offers, CommandSessions(admins=catalog.admins), retry_after_s
                 ),
             ),
-            offers=(
-                SkillOffers(catalog.view, run, retry_after_s),
-                CommandOffers(kernel.commands),
-            ),
+            offers=(SkillOffers(catalog.view, run, retry_after_s), CommandOffers(kernel.commands)),
             disco_nodes=(CommandNodes(kernel.offers, page_bytes(self.settings)),),
         )
 

@@ -358,8 +358,7 @@ class TellCommands:
             )
         if not self._contacts.admits(person):
             raise CommandError(
-                f"{person} is not admitted to this service: see [agent] in the settings.",
-                "for",
+                f"{person} is not admitted to this service: see [agent] in the settings.", "for"
             )
         if not self._contacts.may_write(agent, person):
             raise CommandError(

@@ -6,14 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from component.commands import (
-    AnyCommand,
-    Asking,
-    CommandError,
-    CommandResult,
-    NoParams,
-    Outline,
-)
+from component.commands import AnyCommand, Asking, CommandError, CommandResult, NoParams, Outline
 from component.features.task_commands import sheets
 from component.tasks.admin import Held, RefusedError, TaskAdmin
 from component.tasks.leases import QueueLine
@@ -114,10 +107,7 @@ class TaskCommands:
     """
 
     def __init__(
-        self,
-        task_admin: TaskAdmin,
-        tasks: TaskService | None = None,
-        bounds: Bounds | None = None,
+        self, task_admin: TaskAdmin, tasks: TaskService | None = None, bounds: Bounds | None = None
     ) -> None:
         self._bounds = bounds
         self._task_admin = task_admin

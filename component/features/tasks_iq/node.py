@@ -54,10 +54,7 @@ class SkillsNode(ComputedNode):
         view, publisher = self._view(principal), str(service)
         return [
             StoredItem(
-                id=name,
-                payload=encode(describe(skill)),
-                publisher=publisher,
-                published=self._since,
+                id=name, payload=encode(describe(skill)), publisher=publisher, published=self._since
             )
             for name in view.names()
             if (skill := view.get(name)) is not None

@@ -258,13 +258,7 @@ def _join(database: Database, watch: Watch, number: int, events: Sequence[Offere
     database.execute(
         "UPDATE watch_events SET data = ?, events = events + ?, chain = ?"
         " WHERE watch = ? AND number = ?",
-        (
-            msgspec.json.encode(raws).decode(),
-            len(events),
-            " ".join(longest),
-            watch.id,
-            number,
-        ),
+        (msgspec.json.encode(raws).decode(), len(events), " ".join(longest), watch.id, number),
     )
 
 

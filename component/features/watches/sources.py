@@ -168,11 +168,7 @@ node was deleted or the subscription ended. `overflow`: more notifications came 
 
 _RESULTS: Final[Mapping[Input, SourceState]] = {each: each for each in get_args(Result)}
 _ANY: Final[Mapping[Input, SourceState]] = {"joined": "live", **_RESULTS}
-_RETRIED: Final[Mapping[Input, SourceState]] = {
-    **_ANY,
-    "due": "subscribing",
-    "gone": "subscribing",
-}
+_RETRIED: Final[Mapping[Input, SourceState]] = {**_ANY, "due": "subscribing", "gone": "subscribing"}
 
 TABLE: Final[Mapping[SourceState, Mapping[Input, SourceState]]] = {
     "offline": {"connected": "subscribing"},

@@ -16,9 +16,7 @@ TABLES: Final = (
             at BIGINT NOT NULL,
             PRIMARY KEY (webhook, delivery)
         """,
-        indexes={
-            "deliveries_at": "(at)",
-        },
+        indexes={"deliveries_at": "(at)"},
         kept="ids of deliveries, so that none starts work twice",
     ),
 )
