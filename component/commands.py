@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import inspect as types
@@ -17,13 +17,16 @@ from msgspec import inspect as types
 from component.audit.protocol import AuditEvent, Recorder
 from component.skills.errors import InvalidParam
 from component.skills.params import Reader, fill_struct, reader_of
-from component.skills.schema import ordered_schema
+from component.skills.schema import field_texts, ordered_schema, read_docstring
 from xep.jid import JID, JIDError
 
 P = TypeVar("P", bound=msgspec.Struct)
 
 Who = Literal["everybody", "admin"]
 """Who may use a command."""
+
+SEVERAL_LINES = msgspec.Meta(extra_json_schema={"contentMediaType": "text/plain"})
+"""Marks a text that may have several lines."""
 
 Value: TypeAlias = msgspec.Struct | Sequence[msgspec.Struct] | None
 """The result of a command for programs."""
@@ -82,8 +85,9 @@ class Outline(msgspec.Struct, Generic[P], frozen=True, eq=False, kw_only=True, d
         name: one word, in lower case; the slash command is `/name`.
         title: the text in a menu.
         about: one line on what it does, without a full stop.
-        params: a Struct with `forbid_unknown_fields`, whose fields are described with
-            `Annotated[…, msgspec.Meta(title=…, description=…)]`.
+        params: a Struct with `forbid_unknown_fields`. Its fields are described under `Args:` in its
+            docstring, or with `Annotated[…, msgspec.Meta(title=…, description=…)]`. The default
+            title is the name of the field.
         who: who may use it. For anybody else it does not exist.
         verbatim: for a value of the first parameter, the parameter that gets the rest of the chat
             message unchanged.
@@ -102,6 +106,13 @@ class Outline(msgspec.Struct, Generic[P], frozen=True, eq=False, kw_only=True, d
         schema = ordered_schema(self.params)
         definitions: dict[str, Any] = schema.pop("$defs")
         found: dict[str, Any] = definitions.pop(self.params.__name__)
+        found["description"] = read_docstring(self.params.__doc__)[0]
+        texts, properties = field_texts(self.params), found["properties"]
+        for each in msgspec.structs.fields(self.params):
+            said = {"title": each.name.capitalize()}
+            if each.name in texts:
+                said["description"] = texts[each.name]
+            properties[each.encode_name] = said | properties[each.encode_name]
         return {**found, "$defs": definitions} if definitions else found
 
     @cached_property
@@ -214,23 +225,24 @@ class Commands:
 
 
 class PersonParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The parameters of a command about a person and an agent."""
+    """The parameters of a command about a person and an agent.
 
-    person: Annotated[
-        str, msgspec.Meta(title="Person", description="Address of the person, juliet@example.com.")
-    ] = msgspec.field(name="for")
-    agent: Annotated[
-        str,
-        msgspec.Meta(title="Agent", description="Name of the agent. Default: the default agent."),
-    ] = ""
+    Args:
+        person: Address of the person, juliet@example.com.
+        agent: Name of the agent. Default: the default agent.
+    """
+
+    person: str = msgspec.field(name="for")
+    agent: str = ""
 
 
-def person_of(address: str) -> JID:
-    """Return the bare address of a person. Raises CommandError."""
+def person_of(address: str, param: str = "for", *, bare: bool = True) -> JID:
+    """Return the address of a person, which `param` gives. Raises CommandError."""
     try:
-        return JID.parse(address.strip()).bare
+        found = JID.parse(address.strip())
     except JIDError as error:
-        raise CommandError(f"{address!r} is not an address: {error}", "for") from None
+        raise CommandError(f"{address!r} is not an address: {error}", param) from None
+    return found.bare if bare else found
 
 
 def whose(asking: Asking, default_agent: str) -> tuple[str, JID]:

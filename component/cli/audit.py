@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from component.cli.frame import ExitCode, Fault, config_option, load_settings
+from component.cli import frame
 
 if TYPE_CHECKING:
     from component.audit.lines import ChainLink, Line
@@ -38,10 +38,6 @@ def audit() -> None:
     """
 
 
-def _json_option(about: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    return click.option("--json", "as_json", is_flag=True, help=about)
-
-
 def _filters(function: Callable[..., Any]) -> Callable[..., Any]:
     for name, metavar, about in reversed(_FILTERS):
         function = click.option(name, metavar=metavar, help=about)(function)
@@ -50,8 +46,8 @@ def _filters(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @audit.command(short_help="Verify that the log is complete and unchanged.")
-@config_option
-@_json_option("Print JSON.")
+@frame.config_option
+@frame.json_option()
 @click.option(
     "--known",
     metavar="NUMBER:HASH",
@@ -84,7 +80,7 @@ def verify(
     """
     from component.audit.verify import verify_beside  # noqa: PLC0415 - --help needs none of it
 
-    settings = load_settings(config)
+    settings = frame.load_settings(config)
     links = [_link(text) for text in known]
     directory = _directory(settings)
     if not files_only:
@@ -96,17 +92,16 @@ def verify(
     if as_json:
         import msgspec  # noqa: PLC0415
 
-        shown = {"whole": verdict.whole, **msgspec.to_builtins(verdict)}
-        click.echo(msgspec.json.format(msgspec.json.encode(shown), indent=2).decode())
+        frame.print_json({"whole": verdict.whole, **msgspec.to_builtins(verdict)})
     else:
         _show_verdict(verdict, directory)
     if not verdict.whole:
-        raise click.exceptions.Exit(ExitCode.FAILURE)
+        raise click.exceptions.Exit(frame.ExitCode.FAILURE)
 
 
 @audit.command()
-@config_option
-@_json_option("Print JSON, one object per line.")
+@frame.config_option
+@frame.json_option("Print JSON, one object per line.")
 @_filters
 @click.option(
     "-n",
@@ -130,7 +125,7 @@ def tail(config: Path, as_json: bool, lines: int, follow: bool, **filters: str |
     from component.audit.query import AuditQuery, latest  # noqa: PLC0415
     from component.audit.query import follow as followed  # noqa: PLC0415
 
-    directory = _directory(load_settings(config))
+    directory = _directory(frame.load_settings(config))
     query = AuditQuery(**filters)
 
     def found() -> "Iterable[Line]":
@@ -142,8 +137,8 @@ def tail(config: Path, as_json: bool, lines: int, follow: bool, **filters: str |
 
 
 @audit.command()
-@config_option
-@_json_option("Print JSON, one object per line.")
+@frame.config_option
+@frame.json_option("Print JSON, one object per line.")
 @_filters
 @click.option(
     "--since",
@@ -174,7 +169,7 @@ def query(
     from component.audit.query import AuditQuery, earliest, latest  # noqa: PLC0415
 
     wanted = AuditQuery(**filters, since=_time("since", since), until=_time("until", until))
-    directory = _directory(load_settings(config))
+    directory = _directory(frame.load_settings(config))
     find = latest if newest_first else earliest
     if not _print(itertools.islice(find(directory, wanted), limit), directory, as_json=as_json):
         # On stderr, so that a program that counts lines counts none.
@@ -219,11 +214,11 @@ def _from_database(settings: "Settings", directory: Path) -> "list[ChainLink]":
         head = None if found is None else own_head(found, read_chain(directory), directory)
         there = bool(files_in(directory))
     except StorageError as error:
-        raise Fault(f"{error}", _FILES_ONLY) from None
+        raise frame.Fault(f"{error}", _FILES_ONLY) from None
     except OSError as error:
         raise _unreadable(directory, error) from None
     if head is None and there:
-        raise Fault(
+        raise frame.Fault(
             f"There is an audit log in {directory}, but the database has no entry for it, or the"
             " database is missing.",
             _FILES_ONLY,
@@ -231,8 +226,8 @@ def _from_database(settings: "Settings", directory: Path) -> "list[ChainLink]":
     return [] if head is None else [head.link]
 
 
-def _unreadable(directory: Path, error: OSError) -> Fault:
-    return Fault(
+def _unreadable(directory: Path, error: OSError) -> frame.Fault:
+    return frame.Fault(
         f"The audit log in {directory} cannot be read: {error.strerror or error}. Run this"
         " command as the user that runs the service."
     )

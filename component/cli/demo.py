@@ -3,7 +3,7 @@
 import errno
 import signal
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,23 +27,7 @@ _ANSWER_TOKENS = 200
 _HISTORY_TOKENS = 800
 _MODEL_S = 300.0
 _SMALL = "SmolLM2-135M, a very small one that runs on this machine"
-_MODEL_OPTIONS = (
-    click.option("--no-model", is_flag=True, help="Do not use a language model."),
-    click.option(
-        "--model-url",
-        metavar="URL",
-        help="Use the model at this URL instead of the small bundled one. It must be compatible"
-        " with the OpenAI API and need no key, such as Ollama at http://localhost:11434/v1.",
-    ),
-    click.option("--model", metavar="NAME", help="Name of the model at --model-url."),
-)
 _PASSWORD = "demo"  # noqa: S105 - printed for everybody, on loopback only
-
-
-def _model_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed(_MODEL_OPTIONS):
-        function = option(function)
-    return function
 
 
 @click.command()
@@ -67,7 +51,14 @@ def _model_options(function: Callable[..., Any]) -> Callable[..., Any]:
     is_flag=True,
     help="Also offer the test skills of the conformance kit. No language model is used.",
 )
-@_model_options
+@click.option("--no-model", is_flag=True, help="Do not use a language model.")
+@click.option(
+    "--model-url",
+    metavar="URL",
+    help="Use the model at this URL instead of the small bundled one. It must be compatible"
+    " with the OpenAI API and need no key, such as Ollama at http://localhost:11434/v1.",
+)
+@click.option("--model", metavar="NAME", help="Name of the model at --model-url.")
 @click.option(
     "--skills",
     "own",
@@ -78,12 +69,7 @@ def _model_options(function: Callable[..., Any]) -> Callable[..., Any]:
     " else. A change of the directory is offered at once. May be repeated.",
 )
 def demo(
-    once: bool,
-    port: int,
-    backend: str,
-    fixtures: bool,
-    own: tuple[Path, ...],
-    **model: Any,
+    once: bool, port: int, backend: str, fixtures: bool, own: tuple[Path, ...], **model: Any
 ) -> None:
     """Run a demonstration on this machine, with a built-in XMPP server.
 
@@ -178,7 +164,6 @@ async def _show(
 
 
 async def _play(server: "DemoServer", llm: "LLM | str | None") -> None:
-    """Show everything that the demo has."""
     from component.cli import demo_scenes as scenes  # noqa: PLC0415
     from component.cli.demo_screen import note, title  # noqa: PLC0415
 

@@ -145,12 +145,10 @@ def _is_chat(stanza: Incoming) -> bool:
 
 
 async def _start_task(who: Visitor, to: str, execute: Execute) -> str:
-    """Return the id of the task that a request becomes."""
     return (await iq(who, "set", to, execute)).require(Accepted).task
 
 
 async def _show_events(who: Visitor, task: str) -> None:
-    """Show the events of a task, up to its last."""
     state = None
     while state not in TERMINAL:
         event = await who.hear(lambda one: (_task_in(one) or Task(id="")).id == task)
@@ -226,6 +224,14 @@ async def a_memory(juliet: Visitor, agent: str, address: str) -> None:
 _TIMEOUT_S: Final = 300.0
 """Seconds for one answer: on two busy cores the small model takes a minute rather than seconds."""
 
+_TALK: Final = (
+    ("greets the agent, and the language model answers", "Hello!"),
+    ("asks a question", "What is the capital of France?"),
+    (
+        "asks something that the model cannot know, so it uses a harmless skill",
+        "What time is it in Europe/Paris?",
+    ),
+)
 _WISHES: Final = (
     ("asks for something destructive in her own words", "Please empty the folder Archive."),
     ("asks again, in other words", "Use empty-folder for the folder Archive."),
@@ -238,27 +244,19 @@ async def talk(juliet: Visitor, agent: str) -> None:
     the usage.
     """
     try:
-        await _plain(juliet, agent)
-        await _a_skill(juliet, agent)
+        for what, words in _TALK:
+            step("Juliet", what)
+            await _ask(juliet, agent, words)
         await _a_destructive_skill(juliet, agent)
     except TimeoutError:
         note("the model is too slow on this machine; the rest of the conversation is skipped")
-    step("Juliet", "asks what that has cost; commands do not use the model")
-    await _say(juliet, agent, "/usage")
-    step("Juliet", "asks for the state of the agent")
-    await _say(juliet, agent, "/status")
-
-
-async def _plain(juliet: Visitor, agent: str) -> None:
-    step("Juliet", "greets the agent, and the language model answers")
-    await _ask(juliet, agent, "Hello!")
-    step("Juliet", "asks a question")
-    await _ask(juliet, agent, "What is the capital of France?")
-
-
-async def _a_skill(juliet: Visitor, agent: str) -> None:
-    step("Juliet", "asks something that the model cannot know, so it uses a harmless skill")
-    await _ask(juliet, agent, "What time is it in Europe/Paris?")
+    for what, command in (
+        ("asks what that has cost; commands do not use the model", "/usage"),
+        ("asks for the state of the agent", "/status"),
+    ):
+        step("Juliet", what)
+        sent(await juliet.say(agent, command))
+        came(await juliet.hear(_is_said))
 
 
 async def _a_destructive_skill(juliet: Visitor, agent: str) -> None:
@@ -305,11 +303,5 @@ async def _answer(juliet: Visitor) -> Incoming:
     return heard
 
 
-async def _say(juliet: Visitor, agent: str, command: str) -> None:
-    sent(await juliet.say(agent, command))
-    came(await juliet.hear(_is_said))
-
-
 def _is_said(stanza: Incoming) -> bool:
-    """Return whether a stanza has words, and is not only a task event or a chat state."""
     return stanza.kind == "message" and stanza.type == "chat" and stanza.text_of("body") is not None

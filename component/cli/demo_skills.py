@@ -24,8 +24,7 @@ async def compose(topic: str, context: Context) -> str:
 
 @skill(name="empty-folder", inline=True)
 def empty_folder(
-    folder: Literal["Drafts", "Archive"],
-    older_than_days: Annotated[int, msgspec.Meta(ge=1)] = 30,
+    folder: Literal["Drafts", "Archive"], older_than_days: Annotated[int, msgspec.Meta(ge=1)] = 30
 ) -> str:
     """Pretend to delete old notes from a folder. There are none: see who is asked before.
 

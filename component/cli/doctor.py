@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from component.cli.frame import Fault, config_option, load_settings
+from component.cli.frame import Fault, config_option, json_option, load_settings
 
 if TYPE_CHECKING:
     from component.config import Settings
@@ -17,7 +17,7 @@ _MARKS = {"ok": ("ok", "green"), "warning": ("warn", "yellow"), "failed": ("fail
 
 @click.command()
 @config_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per check.")
+@json_option("Print JSON, one object per check.")
 @click.option("--repair", is_flag=True, help="Remove other users' permissions from the files.")
 def doctor(config: Path, as_json: bool, repair: bool) -> None:
     """Check the configuration, the data directory and the connection to the XMPP server.
@@ -61,14 +61,10 @@ def _show(check: "Check", as_json: bool) -> None:
     if as_json:
         found = {"name": check.name, "verdict": check.verdict, "text": check.text}
         click.echo(json.dumps(found, ensure_ascii=False))
-    else:
-        _line(check.verdict, check.name, check.text)
-
-
-def _line(verdict: str, name: str, text: str) -> None:
-    word, colour = _MARKS[verdict]
+        return
+    word, colour = _MARKS[check.verdict]
     mark = click.style(f"{word:<6}", fg=colour, bold=True)
-    first, *more = text.splitlines()
-    click.echo(f"{mark} {name:<18} {first}")
+    first, *more = check.text.splitlines()
+    click.echo(f"{mark} {check.name:<18} {first}")
     for line in more:
         click.echo(f"{'':<26}{line}")

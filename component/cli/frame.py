@@ -4,6 +4,7 @@ codes.
 
 import importlib
 import importlib.util
+import json
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -134,6 +135,16 @@ def config_option(function: Callable[P, R]) -> Callable[P, R]:
         help="The configuration file.",
     )
     return option(function)
+
+
+def json_option(about: str = "Print JSON.") -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Add `--json` to a command, which gets it as `as_json: bool`."""
+    return click.option("--json", "as_json", is_flag=True, help=about)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON for people and programs."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def interactive() -> bool:

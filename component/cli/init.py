@@ -124,9 +124,7 @@ Examples:
     " else 5275]",
 )
 @click.option(
-    "--server",
-    type=click.Choice(_SERVERS),
-    help="Show only the configuration of this server.",
+    "--server", type=click.Choice(_SERVERS), help="Show only the configuration of this server."
 )
 @click.option(
     "--force", is_flag=True, help="Overwrite agent.toml, but keep the secret in agent.env."

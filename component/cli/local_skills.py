@@ -15,27 +15,10 @@ import msgspec
 
 from component import system
 from component.cli.frame import Fault, interactive, load_settings
-from component.skills.errors import (
-    Denied,
-    DuplicateSkillError,
-    InvalidParam,
-    SkillLoadError,
-    UsageError,
-)
+from component.skills import errors, operations
 from component.skills.inputs import Param, schema_inputs
 from component.skills.loading import load_module, skills_of
 from component.skills.manifest import FILE, ManifestError
-from component.skills.operations import (
-    AskModel,
-    AskPrincipal,
-    ModelFailed,
-    PartialHost,
-    PublishPart,
-    ReportProgress,
-    RunStep,
-    Sleep,
-    Work,
-)
 from component.skills.params import Reader
 
 if TYPE_CHECKING:
@@ -64,7 +47,7 @@ async def opened(name: str, config: Path, *, trusted: bool) -> AsyncIterator[Ski
                 yield skill
         else:
             yield _one([one for one in configured if one.name == name], name, "the configuration")
-    except (SkillLoadError, ManifestError, DuplicateSkillError) as error:
+    except (errors.SkillLoadError, ManifestError, errors.DuplicateSkillError) as error:
         raise Fault(str(error)) from error
 
 
@@ -81,7 +64,7 @@ async def directory_skill(
     from component.skill_directories.version import opened_skill  # noqa: PLC0415
 
     if not await anyio.Path(directory / FILE).is_file():
-        raise SkillLoadError(f"{directory} has no {FILE}: name the directory of one skill.")
+        raise errors.SkillLoadError(f"{directory} has no {FILE}: name the directory of one skill.")
     with tempfile.TemporaryDirectory(prefix="xmpp-agent-skill-") as temporary:
         where = Path.cwd() / directory
         async with opened_skill(
@@ -124,7 +107,7 @@ def _one(found: Sequence[Skill], wanted: str, where: str) -> Skill:
 T = TypeVar("T")
 
 
-class TerminalHost(PartialHost):
+class TerminalHost(operations.PartialHost):
     """Performs operations without a service: steps run and are not recorded, and nothing survives
     the command.
     """
@@ -132,45 +115,47 @@ class TerminalHost(PartialHost):
     def __init__(self) -> None:
         self.key = system.token_hex(16)
 
-    def unsupported(self, method: str) -> UsageError:
+    def unsupported(self, method: str) -> errors.UsageError:
         """Return the error for what only a service can do."""
-        return UsageError(
+        return errors.UsageError(
             f"A skill that uses context.{method} needs a running service: `xmpp-agent demo`."
         )
 
-    async def _progress(self, report: ReportProgress) -> None:
+    async def _progress(self, report: operations.ReportProgress) -> None:
         click.echo(f"{report.fraction:4.0%} {report.text}".rstrip(), err=True)
 
-    async def _output(self, part: PublishPart) -> None:
+    async def _output(self, part: operations.PublishPart) -> None:
         click.echo(part.text, nl=part.last and not part.text.endswith("\n"))
 
-    async def _step(self, step: RunStep, work: Work[bytes]) -> bytes:
+    async def _step(self, step: operations.RunStep, work: operations.Work[bytes]) -> bytes:
         return await work(f"{self.key} {step.name}")
 
-    async def _ask(self, asked: AskPrincipal) -> bytes:
+    async def _ask(self, asked: operations.AskPrincipal) -> bytes:
         if not interactive():
-            raise UsageError(
+            raise errors.UsageError(
                 f"The skill asks {asked.question!r}, and there is no terminal to answer on."
             )
         return await system.in_thread(_ask, asked, abandon_on_cancel=True)
 
-    async def _sleep(self, sleep: Sleep) -> None:
+    async def _sleep(self, sleep: operations.Sleep) -> None:
         await anyio.sleep(sleep.seconds)
 
-    async def _llm(self, _asked: AskModel, _check: object) -> str:
-        raise ModelFailed("unavailable", "No language model is available on the command line.")
+    async def _llm(self, _asked: operations.AskModel, _check: object) -> str:
+        raise operations.ModelFailed(
+            "unavailable", "No language model is available on the command line."
+        )
 
     handlers = {  # noqa: RUF012 - the base says that it is of the class
-        ReportProgress: _progress,
-        PublishPart: _output,
-        RunStep: _step,
-        AskPrincipal: _ask,
-        Sleep: _sleep,
-        AskModel: _llm,
+        operations.ReportProgress: _progress,
+        operations.PublishPart: _output,
+        operations.RunStep: _step,
+        operations.AskPrincipal: _ask,
+        operations.Sleep: _sleep,
+        operations.AskModel: _llm,
     }
 
 
-def _ask(asked: AskPrincipal) -> bytes:
+def _ask(asked: operations.AskPrincipal) -> bytes:
     """Ask for each field on the terminal, and return the answer as JSON. Raises Denied."""
     click.echo(asked.question, err=True)
     inputs = schema_inputs(msgspec.json.decode(asked.schema, type=dict[str, Any]))
@@ -178,7 +163,7 @@ def _ask(asked: AskPrincipal) -> bytes:
         try:
             texts = [(one, _prompt(one, inputs.readers.get(one.name))) for one in inputs.params]
         except click.Abort:
-            raise Denied("declined on the terminal") from None
+            raise errors.Denied("declined on the terminal") from None
         try:
             values: Any = {
                 one.name: inputs.readers[one.name].one(text) if one.name in inputs.readers else text
@@ -188,7 +173,7 @@ def _ask(asked: AskPrincipal) -> bytes:
             return msgspec.json.encode(
                 values if inputs.complete is None else inputs.complete(values)
             )
-        except (ValueError, InvalidParam) as error:  # of a reader
+        except (ValueError, errors.InvalidParam) as error:  # of a reader
             click.echo(str(error), err=True)
 
 

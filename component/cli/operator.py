@@ -4,7 +4,7 @@ If the service is running they go through its control socket. Otherwise the stor
 and commands that need no running service are executed.
 """
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
@@ -14,15 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from component import logs  # the first, as it imports structlog without rich
-from component.cli.frame import (
-    ConfigFault,
-    Fault,
-    config_option,
-    confirm_or_exit,
-    interactive,
-    load_attribute,
-    load_settings,
-)
+from component.cli import frame
 from component.commands import AnyCommand, AnyOutline, CommandError
 from component.control.client import ControlAnswer, ControlError, ControlRequest, ask
 
@@ -49,11 +41,14 @@ class ServiceCommand:
     Attributes:
         outline: where its outline is declared, as `module:NAME`.
         name: its name on the command line.
-        examples: command lines, one per line.
+        examples: what follows the name in examples, one per line.
         hidden: parameters that are left out.
         asks: a question for actions that cannot be undone, with the parameters in `{}`; on a
             terminal it is asked first.
         given: the values of parameters that are left out.
+        check: raises an error for settings with which the command makes no sense.
+        as_text: its result is printed as a text, in place of a table.
+        group: the words before its name, and a space.
         about: what it does, in place of the outline's text.
     """
 
@@ -66,12 +61,16 @@ class ServiceCommand:
     arguments: Collection[str] = ()
     given: Mapping[str, str] = field(default_factory=dict)
     about: str = ""
+    check: Callable[["Settings"], None] = lambda _settings: None
+    as_text: bool = False
+    group: str = ""
 
-    def command(self) -> click.Command:
-        """Import the outline, and return the command for it."""
-        outline: AnyOutline = load_attribute(self.outline)
+    def command(self, group: str = "") -> click.Command:
+        """Import the outline, and return the command for it, in this group."""
+        outline: AnyOutline = frame.load_attribute(self.outline)
         about = self.about or outline.about
-        lines = "".join(f"\n  {line}" for line in self.examples.splitlines())
+        beginning = f"\n  xmpp-agent {group or self.group}{self.name}"
+        lines = "".join(f"{beginning} {line}".rstrip() for line in self.examples.split("\n"))
 
         def perform(config: Path, as_json: bool, yes: bool = False, **said: Any) -> None:
             said = {**said, **self.given}
@@ -84,8 +83,11 @@ class ServiceCommand:
                 raise click.UsageError(str(error)) from None
             if self.asks is not None and not yes:
                 _ask_first(self.asks.format_map(said))
-            answer = ask_about(load_settings(config), outline.name, params)
-            _show(answer, as_json=as_json)
+            settings = frame.load_settings(config)
+            self.check(settings)
+            print_answer(
+                ask_about(settings, outline.name, params), as_json=as_json, as_text=self.as_text
+            )
 
         left_out = (*self.hidden, *self.given)
         schemas: Mapping[str, dict[str, Any]] = outline.schema["properties"]
@@ -94,7 +96,6 @@ class ServiceCommand:
             for key, schema in schemas.items()
             if key not in left_out
         ]
-        params.append(click.Option(["--json", "as_json"], is_flag=True, help="Print JSON."))
         if self.asks is not None:
             yes = click.Option(["--yes", "-y"], is_flag=True, help="Do not ask for confirmation.")
             params.append(yes)
@@ -104,7 +105,8 @@ class ServiceCommand:
             params=params,
             help=f"{about[:1].upper()}{about[1:]}.\n\n\b\nExamples:{lines}",
         )
-        config_option(made)
+        frame.json_option()(made)
+        frame.config_option(made)
         return made
 
     def _param(self, name: str, schema: dict[str, Any], *, is_required: bool) -> click.Parameter:
@@ -130,11 +132,11 @@ class ServiceCommand:
 
 def _ask_first(question: str) -> None:
     """Continue if a person says yes. A script is never asked: it has to pass an option."""
-    if not interactive():
+    if not frame.interactive():
         raise click.UsageError(
             "This cannot be undone, and there is no terminal to ask for confirmation: add --yes."
         )
-    confirm_or_exit(question)
+    frame.confirm_or_exit(question)
 
 
 def _text(value: Any) -> str:
@@ -149,16 +151,16 @@ def ask_about(settings: "Settings", name: str, params: Any) -> ControlAnswer:
     try:
         answer = ask(settings.storage.path, request)
     except ControlError as error:
-        raise Fault(str(error)) from None
+        raise frame.Fault(str(error)) from None
     if answer is None:
         answer = _without_service(settings, request)
         if answer.unknown:
-            raise Fault(
+            raise frame.Fault(
                 f"The service is not running on {settings.storage.path}, and this command needs"
                 " it. Start it with `xmpp-agent run`."
             )
     if answer.error is not None:
-        raise Fault(answer.error)
+        raise frame.Fault(answer.error)
     return answer
 
 
@@ -175,7 +177,7 @@ def _without_service(settings: "Settings", request: ControlRequest) -> ControlAn
     path, postgres = settings.storage.path, settings.storage.postgres.get_secret_value()
     new = request.command in _BEFORE_THE_FIRST_RUN
     if not new and not postgres and not (path / "agent.db").exists():
-        raise Fault(
+        raise frame.Fault(
             f"There is no database in {path}: the service has not run there yet. A relative path"
             " in [storage] is relative to the current directory."
         )
@@ -192,16 +194,15 @@ def _without_service(settings: "Settings", request: ControlRequest) -> ControlAn
     try:
         return anyio.run(performed, backend=settings.backend)
     except StorageError as error:
-        raise Fault(str(error)) from None
+        raise frame.Fault(str(error)) from None
     except (SkillLoadError, DuplicateSkillError) as error:
-        raise ConfigFault(str(error)) from None
+        raise frame.ConfigFault(str(error)) from None
 
 
 @asynccontextmanager
 async def _installed(
     settings: "Settings", storage: "Storage", recorder: "Recorder"
 ) -> AsyncIterator["Sequence[AnyCommand]"]:
-    """Yield the commands about installed skills."""
     from component.features.installed_skills.feature import (  # noqa: PLC0415
         installed_commands,
         skill_descriptions,
@@ -220,7 +221,6 @@ async def _commands(
     recorder: "Recorder",
     installed: "Sequence[AnyCommand]",
 ) -> "Commands":
-    """Return the commands that need no running service."""
     from component.agent.registry import Agents  # noqa: PLC0415
     from component.app.features import make_features  # noqa: PLC0415
     from component.budget.book import BudgetBook  # noqa: PLC0415
@@ -258,7 +258,8 @@ def _vitals(settings: "Settings") -> "Vitals":
     return vitals_of(settings, len(load_skills(settings).view("all", lambda _skill: True)))
 
 
-def _show(answer: ControlAnswer, *, as_json: bool) -> None:
+def print_answer(answer: ControlAnswer, *, as_json: bool, as_text: bool = False) -> None:
+    """Print the answer to a command: its value as a table or JSON, or its text."""
     import json  # noqa: PLC0415
 
     from component.cli.rows import print_rows, print_sheet  # noqa: PLC0415
@@ -266,11 +267,10 @@ def _show(answer: ControlAnswer, *, as_json: bool) -> None:
     value = json.loads(bytes(answer.value))
     if as_json:
         # A result without a value is printed as its text.
-        shown = {"text": answer.text} if value is None else value
-        click.echo(json.dumps(shown, indent=2, ensure_ascii=False))
-    elif isinstance(value, list) and value:
+        frame.print_json({"text": answer.text} if value is None else value)
+    elif isinstance(value, list) and value and not as_text:
         print_rows(value)
-    elif isinstance(value, dict):
+    elif isinstance(value, dict) and not as_text:
         print_sheet(value)
     else:
         click.echo(answer.text)

@@ -39,40 +39,32 @@ class ServiceGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command; None if there is none of that name."""
         entry = self._entries.get(cmd_name)
-        return None if entry is None else entry.command()
+        return None if entry is None else entry.command(f"{self.name} ")
 
 
-status = ServiceCommand(
-    f"{_ADMIN}:STATUS", "status", "xmpp-agent status\nxmpp-agent status --json | jq .tasks"
-)
-pause = ServiceCommand(f"{_ADMIN}:PAUSE", "pause", "xmpp-agent pause")
-resume = ServiceCommand(f"{_ADMIN}:RESUME", "resume", "xmpp-agent resume")
-budget = ServiceCommand(
-    f"{_AGENTS}:BUDGET",
-    "budget",
-    "xmpp-agent budget\nxmpp-agent budget --day 2026-11-21\nxmpp-agent budget --json | jq .",
-)
+status = ServiceCommand(f"{_ADMIN}:STATUS", "status", "\n--json | jq .tasks")
+pause = ServiceCommand(f"{_ADMIN}:PAUSE", "pause", "")
+resume = ServiceCommand(f"{_ADMIN}:RESUME", "resume", "")
+budget = ServiceCommand(f"{_AGENTS}:BUDGET", "budget", "\n--day 2026-11-21\n--json | jq .")
 
 agents = ServiceGroup(
     "agents",
     "List agents, give them instructions, and pause, resume or shut them down.\n\n"
     f"{_BESIDE} and take effect when the service starts.",
-    ServiceCommand(
-        f"{_AGENTS}:AGENTS", "list", "xmpp-agent agents list\nxmpp-agent agents list --json"
-    ),
+    ServiceCommand(f"{_AGENTS}:AGENTS", "list", "\n--json"),
     ServiceCommand(
         f"{_AGENTS}:TELL",
         "tell",
-        'xmpp-agent agents tell assistant "Sum up this week." --for juliet@example.com\n'
-        'xmpp-agent agents tell assistant "Sum up." --for juliet@example.com --budget total --wait',
+        'assistant "Sum up this week." --for juliet@example.com\n'
+        'assistant "Sum up." --for juliet@example.com --budget total --wait',
         options=("for",),
     ),
-    ServiceCommand(f"{_AGENTS}:PAUSE_AGENT", "pause", "xmpp-agent agents pause researcher"),
-    ServiceCommand(f"{_AGENTS}:RESUME_AGENT", "resume", "xmpp-agent agents resume researcher"),
+    ServiceCommand(f"{_AGENTS}:PAUSE_AGENT", "pause", "researcher"),
+    ServiceCommand(f"{_AGENTS}:RESUME_AGENT", "resume", "researcher"),
     ServiceCommand(
         f"{_AGENTS}:KILL_AGENT",
         "kill",
-        "xmpp-agent agents kill researcher\nxmpp-agent agents kill --yes researcher",
+        "researcher\n--yes researcher",
         asks="This shuts {name} down permanently: its current work is stopped, it no longer"
         " answers, and it cannot be resumed. Its memory stays on disk.\nKill {name}?",
     ),
@@ -84,25 +76,25 @@ memory = ServiceGroup(
     ServiceCommand(
         f"{_MEMORY}:EXPORT_MEMORY",
         "export",
-        "xmpp-agent memory export --json --for juliet@example.com > juliet.json",
+        "--json --for juliet@example.com > juliet.json",
         options=("for",),
     ),
     ServiceCommand(
         f"{_MEMORY}:IMPORT_MEMORY",
         "import",
-        'xmpp-agent memory import --for juliet@example.com "$(cat juliet.json)"',
+        '--for juliet@example.com "$(cat juliet.json)"',
         options=("for",),
     ),
     ServiceCommand(
         f"{_MEMORY}:MISSING_MEMORIES",
         "missing",
-        "xmpp-agent memory missing restore --for juliet@example.com",
+        "restore --for juliet@example.com",
         options=("for",),
     ),
     ServiceCommand(
         "component.features.conversation_commands.commands:FORGET_PERSON",
         "forget",
-        "xmpp-agent memory forget --for juliet@example.com",
+        "--for juliet@example.com",
         asks="This deletes the conversation and the memories of {for}.\nDelete them?",
         options=("for",),
     ),
@@ -114,23 +106,20 @@ notifications = ServiceGroup(
     ServiceCommand(
         f"{_NOTIFICATIONS}:HELD",
         "list",
-        "xmpp-agent notifications list\n"
-        "xmpp-agent notifications list --person juliet@example.com\n"
-        "xmpp-agent notifications list --json | jq -r '.[].title'",
+        "\n--person juliet@example.com\n--json | jq -r '.[].title'",
         about="list the notifications that are held",
     ),
     ServiceCommand(
         f"{_NOTIFICATIONS}:DROP",
         "drop",
-        "xmpp-agent notifications drop 0f3c9a\n"
-        "xmpp-agent notifications drop all --person juliet@example.com",
+        "0f3c9a\nall --person juliet@example.com",
         about="delete a held notification, or all of a person",
     ),
     ServiceCommand(
         f"{_NOTIFICATIONS}:QUIET",
         "quiet",
-        "xmpp-agent notifications quiet --person juliet@example.com\n"
-        "xmpp-agent notifications quiet --person juliet@example.com --hours 22:00-07:00"
+        "--person juliet@example.com\n"
+        "--person juliet@example.com --hours 22:00-07:00"
         " --zone Europe/Paris",
         about="show or set the hours in which a person is not notified",
     ),
@@ -143,9 +132,7 @@ schedules = ServiceGroup(
     ServiceCommand(
         _SCHEDULE,
         "list",
-        "xmpp-agent schedules list\n"
-        "xmpp-agent schedules list --for juliet@example.com\n"
-        "xmpp-agent schedules list --json | jq -r '.[].next'",
+        "\n--for juliet@example.com\n--json | jq -r '.[].next'",
         hidden=("name", *_WORK),
         given={"action": "list"},
         about="list the schedules, the next one to fire first",
@@ -153,9 +140,9 @@ schedules = ServiceGroup(
     ServiceCommand(
         _SCHEDULE,
         "add",
-        'xmpp-agent schedules add --for juliet@example.com --when "every monday at 9"'
+        '--for juliet@example.com --when "every monday at 9"'
         ' --goal "Sum up the week."\n'
-        'xmpp-agent schedules add --for juliet@example.com --when "0 7 * * *" --zone Europe/Paris'
+        '--for juliet@example.com --when "0 7 * * *" --zone Europe/Paris'
         ' --skill report --params \'{"topic": "rivers"}\'',
         hidden=("text",),
         given={"action": "add"},
@@ -165,8 +152,7 @@ schedules = ServiceGroup(
         ServiceCommand(
             _SCHEDULE,
             action,
-            f"xmpp-agent schedules {action} 4f1c09aa\n"
-            f"xmpp-agent schedules {action} weekly-report --for juliet@example.com",
+            "4f1c09aa\nweekly-report --for juliet@example.com",
             hidden=_WORK,
             given={"action": action},
             arguments=("name",),
@@ -188,31 +174,23 @@ tasks = ServiceGroup(
     ServiceCommand(
         f"{_TASKS}:ALL_TASKS",
         "list",
-        "xmpp-agent tasks list --state running\n"
-        "xmpp-agent tasks list --principal juliet@example.com --limit 100\n"
-        "xmpp-agent tasks list --json | jq -r '.[].id'",
+        "--state running\n--principal juliet@example.com --limit 100\n--json | jq -r '.[].id'",
         # The operator has no tasks, so there is no option to leave out those of others.
         hidden=("all",),
     ),
     ServiceCommand(
         f"{_TASKS}:TASK",
         "show",
-        "xmpp-agent tasks show 9f86d081884c7d659a2feaa0c55ad015\n"
-        "xmpp-agent tasks show --json 9f86d081884c7d659a2feaa0c55ad015 | jq .outputs",
+        "9f86d081884c7d659a2feaa0c55ad015\n--json 9f86d081884c7d659a2feaa0c55ad015 | jq .outputs",
     ),
-    ServiceCommand(
-        f"{_TASKS}:CANCEL", "cancel", "xmpp-agent tasks cancel 9f86d081884c7d659a2feaa0c55ad015"
-    ),
+    ServiceCommand(f"{_TASKS}:CANCEL", "cancel", "9f86d081884c7d659a2feaa0c55ad015"),
     ServiceCommand(
         f"{_TASKS}:RETRY",
         "retry",
-        "xmpp-agent tasks retry 9f86d081884c7d659a2feaa0c55ad015\n"
-        "xmpp-agent tasks retry --force 9f86d081884c7d659a2feaa0c55ad015",
+        "9f86d081884c7d659a2feaa0c55ad015\n--force 9f86d081884c7d659a2feaa0c55ad015",
     ),
-    ServiceCommand(
-        f"{_TASKS}:RELEASE", "release", "xmpp-agent tasks release 9f86d081884c7d659a2feaa0c55ad015"
-    ),
-    ServiceCommand(f"{_TASKS}:QUEUES", "queues", "xmpp-agent tasks queues --json"),
+    ServiceCommand(f"{_TASKS}:RELEASE", "release", "9f86d081884c7d659a2feaa0c55ad015"),
+    ServiceCommand(f"{_TASKS}:QUEUES", "queues", "--json"),
 )
 
 watches = ServiceGroup(
@@ -221,7 +199,7 @@ watches = ServiceGroup(
     ServiceCommand(
         _WATCH,
         "list",
-        "xmpp-agent watches list\nxmpp-agent watches list --json | jq -r '.[].id'",
+        "\n--json | jq -r '.[].id'",
         hidden=("name",),
         given={"action": "list"},
         about="list the watches",
@@ -230,8 +208,7 @@ watches = ServiceGroup(
         ServiceCommand(
             _WATCH,
             action,
-            f"xmpp-agent watches {action} failed-builds\n"
-            f"xmpp-agent watches {action} juliet@example.com/failed-builds --json",
+            "failed-builds\njuliet@example.com/failed-builds --json",
             given={"action": action},
             arguments=("name",),
             about=about,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import importlib.util
-import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from component.cli.frame import ExitCode, Fault, config_option
+from component.cli.frame import ExitCode, Fault, config_option, json_option, print_json
 
 if TYPE_CHECKING:
     from component.skill_directories.cases import CaseOutcome
@@ -129,7 +128,7 @@ def new(name: str, kind: str, directory: Path | None) -> None:
     metavar="JID",
     help="Address in whose name the skill runs.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 @config_option
 def call(
     name: str,
@@ -226,7 +225,7 @@ def _print(result: SkillResult, *, as_json: bool) -> None:
             "isError": result.is_error,
             "seconds": round(result.duration, 6),
         }
-        click.echo(json.dumps(shown, indent=2, ensure_ascii=False))
+        print_json(shown)
         return
     echo = partial(click.echo, err=result.is_error)
     for each in result.outputs:
@@ -311,7 +310,6 @@ async def _cases(directory: Path, *, trusted: bool) -> Sequence[CaseOutcome]:
 
 
 def _pytest(directory: Path, files: Sequence[Path]) -> bool:
-    """Run the tests of the author; return whether one failed."""
     if importlib.util.find_spec("pytest") is None:
         raise Fault("The Python tests need pytest: pip install pytest.")
     names = [str(each.relative_to(directory)) for each in files]

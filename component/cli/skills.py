@@ -7,15 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from component.cli.frame import (
-    ConfigFault,
-    Fault,
-    config_option,
-    confirm_or_exit,
-    interactive,
-    load_settings,
-)
-from component.cli.operator import ask_about
+from component.cli import frame
+from component.cli.operator import ServiceCommand, ask_about, print_answer
 
 if TYPE_CHECKING:
     from component.config import Settings
@@ -24,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command("list")
-@config_option
+@frame.config_option
 @click.option(
     "--for",
     "principal",
@@ -32,7 +25,7 @@ if TYPE_CHECKING:
     help="List the skills that this address may execute. By default, all skills that are not"
     " hidden.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, including the schemas.")
+@frame.json_option("Print JSON, including the schemas.")
 @click.argument("words", nargs=-1)
 def list_skills(config: Path, principal: str | None, as_json: bool, words: tuple[str, ...]) -> None:
     """List all skills, or those that match all WORDS.
@@ -48,8 +41,7 @@ def list_skills(config: Path, principal: str | None, as_json: bool, words: tuple
     """
     found, installed = _find(config, principal, words)
     if as_json:
-        shown = [*map(_as_json, found), *installed]
-        click.echo(json.dumps(shown, indent=2, ensure_ascii=False))
+        frame.print_json([*map(_as_json, found), *installed])
         return
     if not found and not installed:
         click.echo("No skill matches." if words or principal else "There are no skills.")
@@ -65,25 +57,24 @@ def list_skills(config: Path, principal: str | None, as_json: bool, words: tuple
 def _find(
     config: Path, principal: str | None, words: tuple[str, ...]
 ) -> tuple[list["Skill"], list[dict[str, Any]]]:
-    """Return the trusted skills, and those that are installed in directories."""
     from component.app.features import load_skills  # noqa: PLC0415
     from component.kernel.options import make_policy  # noqa: PLC0415
     from component.policy import PolicyError  # noqa: PLC0415 - --help needs none of it
     from component.skills import DuplicateSkillError, SearchError, SkillLoadError  # noqa: PLC0415
 
-    settings = load_settings(config)
+    settings = frame.load_settings(config)
     try:
         policy, registry = make_policy(settings), load_skills(settings)
     except PolicyError as error:
-        raise ConfigFault(*map(str, error.entries)) from None
+        raise frame.ConfigFault(*map(str, error.entries)) from None
     except (SkillLoadError, DuplicateSkillError) as error:
-        raise ConfigFault(str(error)) from None
+        raise frame.ConfigFault(str(error)) from None
     may_use = _may_use(policy, principal)
     view = registry.view("one", lambda skill: may_use(skill.name))
     try:
         names = view.names(" ".join(words))
     except SearchError as error:
-        raise Fault(str(error)) from None
+        raise frame.Fault(str(error)) from None
     installed = [
         one
         for one in _installed(settings)
@@ -100,7 +91,7 @@ def _may_use(policy: "Policy", principal: str | None) -> Callable[[str], bool]:
     try:
         key = policy.view_key(JID.parse(principal).bare)
     except JIDError as error:
-        raise Fault(f"{principal!r} is not a JID: {error}") from None
+        raise frame.Fault(f"{principal!r} is not a JID: {error}") from None
     return lambda name: policy.may_use(key, name)
 
 
@@ -164,39 +155,23 @@ def _installed_row(one: dict[str, Any]) -> tuple[str, ...]:
     return one["name"], one["version"], kind, one["state"], one["reason"]
 
 
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def _check_installed(settings: "Settings") -> None:
+    if not (settings.skill_roots or settings.described_sources):
+        raise click.UsageError(
+            "The settings name no directories of skills: add [skills] directories."
+        )
 
 
-def _command_for_one(name: str, command: str, about: str, *examples: str) -> click.Command:
-    """Return the command that runs a command of the service for one installed skill."""
-
-    def perform(name: str, as_json: bool, config: Path) -> None:
-        _print(config, command, {"name": name}, as_json=as_json)
-
-    lines = "".join(f"\n  {line}" for line in examples)
-    made = click.command(name, help=f"{about}\n\n\b\nExamples:{lines}")
-    return made(click.argument("name")(_json(config_option(perform))))
+def _about_one(command: str, name: str, examples: str) -> ServiceCommand:
+    outline = f"component.features.installed_skills.commands:{command}"
+    return ServiceCommand(
+        outline, name, examples, check=_check_installed, as_text=True, group="skills "
+    )
 
 
-show = _command_for_one(
-    "show",
-    "show-skill",
-    "Show what an installed skill may do, and what has changed since it was approved.",
-    "xmpp-agent skills show weather.today",
-    "xmpp-agent skills show weather.today --json | jq -r .digest",
-)
-revoke = _command_for_one(
-    "revoke",
-    "revoke-skill",
-    "Stop offering an installed skill, and stop its calls.",
-    "xmpp-agent skills revoke weather.today",
-)
-reject = _command_for_one(
-    "reject",
-    "reject-skill",
-    "Delete a proposed skill that is not approved.",
-    "xmpp-agent skills reject weather.today",
-)
+show = _about_one("SHOW_SKILL", "show", "weather.today\nweather.today --json | jq -r .digest")
+revoke = _about_one("REVOKE_SKILL", "revoke", "weather.today")
+reject = _about_one("REJECT_SKILL", "reject", "weather.today")
 
 
 @click.command()
@@ -214,8 +189,8 @@ reject = _command_for_one(
     help="Approve only this content: the beginning of the digest that `skills show` prints.",
 )
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
-@_json
-@config_option
+@frame.json_option()
+@frame.config_option
 def approve(name: str, trusted: bool, digest: str, yes: bool, as_json: bool, config: Path) -> None:
     """Offer an installed skill, with the capabilities that it declares.
 
@@ -226,30 +201,18 @@ def approve(name: str, trusted: bool, digest: str, yes: bool, as_json: bool, con
       xmpp-agent skills approve weather.today
       xmpp-agent skills approve --yes --digest 4f1c09aa weather.today
     """
-    params = {"name": name, "digest": digest, "trusted": trusted}
+    settings = frame.load_settings(config)
     if not yes:
-        if not interactive():
+        if not frame.interactive():
             raise click.UsageError(
                 "There is no terminal to ask for confirmation: look at the skill with"
                 f" `xmpp-agent skills show {name}`, and add --yes."
             )
-        settings = load_settings(config)
         found = ask_about(settings, "show-skill", {"name": name})
         click.echo(found.text, err=True)
-        confirm_or_exit(f"Approve {name}?")
+        frame.confirm_or_exit(f"Approve {name}?")
         # What was shown is approved, even if a file has changed meanwhile.
-        params["digest"] = digest or json.loads(bytes(found.value))["digest"]
-    _print(config, "approve-skill", params, as_json=as_json)
-
-
-def _print(config: Path, command: str, params: dict[str, Any], *, as_json: bool) -> None:
-    settings = load_settings(config)
-    if not (settings.skill_roots or settings.described_sources):
-        raise click.UsageError(
-            "The settings name no directories of skills: add [skills] directories."
-        )
-    answer = ask_about(settings, command, params)
-    if as_json:
-        click.echo(json.dumps(json.loads(bytes(answer.value)), indent=2, ensure_ascii=False))
-    else:
-        click.echo(answer.text)
+        digest = digest or json.loads(bytes(found.value))["digest"]
+    _check_installed(settings)
+    params = {"name": name, "digest": digest, "trusted": trusted}
+    print_answer(ask_about(settings, "approve-skill", params), as_json=as_json, as_text=True)

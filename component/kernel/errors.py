@@ -5,17 +5,12 @@ protocol. A fault in any other request, such as a disco query, is answered with 
 RFC 6120.
 """
 
-from collections.abc import Awaitable, Coroutine, Generator
-from typing import Any, Generic, TypeVar
-
 import structlog
 
 from component.link.router.faults import RouterErrors
 from component.store import StorageError
 from xep.fluux_agent import NAMESPACE, errors
 from xep.stanza_error import StanzaError
-
-T = TypeVar("T")
 
 _log = structlog.get_logger("component.store")
 
@@ -29,6 +24,18 @@ class AgentErrors(RouterErrors):
     """
 
     known = errors.CONDITIONS
+
+    def __init__(self, retry_after_s: int = 5) -> None:
+        self._retry_after_s = retry_after_s
+
+    def temporary(self, error: BaseException) -> StanzaError | None:
+        """``resource-constraint``, with ``<retry/>``, for an error of the database, which is
+        logged; None for another one.
+        """
+        if not isinstance(error, StorageError):
+            return None
+        _log.error("the database refused", reason=str(error))
+        return unavailable(self._retry_after_s)
 
     def malformed(self, payload: str | None, reason: str) -> StanzaError:
         """``bad-request``, with ``<malformed/>``."""
@@ -60,38 +67,12 @@ def _is_agents(payload: str | None) -> bool:
     return payload is None or payload.startswith((f"{_PREFIX}}}", f"{_PREFIX}#"))
 
 
-class stored(Awaitable[T], Generic[T]):  # noqa: N801 - used like a function
-    """Awaits work on the database and returns its value.
-
-    When the database refuses nothing has changed, so the request may be repeated: the answer is
-    `resource-constraint` with `<retry/>` after so many seconds (RPL-004); the log says why.
-
-    Awaiting it raises StanzaError.
+def unavailable(retry_after_s: int) -> StanzaError:
+    """Return the error of a request for which the database refuses (RPL-004). Nothing has changed,
+    so it may be repeated after so many seconds.
     """
-
-    __slots__ = ("_retry_after_s", "_work")
-
-    def __init__(self, work: Awaitable[T], retry_after_s: int) -> None:
-        self._work = work
-        self._retry_after_s = retry_after_s
-
-    def __await__(self) -> Generator[Any, Any, T]:
-        """Do the work."""
-        return self._done().__await__()
-
-    def close(self) -> None:
-        """Close the work, if nobody has awaited it."""
-        if isinstance(self._work, Coroutine):
-            self._work.close()
-
-    async def _done(self) -> T:
-        try:
-            return await self._work
-        except StorageError as error:
-            _log.error("the database refused", reason=str(error))
-            raise StanzaError(
-                "resource-constraint",
-                "The database is temporarily unavailable. Try again in"
-                f" {self._retry_after_s} seconds.",
-                application=(errors.Retry(after=self._retry_after_s),),
-            ) from error
+    return StanzaError(
+        "resource-constraint",
+        f"The database is temporarily unavailable. Try again in {retry_after_s} seconds.",
+        application=(errors.Retry(after=retry_after_s),),
+    )

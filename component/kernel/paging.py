@@ -82,3 +82,14 @@ def address_asked(request: Request[disco.ItemsQuery]) -> JID:
 def sized(item: disco.Item) -> tuple[disco.Item, int]:
     """Return an item, and its size in bytes on the stream."""
     return item, len(encode(item, disco.ITEMS).encode())
+
+
+def items_page(
+    query: disco.ItemsQuery,
+    keys: Sequence[str],
+    item: Callable[[str], tuple[disco.Item, int]],
+    room: int,
+) -> disco.ItemsQuery:
+    """Return the page that is asked for of the items with these keys. Raises as `page`."""
+    items, which = page(keys, query.page, item, room)
+    return disco.ItemsQuery(node=query.node, items=items, page=which)

@@ -97,7 +97,7 @@ class StreamSubsystem(Receiver):
         self.router = Router(
             router_options(self._catalog.settings, self._catalog.admins),
             Senders(self._admits, self.addresses, self._monitoring.not_admitted),
-            AgentErrors(),
+            AgentErrors(self._catalog.settings.limits.retry_after_s),
             [route for handler in handlers for route in handler.routes()],
             self.outbox,
         )

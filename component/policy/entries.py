@@ -184,7 +184,6 @@ def _agree_on_local(written: str, prepared: str, domain: str) -> None:
 
 
 def _plain(local: str) -> bool:
-    """Whether a localpart can be used in an entry unchanged."""
     try:
         jid = JID.parse(f"{local}@x")
     except JIDError:

@@ -107,7 +107,6 @@ class Flows:
         )
 
     def _rule_for(self, taint: Taint, capability: str) -> int | None:
-        """Return the index of the first rule that matches."""
         for number, (origins, reached, _) in enumerate(self._rules):
             if taint in origins and reached.fullmatch(capability):
                 return number

@@ -140,7 +140,6 @@ class Persons:
         return known is not None and known.none
 
     async def _ask(self, who: JID, target: JID) -> _Known | None:
-        """Query an entity; None if it does not answer."""
         try:
             answer = await self._info(who, target)
         except StanzaError as error:

@@ -144,6 +144,5 @@ class Policy:
         return ViewKey(sum(gate.passes(bare) << bit for bit, gate in enumerate(self._gates)))
 
     def _find_demand(self, skill: str) -> int:
-        """Return the bits that a view must have for this skill."""
         matched = (bool(pattern.fullmatch(skill)) for pattern in self._patterns)
         return _ADMITTED | sum(match << bit for bit, match in enumerate(matched, start=1))

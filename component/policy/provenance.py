@@ -133,11 +133,7 @@ def chosen_by_model(
 
 
 def reserved(
-    arguments: Mapping[str, Any],
-    schema: Mapping[str, Any],
-    texts: Sequence[Texts],
-    *,
-    links: bool,
+    arguments: Mapping[str, Any], schema: Mapping[str, Any], texts: Sequence[Texts], *, links: bool
 ) -> tuple[str, ...]:
     """Return the names of the arguments with a value that must be the person's own, and is not.
 
@@ -216,9 +212,7 @@ def texts_in(value: object) -> Iterator[str]:
             left += one
 
 
-def _declared(
-    schema: Mapping[str, Any],
-) -> tuple[set[str], list[Any], dict[str, tuple[Any, ...]]]:
+def _declared(schema: Mapping[str, Any]) -> tuple[set[str], list[Any], dict[str, tuple[Any, ...]]]:
     """Return the names of all properties, all listed values, and the defaults of arguments."""
     names: set[str] = set()
     listed: list[Any] = []

@@ -1,6 +1,6 @@
 """Items: publishing, deleting and retrieving them (XEP-0060 §6.5, §7, §8.5, XEP-0059).
 
-Functions of one transaction.
+Functions that take a node are for one transaction.
 """
 
 import re
@@ -11,11 +11,10 @@ import msgspec
 
 from component import system
 from component.pubsub import access, faults, rows
-from component.pubsub.access import Requester
+from component.pubsub.access import NodeAccess
 from component.pubsub.changes import NodeChange
 from component.pubsub.config import DEFAULT, NodeConfig
-from component.pubsub.rows import Node, StoredItem
-from component.store.database import Database
+from component.pubsub.rows import Node, NodeRows, StoredItem
 from xep import pubsub_errors
 from xep.binding.escaping import escape_attribute, unescape_attribute
 from xep.result_sets import PAGE_ROOM, First, ResultSet
@@ -42,60 +41,47 @@ def new_id() -> str:
     return system.token_urlsafe(12)
 
 
-def publish(
-    database: Database,
-    who: Requester,
-    name: str,
-    items: Sequence[NewItem],
-    required: dict[str, Any],
-) -> NodeChange:
+def publish(at: NodeAccess, items: Sequence[NewItem], required: dict[str, Any]) -> NodeChange:
     """Publish items at a node (§7.1); a node that does not exist is created for the owner of the
     service. `items` have ids: they are drawn before, because an operation may run again. `required`
     are the preconditions of publish options.
     """
-    _auto_create(database, who, name, required)
-    node, found = access.find_node(database, who, name, lock=True)
-    access.check_publish(database, who, node, found)
+    _auto_create(at, required)
+    node, found = at.find(lock=True)
+    config = node.config
+    at.check_publish(node, found)
     for key, value in required.items():
-        if getattr(node.config, key) != value:
+        if getattr(config, key) != value:
             raise faults.precondition_not_met(f"{key} of the node has another value")
     _check_items(node, items)
-    if node.config.persist_items and len(items) > node.config.max_items:
+    if config.persist_items and len(items) > config.max_items:
         raise faults.fault("not-allowed", pubsub_errors.MaxItemsExceeded())
     stored = tuple(
         StoredItem(
             id=each.id or "",
             payload="".join(each.payloads),
-            publisher=who.principal,
-            published=rows.at(database.now),
+            publisher=at.who.principal,
+            published=rows.at(at.database.now),
         )
         for each in items
     )
-    if node.config.persist_items:
-        _store(database, who, node, stored)
-    return NodeChange(
-        service=who.service,
-        node=name,
-        kind="published",
-        number=rows.last_change(database, who.service, name)
-        if node.config.persist_items
-        else rows.count_change(database, who.service, name),
-        items=stored,
-        config=node.config,
-        publisher=who.principal,
-        notifies=node.config.deliver_notifications,
+    if config.persist_items:
+        _store(at, config, stored)
+    number = at.last_change() if config.persist_items else at.count_change()
+    return at.changed(
+        "published", config, notifies=config.deliver_notifications, number=number, items=stored
     )
 
 
-def _auto_create(database: Database, who: Requester, name: str, required: dict[str, Any]) -> None:
+def _auto_create(at: NodeAccess, required: dict[str, Any]) -> None:
     """Create the node with the required options, if there is none (§7.1.4)."""
-    if not name or not (who.may_create or who.is_service):
+    who = at.who
+    if not at.name or not (who.may_create or who.is_service):
         return
-    access.check_id("a node", name)
-    config = msgspec.structs.replace(DEFAULT, **required)
-    made = rows.add_node(database, who.service, name, config, who.principal)
+    access.check_id("a node", at.name)
+    made = at.add(msgspec.structs.replace(DEFAULT, **required), who.principal)
     if made and not who.is_service:
-        rows.set_affiliation(database, who.service, name, who.principal, "owner")
+        at.set_affiliation(who.principal, "owner")
 
 
 def _check_items(node: Node, items: Sequence[NewItem]) -> None:
@@ -136,26 +122,24 @@ def _namespace(payload: str) -> str:
     return "" if found is None else unescape_attribute(found[1])
 
 
-def _store(database: Database, who: Requester, node: Node, items: Sequence[StoredItem]) -> None:
-    config = node.config
+def _store(at: NodeAccess, config: NodeConfig, items: Sequence[StoredItem]) -> None:
     expires = None
     if config.item_expire_s is not None:
-        expires = database.steady + 1000 * config.item_expire_s
+        expires = at.database.steady + 1000 * config.item_expire_s
     for each in items:
-        rows.count_change(database, who.service, node.name)
-        rows.put_item(database, who.service, node.name, each, expires)
+        at.count_change()
+        at.put_item(each, expires)
     if config.notes_retractions:
-        rows.forget_retractions(database, who.service, node.name, [each.id for each in items])
+        at.forget_retractions([each.id for each in items])
     # What the service publishes has its own limits.
-    if config.refuses_when_full and not who.is_service:
-        _check_room(database, node)
-    trim(database, node, config)
+    if config.refuses_when_full and not at.who.is_service:
+        _check_room(at, config)
+    trim(at, config)
 
 
-def _check_room(database: Database, node: Node) -> None:
+def _check_room(at: NodeRows, config: NodeConfig) -> None:
     """Raise StanzaError if a node holds more than it may (§7.1.3)."""
-    config = node.config
-    count, size = rows.held(database, node.service, node.name)
+    count, size = at.held()
     if count > config.max_items or size > config.max_bytes:
         raise StanzaError(
             "resource-constraint",
@@ -164,74 +148,53 @@ def _check_room(database: Database, node: Node) -> None:
         )
 
 
-def trim(database: Database, node: Node, config: NodeConfig) -> None:
+def trim(at: NodeRows, config: NodeConfig) -> None:
     """Delete the items of a node that have expired, and the oldest beyond its configuration."""
-    rows.delete_expired_of(database, node.service, node.name)
+    at.delete_expired()
     if not config.refuses_when_full:
-        rows.trim(database, node.service, node.name, config.max_items, config.max_bytes)
+        at.trim(config.max_items, config.max_bytes)
 
 
-def retract(
-    database: Database, who: Requester, name: str, ids: Sequence[str], *, notify: bool | None
-) -> NodeChange:
+def retract(at: NodeAccess, ids: Sequence[str], *, notify: bool | None) -> NodeChange:
     """Delete items (§7.2). `notify` says whether to notify subscribers; None for the node's
     default.
     """
-    node, found = access.find_node(database, who, name, lock=True)
+    node, found = at.find(lock=True)
+    config = node.config
     if found == "outcast":
         raise faults.forbidden()
-    if not node.config.persist_items:
+    if not config.persist_items:
         raise faults.unsupported("persistent-items")
     for each in ids:
-        before = rows.item(database, who.service, name, each)
+        before = at.item(each)
         if found not in ("owner", "publisher"):
             # Whether there is such an item is not for everybody to know.
-            if before is None or before.publisher != who.principal:
+            if before is None or before.publisher != at.who.principal:
                 raise faults.forbidden()
         elif before is None:
             raise faults.no_such_item()
-    rows.remove_items(database, who.service, name, ids)
-    note_retractions(database, who, node, ids)
-    tells = node.config.notify_retract if notify is None else notify
-    return NodeChange(
-        service=who.service,
-        node=name,
-        kind="retracted",
-        number=rows.count_change(database, who.service, name),
-        ids=tuple(ids),
-        config=node.config,
-        publisher=who.principal,
-        notifies=tells and node.config.deliver_notifications,
-    )
+    at.remove_items(ids)
+    note_retractions(at, config, ids)
+    tells = config.notify_retract if notify is None else notify
+    notifies = tells and config.deliver_notifications
+    return at.changed("retracted", config, notifies=notifies, ids=tuple(ids))
 
 
-def purge(database: Database, who: Requester, name: str) -> NodeChange:
+def purge(at: NodeAccess) -> NodeChange:
     """Delete all items of a node (§8.5)."""
-    node = access.owned(database, who, name)
-    if not node.config.persist_items:
+    config = at.owned().config
+    if not config.persist_items:
         raise faults.unsupported("persistent-items")
-    note_retractions(database, who, node)
-    rows.purge(database, who.service, name)
-    return NodeChange(
-        service=who.service,
-        node=name,
-        kind="purged",
-        number=rows.count_change(database, who.service, name),
-        config=node.config,
-        publisher=who.principal,
-        notifies=node.config.notify_retract and node.config.deliver_notifications,
-    )
+    note_retractions(at, config)
+    at.purge()
+    notifies = config.notify_retract and config.deliver_notifications
+    return at.changed("purged", config, notifies=notifies)
 
 
-def note_retractions(
-    database: Database, who: Requester, node: Node, ids: Sequence[str] | None = None
-) -> None:
+def note_retractions(at: NodeAccess, config: NodeConfig, ids: Sequence[str] | None = None) -> None:
     """Note that the requester deletes these items, or all, if the node is configured so."""
-    if not node.config.notes_retractions or who.is_service:
-        return
-    if ids is None:
-        ids = [id_ for id_, _ in rows.item_keys(database, who.service, node.name)]
-    rows.note_retractions(database, who.service, node.name, ids)
+    if config.notes_retractions and not at.who.is_service:
+        at.note_retractions([id_ for id_, _ in at.item_keys()] if ids is None else ids)
 
 
 def check_named(ids: Sequence[str | None]) -> list[str]:
@@ -258,24 +221,19 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def retrieve(
-    database: Database, who: Requester, name: str, wanted: Wanted, room: int = PAGE_ROOM
+    at: NodeAccess, wanted: Wanted, room: int = PAGE_ROOM
 ) -> tuple[list[StoredItem], ResultSet | None]:
     """Items of a node, the oldest first, and which part of all they are (§6.5). Raises StanzaError:
     the requester may not retrieve them.
     """
-    node, found = access.find_node(database, who, name)
-    access.check_read(database, who, node, found, subscribing=False)
-    access.check_subid(database, who, name, wanted.subid)
+    node = at.readable()
+    at.check_subid(wanted.subid)
     if not node.config.persist_items:
         raise faults.unsupported("persistent-items")
     if wanted.ids:
-        ids, page = list(dict.fromkeys(wanted.ids)), None
-    else:
-        keys = rows.item_keys(database, who.service, name)
-        ids, page = choose(keys, wanted.page, wanted.most, room)
-    there = [rows.item(database, who.service, name, each) for each in ids]
-    chosen = [each for each in there if each is not None]
-    return chosen, page
+        return at.items(dict.fromkeys(wanted.ids)), None
+    ids, page = choose(at.item_keys(), wanted.page, wanted.most, room)
+    return at.items(ids), page
 
 
 def choose(

@@ -1,19 +1,19 @@
 """Nodes (XEP-0060 §8): creation, configuration, affiliations, deletion; and subscriptions to them
-with their options (§6, §8.6, §8.8). Functions of one transaction.
+with their options (§6, §8.6, §8.8). Functions that take a node are for one transaction.
 """
 
 import itertools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Final
 
 import msgspec
 
 from component.pubsub import access, faults, items, rows
-from component.pubsub.access import Requester
+from component.pubsub.access import NodeAccess, Requester
 from component.pubsub.changes import Direct, NodeChange
 from component.pubsub.config import NodeConfig, configured
-from component.pubsub.rows import Node, NodeSubscription, State
+from component.pubsub.rows import Node, NodeRows, NodeSubscription, State
 from component.store.database import Database
 from xep import pubsub_errors, pubsub_owner
 from xep.binding import ContentError, Payload
@@ -35,94 +35,72 @@ MOST_AFFILIATIONS: Final = 1_000
 """Entities that may have an affiliation with a node."""
 
 
-def create_node(database: Database, who: Requester, name: str, config: NodeConfig) -> None:
+def create_node(at: NodeAccess, config: NodeConfig) -> None:
     """Create a node, whose owner is the requester (§8.1)."""
+    who = at.who
     if not (who.may_create or who.is_service):
         raise faults.forbidden("you may not create nodes here")
-    access.check_id("a node", name)
-    if not who.is_service and rows.count_nodes(database, who.principal) >= MOST_NODES:
+    access.check_id("a node", at.name)
+    if not who.is_service and rows.count_nodes(at.database, who.principal) >= MOST_NODES:
         raise faults.fault("resource-constraint", pubsub_errors.MaxNodesExceeded())
-    if not rows.add_node(database, who.service, name, config, who.principal):
+    if not at.add(config, who.principal):
         raise StanzaError("conflict", "there is a node of this name")
     if not who.is_service:
-        rows.set_affiliation(database, who.service, name, who.principal, "owner")
+        at.set_affiliation(who.principal, "owner")
 
 
-def configure_node(
-    database: Database, who: Requester, name: str, form: Form | None
-) -> NodeChange | None:
+def configure_node(at: NodeAccess, form: Form | None) -> NodeChange | None:
     """Change the configuration of a node (§8.2). A form that was cancelled changes nothing."""
-    node = access.owned(database, who, name)
+    node = at.owned()
     if form is None:
         raise StanzaError("bad-request", "the request holds no form")
     if form.type == "cancel":
         return None
-    config = configured(node.config, form)
-    return reconfigure(database, node, config, who.principal)
+    return reconfigure(at, node, configured(node.config, form))
 
 
-def reconfigure(database: Database, node: Node, config: NodeConfig, by: str) -> NodeChange:
+def reconfigure(at: NodeAccess, node: Node, config: NodeConfig) -> NodeChange:
     """Bring a node to a configuration."""
-    rows.set_config(database, node.service, node.name, config)
+    at.configure(config)
     if config.persist_items:
-        items.trim(database, node, config)
+        items.trim(at, config)
     else:
-        rows.purge(database, node.service, node.name)
+        at.purge()
     if config.access_model == "whitelist" and node.config.access_model != "whitelist":
-        _remove_unlisted(database, node)
-    return NodeChange(
-        service=node.service,
-        node=node.name,
-        kind="configured",
-        number=rows.count_change(database, node.service, node.name),
-        config=config,
-        publisher=by,
-        notifies=config.notify_config and config.deliver_notifications,
-    )
+        _remove_unlisted(at)
+    notifies = config.notify_config and config.deliver_notifications
+    return at.changed("configured", config, notifies=notifies)
 
 
-def _remove_unlisted(database: Database, node: Node) -> None:
+def _remove_unlisted(at: NodeAccess) -> None:
     """End the subscriptions of those who do not belong to the whitelist (§8.2.5.3)."""
-    listed = dict(rows.affiliations_with(database, node.service, node.name))
-    for each in _all_subscriptions(database, node):
+    listed = dict(at.affiliations())
+    for each in at.subscriptions("pending", "subscribed"):
         if listed.get(each.jid.partition("/")[0], "none") in ("none", "outcast"):
-            rows.remove_subscription(database, node.service, node.name, each.jid)
+            at.remove_subscription(each.jid)
 
 
-def _all_subscriptions(database: Database, node: Node) -> Iterator[NodeSubscription]:
-    yield from rows.subscriptions_to(database, node.service, node.name, "pending")
-    yield from rows.subscriptions_to(database, node.service, node.name, "subscribed")
-
-
-def delete_node(database: Database, who: Requester, name: str) -> NodeChange:
+def delete_node(at: NodeAccess) -> NodeChange:
     """Delete a node with its items and subscriptions (§8.4)."""
-    node = access.owned(database, who, name)
+    config = at.owned().config
     subscribers: list[str] = []
-    if node.config.notify_delete:
-        subscribers = [each.jid for each in _all_subscriptions(database, node) if each.deliver]
-    items.note_retractions(database, who, node)
-    rows.remove_node(database, who.service, name)
-    return NodeChange(
-        service=who.service,
-        node=name,
-        kind="deleted",
-        config=node.config,
-        publisher=who.principal,
-        notifies=node.config.notify_delete,
-        subscribers=tuple(subscribers),
-    )
+    if config.notify_delete:
+        made = at.subscriptions("pending", "subscribed")
+        subscribers = [each.jid for each in made if each.deliver]
+    items.note_retractions(at, config)
+    at.remove()
+    told = tuple(subscribers)
+    return at.changed("deleted", config, notifies=config.notify_delete, number=0, subscribers=told)
 
 
-def affiliations(
-    database: Database, who: Requester, name: str
-) -> list[tuple[str, AffiliationName]]:
+def affiliations(at: NodeAccess) -> list[tuple[str, AffiliationName]]:
     """Everybody's affiliation with a node, for its owners (§8.9.1)."""
-    access.owned(database, who, name, lock=False)
-    return rows.affiliations_with(database, who.service, name)
+    at.owned(lock=False)
+    return at.affiliations()
 
 
 def set_affiliations(
-    database: Database, who: Requester, name: str, made: Sequence[tuple[str, AffiliationName]]
+    at: NodeAccess, made: Sequence[tuple[str, AffiliationName]]
 ) -> list[tuple[str, SubscriptionState]]:
     """Change affiliations (§8.9.2); the addresses whose subscription that has changed, with its
     state. The service remains owner, so a node may have no other. Raises StanzaError:
@@ -130,43 +108,42 @@ def set_affiliations(
     owner would end its own ownership and nobody else is one. Nothing is changed then, and the error
     repeats the affiliations as they are (§8.9.2.4).
     """
-    node = access.owned(database, who, name)
-    before = [(jid, rows.affiliation(database, who.service, name, jid)) for jid, _ in made]
+    node = at.owned()
+    before = [(jid, at.affiliation(jid)) for jid, _ in made]
     if len(dict(made)) < len(made):
-        raise _affiliations_unchanged(
-            "bad-request", "an entity is named more than once", name, before
-        )
+        text = "an entity is named more than once"
+        raise _affiliations_unchanged("bad-request", text, at.name, before)
     changed_: list[tuple[str, SubscriptionState]] = []
     for jid, affiliation in made:
-        rows.set_affiliation(database, who.service, name, jid, affiliation)
-        changed_ += _follow_affiliation(database, node, jid, affiliation)
-    if rows.count_affiliations(database, who.service, name) > MOST_AFFILIATIONS:
+        at.set_affiliation(jid, affiliation)
+        changed_ += _follow_affiliation(at, node, jid, affiliation)
+    there = at.affiliations()
+    if len(there) > MOST_AFFILIATIONS:
         text = f"a node has affiliations with at most {MOST_AFFILIATIONS} entities"
-        raise _affiliations_unchanged("not-acceptable", text, name, before)
-    there = rows.affiliations_with(database, who.service, name)
-    if not who.is_service and not any(each == "owner" for _, each in there):
+        raise _affiliations_unchanged("not-acceptable", text, at.name, before)
+    if not at.who.is_service and not any(each == "owner" for _, each in there):
         text = "the node would have no owner any more"
-        raise _affiliations_unchanged("not-acceptable", text, name, before)
+        raise _affiliations_unchanged("not-acceptable", text, at.name, before)
     return changed_
 
 
 def _follow_affiliation(
-    database: Database, node: Node, principal: str, affiliation: AffiliationName
+    at: NodeRows, node: Node, principal: str, affiliation: AffiliationName
 ) -> list[tuple[str, SubscriptionState]]:
     """Approve or end subscriptions as an affiliation demands (§8.7.4); those that have changed."""
-    subscriptions = rows.subscriptions_of(database, node.service, principal, node.name)
+    subscriptions = at.subscriptions_of(principal)
     if affiliation == "outcast" or (
         node.config.access_model == "whitelist" and affiliation == "none"
     ):
-        rows.remove_subscriptions_of(database, node.service, node.name, principal)
+        at.remove_subscriptions_of(principal)
         return [(each.jid, "none") for each in subscriptions]
     if affiliation not in ("member", "owner", "publisher"):
         return []
     pending = [each for each in subscriptions if each.state == "pending"]
-    since = rows.last_change(database, node.service, node.name)
+    since = at.last_change()
     for each in pending:
         approved = msgspec.structs.replace(each, state="subscribed", since=since)
-        rows.put_subscription(database, node.service, principal, approved)
+        at.put_subscription(principal, approved)
     return [(each.jid, "subscribed") for each in pending]
 
 
@@ -258,13 +235,14 @@ def check_own(who: Requester, jid: JID, error: StanzaError) -> str:
 
 
 def subscribe(
-    database: Database, who: Requester, node: Node, wanted: NodeSubscription
+    at: NodeAccess, node: Node, wanted: NodeSubscription
 ) -> tuple[NodeSubscription, bool]:
     """Subscribe an address to a node (§6.1); the subscription, and whether it is new. `node` may be
     a computed one, to which everybody has access; access to others has been checked
-    (`check_subscribe`). `wanted` has the address, the options and an id.
+    (`NodeAccess.readable`). `wanted` has the address, the options and an id.
     """
-    known = rows.subscription(database, who.service, node.name, wanted.jid)
+    who = at.who
+    known = at.subscription(wanted.jid)
     if known is not None:
         if known.state == "pending":
             raise faults.fault("not-authorized", pubsub_errors.PendingSubscription())
@@ -274,39 +252,26 @@ def subscribe(
             "not-allowed",
             "you have asked this agent not to write to you; send it /start-contact first",
         )
-    mine = rows.subscriptions_of(database, who.service, who.principal)
+    mine = rows.subscriptions_of(at.database, who.service, who.principal)
     here = sum(each.node == node.name for each in mine)
     if len(mine) >= MOST_SUBSCRIPTIONS or here >= MOST_AT_NODE:
         raise faults.fault("policy-violation", pubsub_errors.TooManySubscriptions(), type_="wait")
-    found = access.affiliation(database, who, node.name)
-    waits = node.config.access_model == "authorize" and found not in (
+    waits = node.config.access_model == "authorize" and at.own_affiliation() not in (
         "member",
         "owner",
         "publisher",
     )
-    made = msgspec.structs.replace(
-        wanted,
-        state="pending" if waits else "subscribed",
-        since=rows.last_change(database, who.service, node.name),
-    )
-    rows.put_subscription(database, who.service, who.principal, made)
+    state: State = "pending" if waits else "subscribed"
+    made = msgspec.structs.replace(wanted, state=state, since=at.last_change())
+    at.put_subscription(who.principal, made)
     return made, True
 
 
-def check_subscribe(database: Database, who: Requester, name: str) -> Node:
-    """The node, to which the requester may subscribe. Raises StanzaError (§6.1.3)."""
-    node, found = access.find_node(database, who, name)
-    access.check_read(database, who, node, found, subscribing=True)
-    return node
-
-
-def known(
-    database: Database, who: Requester, name: str, jid: str, subid: str | None
-) -> NodeSubscription:
+def known(at: NodeRows, jid: str, subid: str | None) -> NodeSubscription:
     """The subscription of an address to a node. Raises StanzaError: ``unexpected-request`` with
     `not-subscribed`, or ``not-acceptable`` with `invalid-subid`.
     """
-    found = rows.subscription(database, who.service, name, jid)
+    found = at.subscription(jid)
     if found is None:
         raise faults.not_subscribed()
     if subid and subid != found.subid:
@@ -314,39 +279,27 @@ def known(
     return found
 
 
-def subscriptions_to(
-    database: Database, who: Requester, name: str, state: State
-) -> list[NodeSubscription]:
+def subscriptions_to(at: NodeAccess, state: State) -> list[NodeSubscription]:
     """The approved or waiting subscriptions to a node, for its owners (§8.7, §8.8.1)."""
-    access.owned(database, who, name, lock=False)
-    found = rows.subscriptions_to(database, who.service, name, state)
-    return list(itertools.islice(found, _MOST_LISTED))
+    at.owned(lock=False)
+    return list(itertools.islice(at.subscriptions(state), _MOST_LISTED))
 
 
 def approvable(database: Database, who: Requester) -> list[str]:
     """The nodes of an owner that ask for approval, or have subscriptions that wait (§8.7.2)."""
-    owned = [
-        node
-        for node, found in rows.affiliations_of(database, who.service, who.principal)
-        if found == "owner"
-    ]
     chosen = []
-    for name in owned:
-        node = rows.node(database, who.service, name)
+    for name, found in rows.affiliations_of(database, who.service, who.principal):
+        at = NodeRows(database, who.service, name)
+        node = at.load() if found == "owner" else None
         if node is not None and (
-            node.config.access_model == "authorize"
-            or any(rows.subscriptions_to(database, who.service, name, "pending"))
+            node.config.access_model == "authorize" or any(at.subscriptions("pending"))
         ):
             chosen.append(name)
     return chosen
 
 
 def set_subscriptions(
-    database: Database,
-    who: Requester,
-    name: str,
-    wanted: Sequence[tuple[str, SubscriptionState, str | None]],
-    subid: str,
+    at: NodeAccess, wanted: Sequence[tuple[str, SubscriptionState, str | None]], subid: str
 ) -> list[tuple[str, SubscriptionState]]:
     """Approve, add and end subscriptions, by an owner (§8.8.2); the addresses whose subscription
     has changed, with its state.
@@ -356,33 +309,31 @@ def set_subscriptions(
     an entity that it cannot add, or an id that no subscription has. Nothing is changed then, and
     the error repeats the subscriptions as they are (§8.8.2.4).
     """
-    access.owned(database, who, name)
-    before = [(jid, rows.subscription(database, who.service, name, jid)) for jid, _, _ in wanted]
+    at.owned()
+    before = [(jid, at.subscription(jid)) for jid, _, _ in wanted]
     made: list[tuple[str, SubscriptionState]] = []
     for number, (jid, state, named) in enumerate(wanted):
-        found = rows.subscription(database, who.service, name, jid)
+        found = at.subscription(jid)
         if named and (found is None or found.subid != named):
-            raise _subscriptions_unchanged(pubsub_errors.InvalidSubid(), "", name, before)
+            raise _subscriptions_unchanged(pubsub_errors.InvalidSubid(), "", at.name, before)
         if state == "none":
             if found is not None:
-                rows.remove_subscription(database, who.service, name, jid)
+                at.remove_subscription(jid)
                 made.append((jid, state))
         elif state == "subscribed":
-            if found is None and not _may_add(database, who, _bare(jid)):
+            if found is None and not _may_add(at, _bare(jid)):
                 text = f"{jid} has to ask for the subscription itself"
-                raise _subscriptions_unchanged(None, text, name, before)
+                raise _subscriptions_unchanged(None, text, at.name, before)
             after = found or NodeSubscription(
-                node=name, jid=jid, subid=f"{subid}{number}", state="pending"
+                node=at.name, jid=jid, subid=f"{subid}{number}", state="pending"
             )
             if after.state != "subscribed":
-                after = msgspec.structs.replace(
-                    after, state="subscribed", since=rows.last_change(database, who.service, name)
-                )
-                rows.put_subscription(database, who.service, _bare(jid), after)
+                after = msgspec.structs.replace(after, state="subscribed", since=at.last_change())
+                at.put_subscription(_bare(jid), after)
                 made.append((jid, state))
         else:
             text = f"an owner cannot set the state {state}"
-            raise _subscriptions_unchanged(None, text, name, before)
+            raise _subscriptions_unchanged(None, text, at.name, before)
     return made
 
 
@@ -415,41 +366,38 @@ def _bare(jid: str) -> str:
         raise StanzaError("jid-malformed", str(error)) from error
 
 
-def _may_add(database: Database, who: Requester, principal: str) -> bool:
+def _may_add(at: NodeAccess, principal: str) -> bool:
     """Whether an owner may subscribe a principal who has not asked for it: admins may, others only
     themselves and those who have subscribed to the presence of the address.
     """
+    who = at.who
     return (
         who.may_create
         or who.is_service
         or principal == who.principal
-        or rows.sees_presence(database, who.service, principal)
+        or rows.sees_presence(at.database, who.service, principal)
     )
 
 
-def owners(database: Database, service: str, name: str) -> list[str]:
+def owners(at: NodeRows) -> list[str]:
     """The addresses of the owners of a node."""
-    return [
-        jid
-        for jid, affiliation in rows.affiliations_with(database, service, name)
-        if affiliation == "owner"
-    ]
+    return [jid for jid, affiliation in at.affiliations() if affiliation == "owner"]
 
 
 def approval_messages(
-    database: Database, who: Requester, made: NodeSubscription, creators: Collection[JID]
+    at: NodeRows, made: NodeSubscription, creators: Collection[JID]
 ) -> Sequence[Direct]:
     """The messages that ask the owners to approve a subscription (§8.6): those who have created the
     node, those who may create nodes, and those who have subscribed to the presence of the address.
     Others were made owners by somebody else, and have asked for nothing.
     """
-    node = rows.node(database, who.service, made.node)
+    node = at.load()
     return tuple(
-        approval_message(who.service, made, owner)
-        for owner in owners(database, who.service, made.node)
+        approval_message(at.service, made, owner)
+        for owner in owners(at)
         if (node is not None and node.creator == owner)
         or JID.parse(owner) in creators
-        or rows.sees_presence(database, who.service, owner)
+        or rows.sees_presence(at.database, at.service, owner)
     )
 
 

@@ -26,9 +26,10 @@ from component.link.messages.delivery import Delivery
 from component.link.messages.inbound import ReplyAddress
 from component.link.messages.messenger import Messenger, TooBigError
 from component.link.messages.outbound import OutboundMessage, conversation_with
-from component.pubsub import access, rows
+from component.pubsub.access import may_read
 from component.pubsub.changes import Direct, NodeChange
 from component.pubsub.items import new_id
+from component.pubsub.rows import PAGE, NodeRows
 from component.store.database import Database
 from component.store.errors import StorageError
 from component.store.storage import Storage
@@ -365,7 +366,7 @@ class NodeNotifier:
         if sending.after is not None:
             page = await self._storage.read(partial(_page_of, change=change, after=sending.after))
             sending.to.extend(jid for jid, is_told in page if is_told)
-            sending.after = page[-1][0] if len(page) == rows.PAGE else None
+            sending.after = page[-1][0] if len(page) == PAGE else None
             if sending.to or sending.after is not None:
                 return
         if sending.online is None:
@@ -377,7 +378,7 @@ class NodeNotifier:
                 )
                 if change.principal in (None, bare)
             ]
-        part, sending.online = sending.online[: rows.PAGE], sending.online[rows.PAGE :]
+        part, sending.online = sending.online[:PAGE], sending.online[PAGE:]
         if part:
             bares = [bare for _, bare in part]
             allowed = await self._storage.read(partial(_allowed, change=change, principals=bares))
@@ -417,11 +418,11 @@ class NodeNotifier:
 
 
 def _page_of(database: Database, change: NodeChange, after: str) -> list[tuple[str, bool]]:
-    """A page of the subscribers of a node, each with whether it is notified."""
-    page = rows.subscriptions_after(database, change.service, change.node, "subscribed", after)
+    at = NodeRows(database, change.service, change.node)
+    page = at.subscriptions_after("subscribed", after)
     if not page:
         return []
-    node = rows.node(database, change.service, change.node)
+    node = at.load()
     checked = node is not None and node.config.access_model in ("presence", "whitelist")
     told: list[tuple[str, bool]] = []
     for each in page:
@@ -429,20 +430,21 @@ def _page_of(database: Database, change: NodeChange, after: str) -> list[tuple[s
         is_new = change.number and each.since >= change.number
         is_told = each.deliver and not is_new and change.principal in (None, principal)
         if is_told and checked and node is not None:
-            is_told = access.may_read(database, node, principal)
+            is_told = may_read(database, node, principal)
         told.append((each.jid, is_told))
     return told
 
 
 def _allowed(database: Database, change: NodeChange, principals: Sequence[str]) -> set[str]:
     """Those who may read a node and have no subscription to it, which would tell them twice."""
-    node = rows.node(database, change.service, change.node)
+    at = NodeRows(database, change.service, change.node)
+    node = at.load()
     found: set[str] = set()
     for each in dict.fromkeys(principals):
-        if rows.subscriptions_of(database, change.service, each, change.node):
+        if at.subscriptions_of(each):
             continue
         if node is not None:
-            if access.may_read(database, node, each):
+            if may_read(database, node, each):
                 found.add(each)
         elif change.principal is not None or change.config.access_model != "whitelist":
             found.add(each)

@@ -11,20 +11,20 @@ release or other settings is detected at the next start.
 import hashlib
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import anyio
 import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
-from component.pubsub import access, faults, items, nodes, rows
-from component.pubsub.access import Requester
+from component.pubsub import faults, items, nodes, rows
+from component.pubsub.access import NodeAccess, Requester, is_hidden, may_read
 from component.pubsub.changes import Direct, NodeChange, items_event, last_item, retractions_event
 from component.pubsub.config import NodeConfig
 from component.pubsub.items import NewItem
 from component.pubsub.notifier import NodeNotifier, Turns
-from component.pubsub.rows import Node, StoredItem
+from component.pubsub.rows import Node, NodeRows, StoredItem
 from component.store.database import Database
 from component.store.errors import StorageError
 from component.store.storage import Storage
@@ -36,7 +36,7 @@ _PAGE: Final = 200
 _decode = msgspec.json.Decoder(dict[str, str]).decode
 
 
-class ComputedNode(Protocol):
+class ComputedNode:
     """A node to which nobody can publish. Every principal that the policy admits may read it, and
     sees its own items. `config` is the configuration that others see. `is_compared` says whether
     changes are found by comparing the items with those that a subscriber knows
@@ -45,13 +45,15 @@ class ComputedNode(Protocol):
 
     name: str
     config: NodeConfig
-    is_compared: bool
+    is_compared = False
 
     def is_at(self, service: JID) -> bool:
-        """Whether the address has this node."""
+        """Return whether the address has this node."""
+        return True
 
     async def items(self, service: JID, principal: JID) -> Sequence[StoredItem]:
         """Return the items that a principal sees, the newest last. Raises StorageError."""
+        raise NotImplementedError
 
 
 def as_node(service: str, computed: ComputedNode) -> Node:
@@ -90,39 +92,11 @@ def digests(items: Sequence[StoredItem]) -> str:
     return msgspec.json.encode(found).decode()
 
 
-async def refresh(
-    storage: Storage, notifier: NodeNotifier, service: JID, node: ComputedNode
-) -> None:
-    """Notify subscribers of items that are new, changed or gone since they were last notified.
-    Raises StorageError.
-    """
-    address, after = str(service.bare), ""
-    while page := await storage.read(
-        partial(rows.views, service=address, name=node.name, after=after, limit=_PAGE)
-    ):
-        for jid, principal, seen in page:
-            items = await node.items(service, JID.parse(principal))
-            now = digests(items)
-            if now == seen:
-                continue
-            await storage.write(
-                partial(rows.set_view, service=address, name=node.name, jid=jid, seen=now)
-            )
-            for event in _events(node.name, items, _decode(seen or "{}")):
-                notifier.put(
-                    Direct(
-                        service=address,
-                        node=node.name,
-                        principal=str(JID.parse(jid).bare),
-                        to=jid,
-                        payloads=(event,),
-                    )
-                )
-        after = page[-1][0]
+def _set_view(service: str, node: str, jid: str, seen: str, database: Database) -> None:
+    NodeRows(database, service, node).set_view(jid, seen)
 
 
 def _events(node: str, items: Sequence[StoredItem], seen: Mapping[str, str]) -> Sequence[Event]:
-    """Return the notifications for a subscriber who knows the items with these digests."""
     current = _decode(digests(items))
     events = [
         items_event(node, (each,), payloads=True)
@@ -239,7 +213,7 @@ class PubSubService:
         def op(database: Database) -> NodeChange:
             if only_if is not None:
                 _check_stored(database, who.service, node, (item_id,), only_if)
-            return items.publish(database, who, node, (item,), {})
+            return items.publish(NodeAccess(database, who, node), (item,), {})
 
         await self.change(op)
 
@@ -255,13 +229,10 @@ class PubSubService:
         def op(database: Database) -> NodeChange | None:
             if only_if is not None:
                 _check_stored(database, who.service, node, item_ids, only_if)
-            access.find_node(database, who, node, lock=True)
-            there = [
-                each
-                for each in item_ids
-                if rows.item(database, who.service, node, each) is not None
-            ]
-            return items.retract(database, who, node, there, notify=True) if there else None
+            at = NodeAccess(database, who, node)
+            at.find(lock=True)
+            there = [each.id for each in at.items(item_ids)]
+            return items.retract(at, there, notify=True) if there else None
 
         await self.change(op)
 
@@ -272,10 +243,8 @@ class PubSubService:
         service = str(address.bare)
 
         def op(database: Database) -> list[StoredItem]:
-            if ids:
-                found = [rows.item(database, service, node, each) for each in ids]
-                return [each for each in found if each is not None]
-            return rows.newest(database, service, node, _EVERY_ITEM)
+            at = NodeRows(database, service, node)
+            return at.items(ids) if ids else at.newest(_EVERY_ITEM)
 
         return await self.storage.read(op)
 
@@ -284,8 +253,8 @@ class PubSubService:
         service = str(address.bare)
 
         def op(database: Database) -> NodePast:
-            created, changes = rows.age(database, service, node)
-            return NodePast(created, changes, rows.retractions(database, service, node))
+            at = NodeRows(database, service, node)
+            return NodePast(*at.age(), at.retractions())
 
         return await self.storage.read(op)
 
@@ -293,7 +262,7 @@ class PubSubService:
         """Forget that these items were deleted. Raises StorageError."""
         service = str(address.bare)
         await self.storage.write(
-            lambda database: rows.forget_retractions(database, service, node, ids)
+            lambda database: NodeRows(database, service, node).forget_retractions(ids)
         )
 
     # -- nodes -----------------------------------------------------------------------------------
@@ -310,16 +279,16 @@ class PubSubService:
         """Create a node if there is none, and add these owners. A node that exists gets the
         configuration, unless `reconfigures` is False. Raises StorageError.
         """
-        service = str(address.bare)
+        who = _self(address)
 
         def op(database: Database) -> NodeChange | None:
-            change = None
-            if not rows.add_node(database, service, node, config, service) and reconfigures:
-                known = rows.node(database, service, node, lock=True)
+            at, change = NodeAccess(database, who, node), None
+            if not at.add(config, who.service) and reconfigures:
+                known = at.load(lock=True)
                 if known is not None and known.config != config:
-                    change = nodes.reconfigure(database, known, config, service)
+                    change = nodes.reconfigure(at, known, config)
             for each in owners:
-                rows.set_affiliation(database, service, node, str(each.bare), "owner")
+                at.set_affiliation(str(each.bare), "owner")
             return change
 
         await self.change(op)
@@ -333,7 +302,7 @@ class PubSubService:
             return [
                 each
                 for each in rows.nodes(database, who.service)
-                if not access.is_hidden(each, access.affiliation(database, who, each.name))
+                if not is_hidden(each, NodeAccess(database, who, each.name).own_affiliation())
             ]
 
         found = {each.name: each.config.title for each in await self.storage.read(op)}
@@ -431,9 +400,34 @@ class PubSubService:
         """Notify the subscribers of computed nodes at one of our addresses of changes in their
         views since the last notification. Raises StorageError.
         """
+        service = str(address.bare)
         for node in self._computed.values():
             if node.is_compared and node.is_at(address):
-                await refresh(self.storage, self.notifier, address, node)
+                await self._refresh(service, node)
+
+    async def _refresh(self, service: str, node: ComputedNode) -> None:
+        def read(database: Database) -> list[tuple[str, str, str | None]]:
+            return NodeRows(database, service, node.name).views(after, _PAGE)
+
+        after = ""
+        while page := await self.storage.read(read):
+            for jid, principal, seen in page:
+                items = await node.items(JID.parse(service), JID.parse(principal))
+                now = digests(items)
+                if now == seen:
+                    continue
+                await self.storage.write(partial(_set_view, service, node.name, jid, now))
+                for event in _events(node.name, items, _decode(seen or "{}")):
+                    self.notifier.put(
+                        Direct(
+                            service=service,
+                            node=node.name,
+                            principal=str(JID.parse(jid).bare),
+                            to=jid,
+                            payloads=(event,),
+                        )
+                    )
+            after = page[-1][0]
 
     def recomputed(
         self,
@@ -476,11 +470,11 @@ class PubSubService:
                     wanted.add(made.node)
             messages: list[Direct] = []
             for name in sorted(wanted):
-                node = rows.node(database, service, name)
+                node = NodeRows(database, service, name).load()
                 if (
                     node is not None
                     and node.config.send_last_published_item == "on_sub_and_presence"
-                    and access.may_read(database, node, bare)
+                    and may_read(database, node, bare)
                 ):
                     messages += last_messages(database, node, full)
             return messages
@@ -513,7 +507,7 @@ def last_messages(database: Database, node: Node, to: str) -> Sequence[Direct]:
             payloads=last_item(node.name, each, payloads=config.deliver_payloads),
             type=config.notification_type,
         )
-        for each in rows.newest(database, node.service, node.name, 1)
+        for each in NodeRows(database, node.service, node.name).newest(1)
     )
 
 
@@ -525,8 +519,9 @@ def _self(address: JID) -> Requester:
 def _check_stored(
     database: Database, service: str, node: str, ids: Sequence[str], expected: Stored
 ) -> None:
-    rows.node(database, service, node, lock=True)
+    at = NodeRows(database, service, node)
+    at.load(lock=True)
     for id_ in ids:
-        found = rows.item(database, service, node, id_)
+        found = at.item(id_)
         if (None if found is None else found.payload) != expected.payload:
             raise StoredChangedError

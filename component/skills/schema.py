@@ -117,6 +117,7 @@ def signature_of(function: Callable[..., Any], docs: Mapping[str, str]) -> Signa
     for name, text in docs.items():
         if name in schema["properties"]:
             schema["properties"][name].setdefault("description", text)
+    _add_field_texts(schema["properties"], base)
     inputs = Inputs(
         type=struct,
         params=params_of(schema),
@@ -153,6 +154,11 @@ def object_schema(hint: Any) -> Schema:
     if schema.get("type") != "object":
         raise UsageError(f"{where} is {_spoken(hint)}: ask for a Struct or a dataclass of fields.")
     return schema
+
+
+def _add_field_texts(properties: dict[str, Schema], struct: type[msgspec.Struct] | None) -> None:
+    for name, text in ({} if struct is None else field_texts(struct)).items():
+        properties[name] = {"description": text, **properties[name]}
 
 
 def _readers_of(struct: type[msgspec.Struct], title: str) -> dict[str, Reader]:
@@ -403,6 +409,15 @@ def _has_fields(described: Any) -> bool:
 
 _SECTION = r"(Args|Arguments|Parameters|Returns|Return|Raises|Yields|Examples?|Notes?):\s*$"
 _PARAM = r"(\w+)\s*(?:\([^)]*\))?:\s*(.*)$"
+
+
+def field_texts(struct: type[msgspec.Struct]) -> dict[str, str]:
+    """Return the texts of the fields of a Struct, from its docstring and those of its bases."""
+    texts = dict[str, str]()
+    for base in reversed(struct.__mro__):
+        if issubclass(base, msgspec.Struct):
+            texts |= read_docstring(base.__doc__)[1]
+    return texts
 
 
 def read_docstring(docstring: str | None) -> tuple[str, dict[str, str]]:

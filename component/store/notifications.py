@@ -56,9 +56,7 @@ TABLES: Final = (
             dropped INTEGER NOT NULL DEFAULT 0,
             PRIMARY KEY (agent, person)
         """,
-        indexes={
-            "recipients_look": "(look_at)",
-        },
+        indexes={"recipients_look": "(look_at)"},
     ),
     Table(
         name="notification_preferences",
@@ -93,6 +91,8 @@ _MOST_DELETED: Final = 1_000
 _COLUMNS: Final = (
     "id, priority, title, text, created, waits_online, on_time, message, sent, received, repeated"
 )
+_WHO: Final = "agent = ? AND person = ?"
+_HELD: Final = "sent IS NULL AND message IS NULL"
 
 
 class Notification(msgspec.Struct, frozen=True, kw_only=True):
@@ -255,8 +255,7 @@ class NotificationStore:
 
         def op(database: Database) -> Batch | None:
             claimed = database.execute(
-                "UPDATE recipients SET claimed = ?, token = ?"
-                " WHERE agent = ? AND person = ? AND claimed <= ?",
+                f"UPDATE recipients SET claimed = ?, token = ? WHERE {_WHO} AND claimed <= ?",  # noqa: S608
                 (database.steady + _CLAIM_MS, held_by, *key, database.steady),
             )
             if not claimed.rowcount:
@@ -276,12 +275,7 @@ class NotificationStore:
         return await self._storage.write(op)
 
     async def sent(
-        self,
-        agent: JID,
-        person: JID,
-        token: str,
-        batch: Batch,
-        decide: Callable[[Recipient], Plan],
+        self, agent: JID, person: JID, token: str, batch: Batch, decide: Callable[[Recipient], Plan]
     ) -> None:
         """All messages of a batch were sent: decide when to look at the recipient again."""
         key = _key(agent, person)
@@ -329,8 +323,8 @@ class NotificationStore:
 
         def op(database: Database) -> None:
             changed = database.execute(
-                "UPDATE notifications SET waits_online = 0"
-                " WHERE agent = ? AND person = ? AND waits_online = 1 AND message IS NULL",
+                f"UPDATE notifications SET waits_online = 0 WHERE {_WHO}"  # noqa: S608 - constants
+                " AND waits_online = 1 AND message IS NULL",
                 key,
             )
             if changed.rowcount:
@@ -410,11 +404,9 @@ class NotificationStore:
 
 def forget(database: Database, who: Forgotten) -> None:
     """Delete all notifications of a person by an agent, those that were sent as well."""
+    key = _key(who.address, who.person)
     for table in ("notifications", "recipients"):
-        database.execute(
-            f"DELETE FROM {table} WHERE agent = ? AND person = ?",  # noqa: S608 - constants
-            _key(who.address, who.person),
-        )
+        database.execute(f"DELETE FROM {table} WHERE {_WHO}", key)  # noqa: S608 - constants
 
 
 def record(database: Database, one: Notification, most_held: int) -> None:
@@ -437,7 +429,7 @@ def record(database: Database, one: Notification, most_held: int) -> None:
     )
     if made.rowcount:
         _wake(database, *key)
-        _drop_surplus(database, *key, most_held)
+        _drop_surplus(database, key, most_held)
     database.notify(CHANNEL)
 
 
@@ -446,7 +438,7 @@ def _held(**values: JID | str | None) -> tuple[str, tuple[str, ...]]:
     given = {name: value for name, value in values.items() if value is not None}
     where = "".join(f" AND {name} = ?" for name in given)
     texts = [str(value.bare) if isinstance(value, JID) else value for value in given.values()]
-    return f"sent IS NULL AND message IS NULL{where}", tuple(texts)
+    return f"{_HELD}{where}", tuple(texts)
 
 
 def _key(agent: JID, person: JID) -> tuple[str, str]:
@@ -466,31 +458,25 @@ def _created(database: Database, recipient: tuple[str, str]) -> int:
     they keep their order.
     """
     (last,) = database.execute(
-        "SELECT max(created) FROM notifications"
-        " WHERE agent = ? AND person = ? AND created BETWEEN ? AND ?",
+        f"SELECT max(created) FROM notifications WHERE {_WHO} AND created BETWEEN ? AND ?",  # noqa: S608
         (*recipient, database.now, database.now + _SAME_MS),
     ).fetchone() or (None,)
     return database.now if last is None else int(last) + 1
 
 
-def _drop_surplus(database: Database, agent: str, person: str, most: int) -> None:
-    (count,) = database.execute(
-        "SELECT count(*) FROM notifications"
-        " WHERE agent = ? AND person = ? AND sent IS NULL AND message IS NULL",
-        (agent, person),
-    ).fetchone() or (0,)
-    if count <= most:
-        return
-    dropped = database.execute(
-        "DELETE FROM notifications WHERE id IN (SELECT id FROM notifications"
-        " WHERE agent = ? AND person = ? AND sent IS NULL AND message IS NULL"
-        " ORDER BY priority, created, id LIMIT ?)",
-        (agent, person, count - most),
-    )
-    database.execute(
-        "UPDATE recipients SET dropped = dropped + ? WHERE agent = ? AND person = ?",
-        (dropped.rowcount, agent, person),
-    )
+def _drop_surplus(database: Database, key: tuple[str, str], most: int) -> None:
+    held = f"FROM notifications WHERE {_WHO} AND {_HELD}"
+    (count,) = database.execute(f"SELECT count(*) {held}", key).fetchone() or (0,)
+    if count > most:
+        dropped = database.execute(
+            f"DELETE FROM notifications WHERE id IN (SELECT id {held}"  # noqa: S608 - constants
+            " ORDER BY priority, created, id LIMIT ?)",
+            (*key, count - most),
+        )
+        database.execute(
+            f"UPDATE recipients SET dropped = dropped + ? WHERE {_WHO}",  # noqa: S608 - constants
+            (dropped.rowcount, *key),
+        )
 
 
 def _release(database: Database, key: tuple[str, str], token: str, look_at: int | None) -> None:
@@ -536,23 +522,11 @@ def _recipient(database: Database, agent: JID, person: JID) -> Recipient:
 
 
 def _notification(agent: JID, person: JID, row: Sequence[Any]) -> Notification:
-    id_, priority, title, text, created, waits_online, on_time, message, *marks = row
-    sent, received, repeated = marks
-    return Notification(
-        id=id_,
-        agent=agent,
-        person=person,
-        priority=PRIORITIES[priority],
-        title=title,
-        text=text,
-        created=created,
-        waits_online=bool(waits_online),
-        on_time=bool(on_time),
-        message=message,
-        sent=sent,
-        received=bool(received),
-        repeated=bool(repeated),
-    )
+    values = dict(zip(_COLUMNS.split(", "), row, strict=True))
+    flags = ("waits_online", "on_time", "received", "repeated")
+    values |= {name: bool(values[name]) for name in flags}
+    values["priority"] = PRIORITIES[values["priority"]]
+    return Notification(agent=agent, person=person, **values)
 
 
 def _preferences(database: Database, person: str) -> Preferences:

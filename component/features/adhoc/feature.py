@@ -24,17 +24,19 @@ class AdHocFeature(Feature):
 
     def open(self, kernel: Kernel) -> Opened:
         """Make the handler, and the nodes for service discovery."""
+        retry_after_s = self.settings.limits.retry_after_s
         catalog, tasks = kernel.environment.catalog, kernel.tasks.service
 
         def run(asked: AdHocRequest, skill: str, json: bytes) -> Answer | Awaitable[Answer]:
             return tasks.execute(_request(asked, skill, json))
 
         return Opened(
-            handlers=(CommandsHandler(kernel.offers, CommandSessions(admins=catalog.admins)),),
-            offers=(
-                SkillOffers(catalog.view, run, self.settings.limits.retry_after_s),
-                CommandOffers(kernel.commands),
+            handlers=(
+                CommandsHandler(
+                    kernel.offers, CommandSessions(admins=catalog.admins), retry_after_s
+                ),
             ),
+            offers=(SkillOffers(catalog.view, run, retry_after_s), CommandOffers(kernel.commands)),
             disco_nodes=(CommandNodes(kernel.offers, page_bytes(self.settings)),),
         )
 

@@ -8,7 +8,8 @@ only deals with forms and stages. In service discovery the commands are a list, 
 (XEP-0050 §2).
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from inspect import isawaitable
 from typing import Any, Final, TypeAlias
 
@@ -32,8 +33,8 @@ from component.kernel.adhoc import (
     Outcome,
     find_offer,
 )
-from component.kernel.errors import stored
-from component.kernel.paging import address_asked, page, sized
+from component.kernel.errors import unavailable
+from component.kernel.paging import address_asked, items_page, sized
 from component.link.router.table import IQRoute, ReplyPayload, Request
 from component.skills.errors import printable
 from component.skills.form_fields import NEWLINE, properties_of
@@ -68,9 +69,12 @@ class CommandsHandler:
     node serves it.
     """
 
-    def __init__(self, offers: Sequence[Offers], sessions: CommandSessions) -> None:
+    def __init__(
+        self, offers: Sequence[Offers], sessions: CommandSessions, retry_after_s: int = 5
+    ) -> None:
         self._offers = offers
         self._sessions = sessions
+        self._retry_after_s = retry_after_s
 
     def routes(self) -> tuple[IQRoute, ...]:
         """Return the routes of this handler."""
@@ -112,11 +116,8 @@ class CommandsHandler:
         return self._run(session, offer, msgspec.Raw(b"{}"))
 
     async def _prepared(self, session: CommandSession, preparing: Awaitable[Offer]) -> Command:
-        try:
+        with self._ended_by_error(session):
             return self._ask(session, await preparing)
-        except StanzaError as error:
-            session.settle("ended", None, error)
-            raise
 
     def _offer(self, node: str, principal: JID) -> Offer:
         offer = find_offer(self._offers, node, principal)
@@ -126,7 +127,6 @@ class CommandsHandler:
 
     @staticmethod
     def _ask(session: CommandSession, offer: Offer, misfit: Misfit | None = None) -> Command:
-        """Return the form; after invalid input with the given values and the reasons."""
         form = schema_form(
             offer.schema,
             offer.form_type,
@@ -153,11 +153,8 @@ class CommandsHandler:
         # A form of type cancel counts as submitted (XEP-0050 §3.6.1).
         if form is None or form.type not in ("submit", "cancel"):
             raise bad_command(BadPayload(), "Fill in the form, and send it with the type submit.")
-        try:
+        with self._ended_by_error(session):
             offer = self._offer(session.node, session.requester.bare)
-        except StanzaError as error:
-            session.settle("ended", None, error)
-            raise
         session.given = form
         try:
             json = form_values(form, offer.schema, offer.form_type)
@@ -173,11 +170,8 @@ class CommandsHandler:
     ) -> ReplyPayload | Awaitable[ReplyPayload]:
         session.stage = "running"
         session.attempts += 1
-        try:
+        with self._ended_by_error(session):
             outcome = offer.run(_asked(session), json)
-        except BaseException as error:
-            session.settle("ended", None, _end(error))
-            raise
         if isawaitable(outcome):
             session.done = anyio.Event()
             return self._wait(session, offer, outcome)
@@ -186,13 +180,26 @@ class CommandsHandler:
     async def _wait(
         self, session: CommandSession, offer: Offer, outcome: Awaitable[Outcome]
     ) -> Command:
+        with self._ended_by_error(session):
+            return self._settle(session, offer, await outcome)
+
+    @contextmanager
+    def _ended_by_error(self, session: CommandSession) -> Iterator[None]:
+        """End a session by the errors raised within, which its repetitions get as well. What was
+        cancelled or has failed is not run again: its effect is unknown.
+        """
         try:
-            found = await outcome
+            yield
         except BaseException as error:
-            # Cancelled or failed: its effect is unknown, and it is not run again.
-            session.settle("ended", None, _end(error))
+            found = errors.outcome_unknown()
+            if isinstance(error, StanzaError):
+                found = error
+            elif isinstance(error, StorageError):
+                found = unavailable(self._retry_after_s)
+            elif isinstance(error, Exception):
+                found = errors.internal()
+            session.settle("ended", None, found)
             raise
-        return self._settle(session, offer, found)
 
     def _settle(self, session: CommandSession, offer: Offer, outcome: Outcome) -> Command:
         if isinstance(outcome, Misfit):
@@ -264,13 +271,6 @@ def _content(form: Form | None) -> object:
     return None if form is None else [(field.var, field.values) for field in form.fields]
 
 
-def _end(error: BaseException) -> StanzaError:
-    """Return the error for a repetition after an end that a note cannot express."""
-    if isinstance(error, StanzaError):
-        return error
-    return errors.internal() if isinstance(error, Exception) else errors.outcome_unknown()
-
-
 class CommandNodes:
     """Answers disco#info and disco#items at the nodes of commands."""
 
@@ -305,8 +305,7 @@ class CommandNodes:
             return sized(disco.Item(jid=to, node=node, name=None if offer is None else offer.title))
 
         nodes = sorted(node for offers in self._offers for node in offers.nodes(principal))
-        items, which = page(nodes, query.page, item, self._room)
-        return disco.ItemsQuery(node=query.node, items=items, page=which)
+        return items_page(query, nodes, item, self._room)
 
 
 def _info(node: str, type_: str, name: str, features: tuple[str, ...]) -> disco.InfoQuery:
@@ -370,9 +369,12 @@ class SkillOffers:
 
     async def _wait(self, skill: Skill, found: Awaitable[Answer]) -> Outcome:
         try:
-            return _outcome(skill, await stored(found, self._retry_after_s))
+            return _outcome(skill, await found)
         except StanzaError as error:
             return _refusal(error)
+        except StorageError as error:
+            _log.error("the database refused", reason=str(error))
+            return _refusal(unavailable(self._retry_after_s))
 
 
 class CommandOffers:

@@ -5,7 +5,7 @@ the answer and any question for confirmation. The operator is named in the histo
 conversation and in the audit log.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import anyio
@@ -19,6 +19,7 @@ from component.audit.protocol import AuditEvent
 from component.budget.book import BudgetBook
 from component.budget.protocol import BudgetUsage, Payer
 from component.commands import (
+    SEVERAL_LINES,
     AnyCommand,
     Asking,
     CommandError,
@@ -26,6 +27,7 @@ from component.commands import (
     NoParams,
     Outline,
     Run,
+    person_of,
 )
 from component.link.messages.inbound import Conversation, ReplyAddress
 from xep.jid import JID, JIDError
@@ -38,31 +40,24 @@ Change: TypeAlias = Callable[[str, str], Awaitable[AgentState]]
 """Changes an agent's state on behalf of an operator. Raises AgentError, StorageError."""
 
 
-AgentParam: TypeAlias = Annotated[
-    str,
-    msgspec.Meta(
-        title="Agent", description="Name of the agent: the part of its address before the @."
-    ),
-]
-
-
 class NameParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of a command about one agent."""
+    """The parameters of a command about one agent.
 
-    name: AgentParam
+    Args:
+        name: Name of the agent: the part of its address before the @.
+    """
+
+    name: Annotated[str, msgspec.Meta(title="Agent")]
 
 
 class DayParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of a command about one day."""
+    """The parameters of a command about one day.
 
-    day: Annotated[
-        str,
-        msgspec.Meta(
-            title="Day",
-            description="Day in UTC, such as 2026-11-22. Default: today.",
-            pattern=r"^(\d{4}-\d{2}-\d{2})?$",
-        ),
-    ] = ""
+    Args:
+        day: Day in UTC, such as 2026-11-22. Default: today.
+    """
+
+    day: Annotated[str, msgspec.Meta(pattern=r"^(\d{4}-\d{2}-\d{2})?$")] = ""
 
 
 AGENTS = Outline(
@@ -116,20 +111,14 @@ class AgentCommands:
 
     def commands(self) -> tuple[AnyCommand, ...]:
         """Return the commands."""
-        return (
-            AGENTS.done_by(self._list),
-            PAUSE_AGENT.done_by(
-                self._changed_by(
-                    self._agents.pause, "It finishes its current work and then stops answering."
-                )
-            ),
-            RESUME_AGENT.done_by(self._changed_by(self._agents.resume, "It answers again.")),
-            KILL_AGENT.done_by(
-                self._changed_by(
-                    self._agents.kill, "It is shut down permanently. Its memory stays on disk."
-                )
-            ),
+        agents = self._agents
+        changes: Sequence[tuple[Outline[NameParams], Change, str]] = (
+            (PAUSE_AGENT, agents.pause, "It finishes its current work and then stops answering."),
+            (RESUME_AGENT, agents.resume, "It answers again."),
+            (KILL_AGENT, agents.kill, "It is shut down permanently. Its memory stays on disk."),
         )
+        made = [outline.done_by(_changed_by(change, said)) for outline, change, said in changes]
+        return (AGENTS.done_by(self._list), *made)
 
     async def _list(self, _asking: Asking, _params: NoParams) -> CommandResult:
         found = self._agents.list()
@@ -139,16 +128,20 @@ class AgentCommands:
         ]
         return CommandResult("\n".join(lines), found)
 
-    def _changed_by(self, change: Change, said: str) -> Run[NameParams]:
-        async def run(asking: Asking, params: NameParams) -> CommandResult:
-            by = "operator" if asking.principal is None else str(asking.principal)
-            try:
-                found = await change(params.name, by)
-            except AgentError as error:
-                raise CommandError(str(error), "name") from None
-            return CommandResult(f"{found.name} is {found.state}. {said}", found)
 
-        return run
+def _changed_by(change: Change, said: str) -> Run[NameParams]:
+    async def run(asking: Asking, params: NameParams) -> CommandResult:
+        try:
+            found = await change(params.name, _name_of(asking))
+        except AgentError as error:
+            raise CommandError(str(error), "name") from None
+        return CommandResult(f"{found.name} is {found.state}. {said}", found)
+
+    return run
+
+
+def _name_of(asking: Asking) -> str:
+    return "operator" if asking.principal is None else str(asking.principal)
 
 
 class SpendingCommands:
@@ -215,42 +208,23 @@ _ID_BYTES: Final = 16
 _LONGEST_TEXT: Final = 20_000
 
 
-class TellParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The agent, the instruction, and the person in whose conversation it is given."""
+class TellParams(NameParams, frozen=True, forbid_unknown_fields=True):
+    """The agent, the instruction, and the person in whose conversation it is given.
 
-    name: AgentParam
-    text: Annotated[
-        str,
-        msgspec.Meta(
-            title="Text",
-            description="What the agent is asked to do.",
-            min_length=1,
-            max_length=_LONGEST_TEXT,
-            extra_json_schema={"contentMediaType": "text/plain"},
-        ),
-    ]
-    person: Annotated[
-        str,
-        msgspec.Meta(
-            title="Person",
-            description="Address of the person whose conversation and rights the agent uses, such"
-            " as juliet@example.com.",
-        ),
-    ] = msgspec.field(name="for")
-    budget: Annotated[
-        str,
-        msgspec.Meta(
-            title="Budget",
-            description="Budget to charge: total, agent:NAME or principal:JID. Default: those of"
-            " the person and the agent. Every cost also counts against the total.",
-        ),
-    ] = ""
+    Args:
+        text: What the agent is asked to do.
+        person: Address of the person whose conversation and rights the agent uses, such as
+            juliet@example.com.
+        budget: Budget to charge: total, agent:NAME or principal:JID. Default: those of the person
+            and the agent. Every cost also counts against the total.
+    """
+
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=_LONGEST_TEXT), SEVERAL_LINES]
+    person: str = msgspec.field(name="for")
+    budget: str = ""
     wait: Annotated[
         bool,
-        msgspec.Meta(
-            title="Wait",
-            description=f"Wait up to {WAIT_S:.0f} seconds for the answer, and show it.",
-        ),
+        msgspec.Meta(description=f"Wait up to {WAIT_S:.0f} seconds for the answer, and show it."),
     ] = False
 
 
@@ -355,9 +329,7 @@ class TellCommands:
             raise CommandError("The text is empty: say what the agent should do.", "text")
         return TurnRequest(
             id=system.token_hex(_ID_BYTES),
-            starter=OperatorStarter(
-                "operator" if asking.principal is None else str(asking.principal)
-            ),
+            starter=OperatorStarter(_name_of(asking)),
             conversation=Conversation(agent, person),
             principal=person,
             reply_to=ReplyAddress(str(person), agent),
@@ -377,10 +349,7 @@ class TellCommands:
         return name
 
     def _person(self, address: str, agent: JID) -> JID:
-        try:
-            person = JID.parse(address.strip()).bare
-        except JIDError as error:
-            raise CommandError(f"{address!r} is not an address: {error}", "for") from None
+        person = person_of(address)
         if person.local is None or self._addresses.is_own(person):
             raise CommandError(
                 f"{person} is not a person: give the address of an account, such as"
@@ -389,8 +358,7 @@ class TellCommands:
             )
         if not self._contacts.admits(person):
             raise CommandError(
-                f"{person} is not admitted to this service: see [agent] in the settings.",
-                "for",
+                f"{person} is not admitted to this service: see [agent] in the settings.", "for"
             )
         if not self._contacts.may_write(agent, person):
             raise CommandError(

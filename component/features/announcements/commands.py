@@ -12,19 +12,16 @@ _LONGEST: Final = 5_000
 
 
 class AnnounceParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What to announce."""
+    """What to announce.
 
-    text: Annotated[
-        tuple[str, ...], msgspec.Meta(title="Text", description="What to announce.", min_length=1)
-    ]
-    agent: Annotated[
-        str,
-        msgspec.Meta(
-            title="Agent",
-            description="Name of the agent that announces it. Default: the one you write to, or the"
-            " default agent.",
-        ),
-    ] = ""
+    Args:
+        text: What to announce.
+        agent: Name of the agent that announces it. Default: the one you write to, or the default
+            agent.
+    """
+
+    text: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+    agent: str = ""
 
 
 class Announcement(msgspec.Struct, frozen=True):

@@ -24,55 +24,33 @@ _SHOWN: Final = 10
 
 
 class AuditParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of the command."""
+    """The parameters of the command.
 
-    do: Annotated[
-        Literal["query", "verify"],
-        msgspec.Meta(
-            title="Action", description="Show the latest entries, or verify the whole log."
-        ),
-    ] = "query"
-    principal: Annotated[
-        str | None, msgspec.Meta(title="Principal", description="Only entries about this bare JID.")
-    ] = None
-    kind: Annotated[
-        EventKind | None, msgspec.Meta(title="Kind", description="Only entries of this kind.")
-    ] = None
-    outcome: Annotated[
-        str | None,
-        msgspec.Meta(
-            title="Outcome", description="Only entries with this outcome, such as refused."
-        ),
-    ] = None
-    agent: Annotated[
-        str | None, msgspec.Meta(title="Agent", description="Only entries about this agent.")
-    ] = None
-    subject: Annotated[
-        str | None,
-        msgspec.Meta(
-            title="Subject", description="Only entries about this skill, memory key or model."
-        ),
-    ] = None
-    trace: Annotated[
-        str | None, msgspec.Meta(title="Trace", description="Only entries of this turn or task.")
-    ] = None
-    task: Annotated[
-        str | None, msgspec.Meta(title="Task", description="Only entries about this task.")
-    ] = None
-    since: Annotated[
-        str | None,
-        msgspec.Meta(
-            title="Since",
-            description="Only entries since this time: 2026-03-01T12:00:00Z, or"
-            " 30m or 7d for so long ago.",
-        ),
-    ] = None
-    until: Annotated[
-        str | None, msgspec.Meta(title="Until", description="Only entries before this time.")
-    ] = None
-    limit: Annotated[
-        int, msgspec.Meta(title="Limit", description="Maximum number of entries.", ge=1, le=500)
-    ] = 20
+    Args:
+        do: Show the latest entries, or verify the whole log.
+        principal: Only entries about this bare JID.
+        kind: Only entries of this kind.
+        outcome: Only entries with this outcome, such as refused.
+        agent: Only entries about this agent.
+        subject: Only entries about this skill, memory key or model.
+        trace: Only entries of this turn or task.
+        task: Only entries about this task.
+        since: Only entries since this time: 2026-03-01T12:00:00Z, or 30m or 7d for so long ago.
+        until: Only entries before this time.
+        limit: Maximum number of entries.
+    """
+
+    do: Annotated[Literal["query", "verify"], msgspec.Meta(title="Action")] = "query"
+    principal: str | None = None
+    kind: EventKind | None = None
+    outcome: str | None = None
+    agent: str | None = None
+    subject: str | None = None
+    trace: str | None = None
+    task: str | None = None
+    since: str | None = None
+    until: str | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=500)] = 20
 
 
 AUDIT = Outline(
@@ -85,11 +63,7 @@ AUDIT = Outline(
 
 
 class AuditCommands:
-    """The command about the audit log.
-
-    Args:
-        audit: the audit log.
-    """
+    """The command about the audit log."""
 
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
@@ -114,17 +88,9 @@ class AuditCommands:
 
 def audit_query(params: AuditParams) -> AuditQuery:
     """Return the filters of the command. Raises CommandError for an invalid time."""
-    return AuditQuery(
-        kind=params.kind,
-        outcome=params.outcome,
-        principal=params.principal,
-        agent=params.agent,
-        subject=params.subject,
-        trace=params.trace,
-        task=params.task,
-        since=_time("since", params.since),
-        until=_time("until", params.until),
-    )
+    given = msgspec.structs.asdict(params)
+    times = {name: _time(name, given[name]) for name in ("since", "until")}
+    return AuditQuery(**{name: given[name] for name in AuditQuery.__struct_fields__} | times)
 
 
 def audit_line_text(line: Line) -> str:
@@ -140,31 +106,25 @@ def audit_line_text(line: Line) -> str:
 
 def verdict_text(verdict: Verification) -> str:
     """Return the result of a verification in words."""
-    notes = list(verdict.notes)
     if not verdict.whole:
         left = len(verdict.findings) - _SHOWN
-        more = [f"… and {left} more."] if left > 0 else []
-        return "\n".join(
-            [
-                "The audit log is incomplete or was changed:",
-                *(each.sentence for each in verdict.findings[:_SHOWN]),
-                *more,
-                *notes,
-                "Keep the files unchanged, and compare them with a backup.",
-            ]
+        lines = [
+            "The audit log is incomplete or was changed:",
+            *(each.sentence for each in verdict.findings[:_SHOWN]),
+            *([f"… and {left} more."] if left > 0 else []),
+            *verdict.notes,
+            "Keep the files unchanged, and compare them with a backup.",
+        ]
+    elif not verdict.lines:
+        lines = ["There is no audit log yet.", *verdict.notes]
+    else:
+        files = "1 file" if verdict.files == 1 else f"{verdict.files} files"
+        said = (
+            f"The audit log is complete and unchanged: {verdict.lines} entries in {files}, from"
+            f" {verdict.since} to {verdict.until}. The last one is {verdict.last}:{verdict.hash}"
         )
-    if not verdict.lines:
-        return "\n".join(["There is no audit log yet.", *notes])
-    said = (
-        f"The audit log is complete and unchanged: {verdict.lines} entries in"
-        f" {_files(verdict.files)}, from"
-        f" {verdict.since} to {verdict.until}. The last one is {verdict.last}:{verdict.hash}"
-    )
-    return "\n".join([said, *notes])
-
-
-def _files(number: int) -> str:
-    return "1 file" if number == 1 else f"{number} files"
+        lines = [said, *verdict.notes]
+    return "\n".join(lines)
 
 
 def _time(name: str, text: str | None) -> str | None:

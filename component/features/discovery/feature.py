@@ -26,7 +26,6 @@ class DiscoveryFeature(Feature):
                     catalog.view,
                     kernel.pubsub if kernel.disco.has_pubsub else None,
                     page_bytes(self.settings),
-                    self.settings.limits.retry_after_s,
                 ),
                 ContactProfiles(catalog.profiles),
             ),

@@ -15,13 +15,12 @@ import msgspec
 
 from component import system
 from component.kernel.disco import Disco
-from component.kernel.errors import stored
-from component.kernel.paging import address_asked, check_page, page, sized
+from component.kernel.paging import address_asked, check_page, items_page, sized
 from component.kernel.profiles import NODES, Profiles
 from component.link.router.table import IQRoute, Request
 from component.pubsub.config import NodeConfig
 from component.pubsub.rows import StoredItem
-from component.pubsub.service import PubSubService
+from component.pubsub.service import ComputedNode, PubSubService
 from component.skills.registry import View
 from xep import disco, entity_time, ping, pubsub, result_sets, vcard4, vcard_temp, version
 from xep.binding import encode
@@ -48,9 +47,7 @@ class Discovery:
         view: Callable[[JID], View],
         pubsub: PubSubService | None = None,
         room: int = PAGE_ROOM,
-        retry_after_s: int = 5,
     ) -> None:
-        self._retry_after_s = retry_after_s
         self._disco = disco
         self._view = view
         self._pubsub = pubsub
@@ -110,29 +107,28 @@ class Discovery:
     ) -> disco.ItemsQuery:
         """Return the agents at the domain, and the nodes of the address (XEP-0060 §5.2)."""
         address = request.to.bare
-        visible = service.visible(service.requester(request.to, request.sender))
+        visible = await service.visible(service.requester(request.to, request.sender))
         entries = {
             f"#{node}": disco.Item(jid=address, node=node, name=title or None)
-            for node, title in await stored(visible, self._retry_after_s)
+            for node, title in visible
         }
         if request.host == "component":
             domain = self._disco.facts.domain.domain
             for local, name in self._disco.agents.items():
                 entries[local] = disco.Item(jid=JID(local, domain), name=name)
-        items, which = page(
-            sorted(entries), request.payload.page, lambda key: sized(entries[key]), self._room
+        return items_page(
+            request.payload, sorted(entries), lambda key: sized(entries[key]), self._room
         )
-        return disco.ItemsQuery(items=items, page=which)
 
     def _agents_page(self, query: disco.ItemsQuery) -> disco.ItemsQuery:
         domain = self._disco.facts.domain.domain
-        items, which = page(
-            sorted(self._disco.agents),
-            query.page,
-            lambda name: sized(disco.Item(jid=JID(name, domain), name=self._disco.agents[name])),
+        agents = self._disco.agents
+        return items_page(
+            query,
+            sorted(agents),
+            lambda name: sized(disco.Item(jid=JID(name, domain), name=agents[name])),
             self._room,
         )
-        return disco.ItemsQuery(items=items, page=which)
 
     def _skills_page(self, to: JID, query: disco.ItemsQuery, view: View) -> disco.ItemsQuery:
         def item(name: str) -> tuple[disco.Item, int]:
@@ -140,8 +136,7 @@ class Discovery:
             title = None if skill is None else skill.title
             return sized(disco.Item(jid=to, node=_SKILL_NODE + name, name=title))
 
-        items, which = page(view.names(), query.page, item, self._room)
-        return disco.ItemsQuery(node=query.node, items=items, page=which)
+        return items_page(query, view.names(), item, self._room)
 
     def _skills_info(self) -> disco.InfoQuery:
         """Describe the node of skills, which has disco#items and PubSub items."""
@@ -222,13 +217,14 @@ class ContactProfiles:
         raise StanzaError("forbidden", "only the operator can change this vCard")
 
 
-class ProfileNode:
-    """A PubSub node for a part of the profile: a `component.pubsub.service.ComputedNode`."""
+class ProfileNode(ComputedNode):
+    """A PubSub node for a part of the profile."""
+
+    config = NodeConfig(access_model="open")
+    is_compared = True
 
     def __init__(self, name: str, profiles: Profiles) -> None:
         self.name = name
-        self.config = NodeConfig(access_model="open")
-        self.is_compared = True
         self._profiles = profiles
         self._since = system.now()
 

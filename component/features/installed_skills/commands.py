@@ -199,35 +199,27 @@ def has_changed(name: str, digest: str) -> InstalledError:
     )
 
 
-SkillName = Annotated[str, msgspec.Meta(title="Skill", description="Name of an installed skill.")]
-
-
 class SkillParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of a command about one skill."""
+    """The parameters of a command about one skill.
 
-    name: SkillName
+    Args:
+        name: Name of an installed skill.
+    """
+
+    name: Annotated[str, msgspec.Meta(title="Skill")]
 
 
-class ApproveParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of an approval."""
+class ApproveParams(SkillParams, frozen=True, forbid_unknown_fields=True):
+    """The parameters of an approval.
 
-    name: SkillName
-    digest: Annotated[
-        str,
-        msgspec.Meta(
-            title="Digest",
-            description="Beginning of the digest of the content that is approved, at least 8"
-            " characters. On the command line, the default is the present content.",
-            pattern="^([0-9a-f]{8,64})?$",
-        ),
-    ] = ""
-    trusted: Annotated[
-        bool,
-        msgspec.Meta(
-            title="Trusted",
-            description="Run it inside the service, where nothing limits it. For Python only.",
-        ),
-    ] = False
+    Args:
+        digest: Beginning of the digest of the content that is approved, at least 8 characters. On
+            the command line, the default is the present content.
+        trusted: Run it inside the service, where nothing limits it. For Python only.
+    """
+
+    digest: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{8,64})?$")] = ""
+    trusted: bool = False
 
 
 INSTALLED_SKILLS = Outline(

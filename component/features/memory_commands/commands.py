@@ -6,6 +6,7 @@ from typing import Annotated, Final
 import msgspec
 
 from component.commands import (
+    SEVERAL_LINES,
     AnyCommand,
     Asking,
     CommandError,
@@ -69,60 +70,42 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of the command for everybody."""
+    """The parameters of the command for everybody.
 
-    words: Annotated[
-        tuple[str, ...],
-        msgspec.Meta(
-            title="Words",
-            description="Words to search for. Or: set and a key to write a memory, forget and a"
-            " key to delete one, export to get all of your own as JSON, import to store those of an"
-            " export. Default: list the latest.",
-        ),
-    ] = ()
-    scope: Annotated[
-        str,
-        msgspec.Meta(
-            title="Scope",
-            description="With forget: the scope of the memory, shown in brackets in the list."
-            " Default: private, which only you can see.",
-        ),
-    ] = ""
-    text: Annotated[
-        str,
-        msgspec.Meta(
-            title="Text",
-            description="With set: what to remember; in the chat, the key and what to remember."
-            " With import: the JSON that export has printed.",
-            extra_json_schema={"contentMediaType": "text/plain"},
-        ),
-    ] = ""
+    Args:
+        words: Words to search for. Or: set and a key to write a memory, forget and a key to delete
+            one, export to get all of your own as JSON, import to store those of an export. Default:
+            list the latest.
+        scope: With forget: the scope of the memory, shown in brackets in the list. Default:
+            private, which only you can see.
+        text: With set: what to remember; in the chat, the key and what to remember. With import:
+            the JSON that export has printed.
+    """
+
+    words: tuple[str, ...] = ()
+    scope: str = ""
+    text: Annotated[str, SEVERAL_LINES] = ""
 
 
 class MissingParams(PersonParams, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The person, the agent, and what is done with the missing memories."""
+    """The person, the agent, and what is done with the missing memories.
 
-    decision: Annotated[
-        MissingDecision,
-        msgspec.Meta(
-            title="Decision",
-            description="restore: publish the memories in the account of the person again. delete:"
-            " the person has deleted them there, so delete them here as well.",
-        ),
-    ]
+    Args:
+        decision: restore: publish the memories in the account of the person again. delete: the
+            person has deleted them there, so delete them here as well.
+    """
+
+    decision: MissingDecision
 
 
 class ImportParams(PersonParams, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The person, the agent, and the memories to store."""
+    """The person, the agent, and the memories to store.
 
-    memories: Annotated[
-        str,
-        msgspec.Meta(
-            title="Memories",
-            description="The JSON that an export has printed.",
-            extra_json_schema={"contentMediaType": "text/plain"},
-        ),
-    ]
+    Args:
+        memories: The JSON that an export has printed.
+    """
+
+    memories: Annotated[str, SEVERAL_LINES]
 
 
 MEMORY = Outline(

@@ -1,6 +1,6 @@
 """The command by which people let an agent keep its memories in their account."""
 
-from typing import Annotated, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -10,20 +10,16 @@ from component.memory_directory.layout import SessionKey
 from xep.fluux_agent.memory import NAMESPACE
 from xep.stanza_error import StanzaError
 
-Choice = Literal["show", "allow", "stop"]
-
 
 class HomeParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Whether the agent may keep its memories of a person in their account."""
+    """Whether the agent may keep its memories of a person in their account.
 
-    choice: Annotated[
-        Choice,
-        msgspec.Meta(
-            title="Choice",
-            description="allow to let me keep what I remember about you in your account, stop to"
-            " end that. Default: show where it is kept.",
-        ),
-    ] = "show"
+    Args:
+        choice: allow to let me keep what I remember about you in your account, stop to end that.
+            Default: show where it is kept.
+    """
+
+    choice: Literal["show", "allow", "stop"] = "show"
 
 
 class HomeRow(msgspec.Struct, frozen=True):

@@ -27,12 +27,7 @@ _PATIENCE_S: Final = 2.0
 
 
 class Exposition:
-    """Generates the text.
-
-    Args:
-        counters: the counters.
-        gauges: returns the gauges; called at each scrape.
-    """
+    """Generates the text. `gauges` is called at each scrape."""
 
     def __init__(self, counters: Counters, gauges: Callable[[], Iterable[Gauge]]) -> None:
         self._registry = CollectorRegistry()
@@ -99,13 +94,7 @@ def _durations(name: str, about: str, labels: tuple[str, ...], durations: Durati
 
 
 class Pages:
-    """Creates the three pages: metrics, liveness and readiness.
-
-    Args:
-        exposition: the metrics in the text format.
-        metrics: updates metrics whose values have to be awaited, and says why no work can be done
-            now.
-    """
+    """Creates the three pages: metrics, liveness and readiness."""
 
     def __init__(self, exposition: Exposition, metrics: ServiceMetrics) -> None:
         self._exposition = exposition

@@ -8,6 +8,7 @@ cannot block the server.
 import ipaddress
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
 from typing import Final, TypeAlias
 
 import anyio
@@ -24,16 +25,6 @@ _PATIENCE_S: Final = 5.0
 _MOST_AT_ONCE: Final = 16
 _REQUEST: Final = re.compile(rb"([A-Z]{1,16}) (/[!-~]{0,1000}) HTTP/1\.([01])")
 _HEADER: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t -~\x80-\xff]*)")
-_REASONS: Final = {
-    200: "OK",
-    400: "Bad Request",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    421: "Misdirected Request",
-    431: "Request Header Fields Too Large",
-    500: "Internal Server Error",
-    503: "Service Unavailable",
-}
 _PLAIN: Final = "text/plain; charset=utf-8"
 
 
@@ -54,14 +45,8 @@ class MetricsListenError(Exception):
 
 
 class PageServer:
-    """Serves pages.
-
-    Args:
-        host: the address to listen on.
-        port: its port; 0 for any free port.
-        pages: the pages by path.
-        local: whether to refuse host names other than `localhost`. This prevents DNS rebinding by
-            web pages.
+    """Serves pages by their paths. `port` is 0 for any free one; `local` says whether to refuse
+    host names other than `localhost`, which prevents DNS rebinding by web pages.
     """
 
     def __init__(
@@ -170,7 +155,7 @@ def _is_local(host: str) -> bool:
 def _written(response: PageResponse, *, body: bool) -> bytes:
     allow = "Allow: GET, HEAD\r\n" if response.status == 405 else ""
     head = (
-        f"HTTP/1.1 {response.status} {_REASONS[response.status]}\r\n"
+        f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}\r\n"
         f"Content-Type: {response.content_type}\r\n"
         f"Content-Length: {len(response.body)}\r\n"
         f"Cache-Control: no-store\r\nConnection: close\r\n{allow}\r\n"

@@ -13,11 +13,7 @@ from component.tasks.admin import Counts
 
 
 class ServiceMetrics:
-    """Reads the kernel when metrics are requested.
-
-    Args:
-        kernel: has the connection, the tasks, the audit log and the database.
-    """
+    """Reads the kernel when metrics are requested."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._stream = kernel.stream

@@ -6,71 +6,65 @@ from typing import Annotated, Final
 
 import msgspec
 
-from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline, when
+from component.commands import (
+    AnyCommand,
+    Asking,
+    CommandError,
+    CommandResult,
+    Outline,
+    person_of,
+    when,
+)
 from component.config import Settings
 from component.config.work import quiet_hours, time_zone
 from component.features.notifications.plan import effective
 from component.store.notifications import Notification, NotificationStore, Preferences, Priority
-from xep.jid import JID, JIDError
+from xep.jid import JID
 
 _ALL: Final = "all"
 _LONGEST_LINE: Final = 200
 
 
-PersonParam = Annotated[
-    str,
-    msgspec.Meta(
-        title="Person",
-        description="Address of the person, such as juliet@example.com. Only for admins. Default:"
-        " you, or everybody on the command line.",
-    ),
-]
+class HeldParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The parameters of the list of held notifications.
+
+    Args:
+        person: Address of the person, such as juliet@example.com. Only for admins. Default: you, or
+            everybody on the command line.
+    """
+
+    person: str = ""
 
 
 class QuietParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of quiet hours."""
+    """The parameters of quiet hours.
 
-    hours: Annotated[
-        str,
-        msgspec.Meta(
-            title="Hours",
-            description="Hours such as 22:00-07:00, off for none, or default for those of the"
-            " service. Default: show the current ones.",
-        ),
-    ] = ""
-    zone: Annotated[
-        str,
-        msgspec.Meta(
-            title="Time zone",
-            description="Time zone such as Europe/Paris. Default: that of your client.",
-        ),
-    ] = ""
-    urgent: Annotated[
-        bool,
-        msgspec.Meta(
-            title="Urgent ones",
-            description="Let notifications of high priority through in these hours.",
-        ),
-    ] = False
-    person: PersonParam = ""
+    Args:
+        hours: Hours such as 22:00-07:00, off for none, or default for those of the service.
+            Default: show the current ones.
+        zone: Time zone such as Europe/Paris. Default: that of your client.
+        urgent: Let notifications of high priority through in these hours.
+        person: Address of the person, such as juliet@example.com. Only for admins. Default: you, or
+            everybody on the command line.
+    """
 
-
-class HeldParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of the list of held notifications."""
-
-    person: PersonParam = ""
+    hours: str = ""
+    zone: Annotated[str, msgspec.Meta(title="Time zone")] = ""
+    urgent: Annotated[bool, msgspec.Meta(title="Urgent ones")] = False
+    person: str = ""
 
 
 class DropParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of dropping a held notification."""
+    """The parameters of dropping a held notification.
 
-    id: Annotated[
-        str,
-        msgspec.Meta(
-            title="ID", description="ID of the notification, or all for all of them.", min_length=1
-        ),
-    ]
-    person: PersonParam = ""
+    Args:
+        id: ID of the notification, or all for all of them.
+        person: Address of the person, such as juliet@example.com. Only for admins. Default: you, or
+            everybody on the command line.
+    """
+
+    id: Annotated[str, msgspec.Meta(title="ID", min_length=1)]
+    person: str = ""
 
 
 class QuietSheet(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,13 +174,9 @@ class NotificationCommands:
 
 
 def _person(asking: Asking, text: str) -> JID | None:
-    """Return whose notifications a command is about; None for everybody's."""
     if not text:
         return asking.principal
-    try:
-        person = JID.parse(text.strip()).bare
-    except JIDError as error:
-        raise CommandError(f"{text!r} is not an address: {error}", "person") from None
+    person = person_of(text, "person")
     if not asking.admin and person != asking.principal:
         raise CommandError("Only admins can give the address of somebody else.", "person")
     return person

@@ -6,7 +6,7 @@ person and the rate. So results are not lost while the process, the connection o
 away.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timezone, tzinfo
 from functools import partial
 from hashlib import sha256
@@ -77,10 +77,9 @@ class Notifier:
         self._zone = kernel.settings.agent.zone
         self._wake = anyio.Event()
         self._waiting_online: set[tuple[JID, JID]] = set()
-        self._online: set[tuple[JID, JID]] = set()
         self._seen: LRUCache[tuple[JID, JID], float] = LRUCache(_MOST_NOTED)
-        self._receipts: set[tuple[JID, str]] = set()
-        self._zones: dict[JID, int] = {}
+        self._activity: dict[tuple[object, ...], Callable[[], Awaitable[None]]] = {}
+        """Stores what people have done, by what it is."""
         self._active = anyio.Event()
 
     def notifications_of(
@@ -135,8 +134,11 @@ class Notifier:
         key = (agent.bare, person.bare)
         self._seen[key] = anyio.current_time()
         if key in self._waiting_online:
-            self._online.add(key)
-            self._active.set()
+            self._note_online(key)
+
+    def _note_online(self, key: tuple[JID, JID]) -> None:
+        self._activity["online", *key] = partial(self._store_online, key)
+        self._active.set()
 
     def available(self, service: JID, client: JID, _caps: object) -> None:
         """Note that a client of a person has become available (RFC 6121 §4.2)."""
@@ -152,19 +154,21 @@ class Notifier:
             return
         for id_ in (message.received, message.displayed):
             if id_ is not None and id_.startswith(MESSAGE_PREFIX):
-                if len(self._receipts) < _MOST_NOTED:
-                    # The first stanza of a long message has the id, the others add a number.
-                    whole = MESSAGE_PREFIX + id_.removeprefix(MESSAGE_PREFIX).partition("-")[0]
-                    self._receipts.add((message.principal, whole))
+                # The first stanza of a long message has the id, the others add a number.
+                whole = MESSAGE_PREFIX + id_.removeprefix(MESSAGE_PREFIX).partition("-")[0]
+                receipt = message.principal, whole
+                if len(self._activity) < _MOST_NOTED:
+                    self._activity["receipt", *receipt] = partial(self.store.received, *receipt)
                 self._active.set()
         if not message.delayed and message.copy is None:
             self.online(message.conversation.agent, message.principal)
 
     def zone_learned(self, person: JID, zone: timezone) -> None:
         """Note the time zone that a client of a person has reported (XEP-0202)."""
-        offset = zone.utcoffset(None)
-        if len(self._zones) < _MOST_NOTED:
-            self._zones[person.bare] = int(offset.total_seconds())
+        offset = int(zone.utcoffset(None).total_seconds())
+        if len(self._activity) < _MOST_NOTED:
+            store = partial(self.store.set_utc_offset, person.bare, offset)
+            self._activity["zone", person.bare] = store
             self._active.set()
 
     def connected(self) -> None:
@@ -178,7 +182,6 @@ class Notifier:
         self._wake.set()
 
     def _probe(self, agent: JID, person: JID) -> None:
-        """Ask the server of a person whether they are online (RFC 6121 §4.3); see `online`."""
         self._kernel.stream.send(Presence(type="probe", from_=agent, to=person))
         self._kernel.stream.flush()
 
@@ -205,7 +208,6 @@ class Notifier:
                 self._wake = anyio.Event()
 
     async def _listen(self, *, task_status: TaskStatus[None]) -> None:
-        """Check the recipients when another instance has recorded notifications."""
         async with self._kernel.storage.listen(CHANNEL) as notified:
             task_status.started()
             async for _ in notified:
@@ -221,8 +223,7 @@ class Notifier:
             self._waiting_online.add((agent, person))
             seen = self._seen.get((agent, person), None)
             if seen is not None and anyio.current_time() - seen < _SEEN_S:
-                self._online.add((agent, person))
-                self._active.set()
+                self._note_online((agent, person))
             elif is_new and self._kernel.stream.is_connected():
                 self._probe(agent, person)
 
@@ -231,29 +232,20 @@ class Notifier:
             await self._active.wait()
             self._active = anyio.Event()
             try:
-                await self._write_activity()
+                while self._activity:
+                    key, store = next(iter(self._activity.items()))
+                    await store()
+                    if self._activity[key] is store:
+                        del self._activity[key]
             except StorageError as error:
                 _log.warning("signs of people wait for the database", reason=str(error))
                 await anyio.sleep(_RETRY_S)
                 self._active.set()
 
-    async def _write_activity(self) -> None:
-        """Store who is online, which messages arrived, and time zones. Raises StorageError."""
-        while self._online:
-            agent, person = key = next(iter(self._online))
-            await self.store.online(agent, person)
-            self._online.discard(key)
-            self._waiting_online.discard(key)
-            self.wake()
-        while self._receipts:
-            person, message = receipt = next(iter(self._receipts))
-            await self.store.received(person, message)
-            self._receipts.discard(receipt)
-        while self._zones:
-            person, offset = next(iter(self._zones.items()))
-            await self.store.set_utc_offset(person, offset)
-            if self._zones.get(person) == offset:
-                del self._zones[person]
+    async def _store_online(self, key: tuple[JID, JID]) -> None:
+        await self.store.online(*key)
+        self._waiting_online.discard(key)
+        self.wake()
 
     async def _send_due(self) -> float:
         """Send to all recipients that are due. Returns the seconds until the next one is due."""
@@ -315,7 +307,6 @@ class Notifier:
 
 
 def _id_of(trigger: Trigger, agent: JID, person: JID) -> str:
-    """Return the id of a notification; it is the same when a result is recorded again."""
     parts = (trigger.source, trigger.name, trigger.key, str(agent), str(person))
     return sha256("\n".join(parts).encode()).hexdigest()[:32]
 

@@ -159,7 +159,6 @@ class _Decision:
             yield PlannedMessage(f"{MESSAGE_PREFIX}{digest}", _ids(rest))
 
     def _room(self) -> int:
-        """How many more messages the window has room for."""
         since = self._recipient.steady - _ms(self._settings.window_s)
         times = {
             one.message: one.sent

@@ -2,11 +2,19 @@
 create. It uses no model.
 """
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 
-from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline, whose
+from component.commands import (
+    SEVERAL_LINES,
+    AnyCommand,
+    Asking,
+    CommandError,
+    CommandResult,
+    Outline,
+    whose,
+)
 from component.config.model import DEFAULT_AGENT
 from component.kernel.persona_dialogue import PersonaDialogue, changed_persona
 from component.personas.own_personas import OwnPersonas
@@ -35,43 +43,26 @@ class Exported(msgspec.Struct, frozen=True):
     toml: str
 
 
-def _lines(title: str, description: str) -> Any:
-    # The media type makes it a field of several lines.
-    return msgspec.Meta(
-        title=title,
-        description=description,
-        extra_json_schema={"contentMediaType": "text/plain"},
-    )
-
-
 class PersonaParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of the command."""
+    """The parameters of the command.
 
-    persona: Annotated[
-        str,
-        msgspec.Meta(
-            title="Persona",
-            description="Persona to use; or list, reset (use none), create, edit, delete, export,"
-            " import or cancel.",
-        ),
-    ] = ""
-    name: Annotated[
-        tuple[str, ...],
-        msgspec.Meta(
-            title="Name", description="Name of your own persona to create, edit, delete or export."
-        ),
-    ] = ()
-    role: Annotated[
-        str,
-        _lines(
-            "Who it is",
-            "With create and edit: who the persona is. If you leave this and the next two empty,"
-            " I ask you in the chat; - removes the current text.",
-        ),
-    ] = ""
-    style: Annotated[str, _lines("How it speaks", "With create and edit.")] = ""
-    rules: Annotated[str, _lines("Its rules", "With create and edit.")] = ""
-    toml: Annotated[str, _lines("TOML", "With import: the text that export has printed.")] = ""
+    Args:
+        persona: Persona to use; or list, reset (use none), create, edit, delete, export, import or
+            cancel.
+        name: Name of your own persona to create, edit, delete or export.
+        role: With create and edit: who the persona is. If you leave this and the next two empty, I
+            ask you in the chat; - removes the current text.
+        style: With create and edit.
+        rules: With create and edit.
+        toml: With import: the text that export has printed.
+    """
+
+    persona: str = ""
+    name: tuple[str, ...] = ()
+    role: Annotated[str, msgspec.Meta(title="Who it is"), SEVERAL_LINES] = ""
+    style: Annotated[str, msgspec.Meta(title="How it speaks"), SEVERAL_LINES] = ""
+    rules: Annotated[str, msgspec.Meta(title="Its rules"), SEVERAL_LINES] = ""
+    toml: Annotated[str, msgspec.Meta(title="TOML"), SEVERAL_LINES] = ""
 
 
 PERSONA = Outline(

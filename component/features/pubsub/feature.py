@@ -20,17 +20,16 @@ class PubSubFeature(Feature):
 
     def open(self, kernel: Kernel) -> Opened:
         """Make the handlers."""
-        retry_after_s, room = self.settings.limits.retry_after_s, page_bytes(self.settings)
-        allowances = Allowances()
-        owners = OwnerHandler(kernel.pubsub, allowances, retry_after_s)
+        room, allowances = page_bytes(self.settings), Allowances()
+        owners = OwnerHandler(kernel.pubsub, allowances)
         views = _Views(kernel)
         # The nodes of an account are those of its server.
         has_nodes = kernel.disco.has_pubsub
         return Opened(
-            handlers=(PubSubHandler(kernel.pubsub, allowances, retry_after_s, room), owners),
+            handlers=(PubSubHandler(kernel.pubsub, allowances, room), owners),
             forms={SUBSCRIBE_AUTHORIZATION: owners.decide},
             offers=(owners,) if has_nodes else (),
-            disco_nodes=(NodeDiscovery(kernel.pubsub, retry_after_s, room),) if has_nodes else (),
+            disco_nodes=(NodeDiscovery(kernel.pubsub, room),) if has_nodes else (),
             loops=(kernel.pubsub.run, views.run),
             connected=views.changed,
         )

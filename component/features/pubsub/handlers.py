@@ -11,11 +11,10 @@ import anyio
 import msgspec
 
 from component.caches import LRUCache
-from component.kernel.errors import stored
-from component.kernel.paging import check_page, page, sized
+from component.kernel.paging import check_page, items_page, sized
 from component.link.router.table import IQRoute, Request
-from component.pubsub import access, faults, items, nodes, rows
-from component.pubsub.access import Requester
+from component.pubsub import faults, items, nodes, rows
+from component.pubsub.access import NodeAccess, Requester
 from component.pubsub.changes import Direct
 from component.pubsub.config import DEFAULT, configured, meta_data_of, preconditions
 from component.pubsub.items import NewItem, Wanted, choose, new_id
@@ -60,8 +59,9 @@ class Allowances:
             return
 
         def op(database: Database) -> int:
-            access.find_node(database, who, node)
-            return rows.count_subscribers(database, who.service, node)
+            at = NodeAccess(database, who, node)
+            at.find()
+            return at.count_subscribers()
 
         told = await service.storage.read(op) + service.notifier.interested_in(who.service, node)
         self.charge(who.principal, (1 + told) * (bytes_ + ENVELOPE_BYTES))
@@ -114,27 +114,21 @@ T = TypeVar("T")
 
 class PubSubHandler:
     """Answers requests of the namespace of XEP-0060, for requesters whose rights are checked.
-    `retry_after_s` is the number of seconds after which to ask again when the database refuses.
     `room` is the maximum size of the items of an answer, in bytes.
     """
 
     def __init__(
-        self,
-        service: PubSubService,
-        allowances: Allowances,
-        retry_after_s: int = 5,
-        room: int = PAGE_ROOM,
+        self, service: PubSubService, allowances: Allowances, room: int = PAGE_ROOM
     ) -> None:
         self._service = service
         self._allowances = allowances
-        self._retry_after_s = retry_after_s
         self._room = room
 
     def routes(self) -> tuple[IQRoute, ...]:
         """Return the routes of this handler."""
         return (
-            IQRoute("get", Pubsub, at_node(self._service, self.get, self._retry_after_s), FEATURES),
-            IQRoute("set", Pubsub, at_node(self._service, self.set, self._retry_after_s)),
+            IQRoute("get", Pubsub, at_node(self._service, self.get), FEATURES),
+            IQRoute("set", Pubsub, at_node(self._service, self.set)),
         )
 
     async def get(self, who: Requester, asked: Pubsub) -> Pubsub:
@@ -186,7 +180,7 @@ class PubSubHandler:
         if who.may_create and self._service.computed(who, name) is not None:
             raise StanzaError("conflict", "there is a node of this name")
         await self._service.storage.write(
-            lambda database: nodes.create_node(database, who, name, config)
+            lambda database: nodes.create_node(NodeAccess(database, who, name), config)
         )
         return None if wanted.node else Pubsub(create=pubsub.Create(node=name))
 
@@ -205,7 +199,7 @@ class PubSubHandler:
         size = sum(len(one) for each in new for one in each.payloads)
         await self._allowances.charge_change(self._service, who, wanted.node, size)
         await self._service.change(
-            lambda database: items.publish(database, who, wanted.node, new, required)
+            lambda database: items.publish(NodeAccess(database, who, wanted.node), new, required)
         )
         published = tuple(pubsub.Item(id=each.id) for each in new)
         return Pubsub(publish=pubsub.Publish(node=wanted.node, items=published))
@@ -221,7 +215,7 @@ class PubSubHandler:
         notify = True if wanted.notify else None
         await self._allowances.charge_change(self._service, who, name, sum(map(len, named)))
         await self._service.change(
-            lambda database: items.retract(database, who, name, named, notify=notify)
+            lambda database: items.retract(NodeAccess(database, who, name), named, notify=notify)
         )
 
     async def _items(self, who: Requester, asked: pubsub.Items, page: ResultSet | None) -> Pubsub:
@@ -252,7 +246,7 @@ class PubSubHandler:
         computed = self._service.computed(who, name)
         if computed is None:
             return await self._service.storage.read(
-                lambda database: items.retrieve(database, who, name, wanted, self._room)
+                lambda database: items.retrieve(NodeAccess(database, who, name), wanted, self._room)
             )
         found = await computed.items(JID.parse(who.service), JID.parse(who.principal))
         if wanted.ids:
@@ -282,16 +276,16 @@ class PubSubHandler:
             seen = digests(await computed.items(JID.parse(who.service), JID.parse(who.principal)))
 
         def op(database: Database) -> tuple[NodeSubscription, Sequence[Direct]]:
+            at = NodeAccess(database, who, name)
             if computed is None:
-                node = nodes.check_subscribe(database, who, name)
+                node = at.readable(subscribing=True)
             else:
                 node = as_node(who.service, computed)
-            made, is_new = nodes.subscribe(database, who, node, wanted)
+            made, is_new = nodes.subscribe(at, node, wanted)
             if is_new and seen is not None:
-                rows.set_view(database, who.service, name, address, seen)
+                at.set_view(address, seen)
             if made.state == "pending":
-                creators = self._service.creators
-                return made, nodes.approval_messages(database, who, made, creators)
+                return made, nodes.approval_messages(at, made, self._service.creators)
             return made, last_messages(database, node, address) if is_new else ()
 
         made, messages = await self._service.storage.write(op)
@@ -310,8 +304,9 @@ class PubSubHandler:
         address = _own_address(who, asked.node, asked.jid)
 
         def op(database: Database) -> None:
-            self._known(database, who, asked.node, address, asked.subid)
-            rows.remove_subscription(database, who.service, asked.node, address)
+            at = NodeAccess(database, who, asked.node)
+            self._known(at, address, asked.subid)
+            at.remove_subscription(address)
 
         await self._service.storage.write(op)
 
@@ -321,7 +316,7 @@ class PubSubHandler:
             raise faults.jid_required()
         address = _own_address(who, asked.node, asked.jid)
         made = await self._service.storage.read(
-            lambda database: self._known(database, who, asked.node, address, asked.subid)
+            lambda db: self._known(NodeAccess(db, who, asked.node), address, asked.subid)
         )
         form = options_form(made)
         return Pubsub(
@@ -337,20 +332,18 @@ class PubSubHandler:
         address, form = _own_address(who, asked.node, asked.jid), asked.form
 
         def op(database: Database) -> None:
-            found = self._known(database, who, asked.node, address, asked.subid)
-            since = rows.last_change(database, who.service, asked.node)
-            after = msgspec.structs.replace(with_options(found, form), since=since)
-            rows.put_subscription(database, who.service, who.principal, after)
+            at = NodeAccess(database, who, asked.node)
+            found = with_options(self._known(at, address, asked.subid), form)
+            after = msgspec.structs.replace(found, since=at.last_change())
+            at.put_subscription(who.principal, after)
 
         await self._service.storage.write(op)
 
-    def _known(
-        self, database: Database, who: Requester, name: str, address: str, subid: str | None
-    ) -> NodeSubscription:
+    def _known(self, at: NodeAccess, address: str, subid: str | None) -> NodeSubscription:
         """Return the requester's subscription to a node, which is not hidden from it."""
-        if self._service.computed(who, name) is None:
-            access.find_node(database, who, name)
-        return nodes.known(database, who, name, address, subid)
+        if self._service.computed(at.who, at.name) is None:
+            at.find()
+        return nodes.known(at, address, subid)
 
     async def _subscriptions(self, who: Requester, node: str) -> Pubsub:
         """Return the requester's own subscriptions, at one node or at all (§5.6)."""
@@ -392,7 +385,7 @@ class PubSubHandler:
 
 
 def at_node(
-    service: PubSubService, verb: Callable[[Requester, P], Awaitable[T]], retry_after_s: int
+    service: PubSubService, verb: Callable[[Requester, P], Awaitable[T]]
 ) -> Callable[[Request[P]], Awaitable[T]]:
     """Return a handler that answers a request at the address that has its node."""
 
@@ -402,7 +395,7 @@ def at_node(
         address = await service.locate(request.to, node, request.sender)
         return await verb(service.requester(address, request.sender), request.payload)
 
-    return lambda request: stored(answer(request), retry_after_s)
+    return answer
 
 
 def unknown_request() -> StanzaError:
@@ -426,18 +419,15 @@ class NodeDiscovery:
     for each name, with an error if there is no such node, so it is the last one asked.
     """
 
-    def __init__(
-        self, service: PubSubService, retry_after_s: int = 5, room: int = PAGE_ROOM
-    ) -> None:
+    def __init__(self, service: PubSubService, room: int = PAGE_ROOM) -> None:
         self._service = service
-        self._retry_after_s = retry_after_s
         self._room = room
 
     async def info(self, request: Request[disco.InfoQuery]) -> disco.InfoQuery:
         """Return what a node is, with its metadata (XEP-0060 §5.3, §5.4). Raises StanzaError."""
         name = _named(request.payload.node)
         who = self._service.requester(request.to, request.sender)
-        node, owners, subscribers = await stored(self._described(who, name), self._retry_after_s)
+        node, owners, subscribers = await self._described(who, name)
         created = format_datetime(node.created.replace(microsecond=0))
         extra = (
             Field(var="pubsub#creation_date", type="text-single", values=(created,)),
@@ -460,26 +450,24 @@ class NodeDiscovery:
     async def _items(self, request: Request[disco.ItemsQuery]) -> disco.ItemsQuery:
         name = _named(request.payload.node)
         who = self._service.requester(request.to, request.sender)
-        ids = await stored(self._item_ids(who, name), self._retry_after_s)
+        ids = await self._item_ids(who, name)
         address = request.to.bare
-        items, which = page(
+        return items_page(
+            request.payload,
             sorted(ids),
-            request.payload.page,
             lambda id_: sized(disco.Item(jid=address, name=id_)),
             self._room,
         )
-        return disco.ItemsQuery(node=name, items=items, page=which)
 
     async def _described(self, who: Requester, name: str) -> tuple[Node, list[str], int]:
-        """Return a node, its owners, and how many subscribers it has."""
         computed = self._service.computed(who, name)
         if computed is not None:
             return as_node(who.service, computed), [], 0
 
         def op(database: Database) -> tuple[Node, list[str], int]:
-            node, _ = access.find_node(database, who, name)
-            owners = nodes.owners(database, who.service, name)
-            return node, owners, rows.count_subscribers(database, who.service, name)
+            at = NodeAccess(database, who, name)
+            node, _ = at.find()
+            return node, nodes.owners(at), at.count_subscribers()
 
         return await self._service.storage.read(op)
 
@@ -490,9 +478,9 @@ class NodeDiscovery:
             return [each.id for each in found]
 
         def op(database: Database) -> list[str]:
-            node, found = access.find_node(database, who, name)
-            access.check_read(database, who, node, found, subscribing=False)
-            return [id_ for id_, _ in rows.item_keys(database, who.service, name)]
+            at = NodeAccess(database, who, name)
+            at.readable()
+            return [id_ for id_, _ in at.item_keys()]
 
         return await self._service.storage.read(op)
 

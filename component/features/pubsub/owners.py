@@ -2,17 +2,16 @@
 message, and by an ad-hoc command that sends them the forms of those that wait (§8.6, §8.7).
 """
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from component.features.pubsub.handlers import Allowances, at_node, unknown_request
 from component.kernel.adhoc import AdHocRequest, Completed, Offer
-from component.kernel.errors import stored
 from component.link.router.table import IQRoute, Request
-from component.pubsub import access, items, nodes
-from component.pubsub.access import Requester
+from component.pubsub import items, nodes
+from component.pubsub.access import NodeAccess, Requester
 from component.pubsub.changes import Direct, NodeChange
 from component.pubsub.config import DEFAULT, config_form
 from component.pubsub.items import new_id
@@ -36,19 +35,15 @@ class OwnerHandler:
     owner of a node can use it.
     """
 
-    def __init__(
-        self, service: PubSubService, allowances: Allowances, retry_after_s: int = 5
-    ) -> None:
+    def __init__(self, service: PubSubService, allowances: Allowances) -> None:
         self._service = service
         self._allowances = allowances
-        self._retry_after_s = retry_after_s
 
     def routes(self) -> tuple[IQRoute, ...]:
         """Return the routes of this handler."""
-        service, retry_after_s = self._service, self._retry_after_s
         return (
-            IQRoute("get", PubsubOwner, at_node(service, self.get_owned, retry_after_s)),
-            IQRoute("set", PubsubOwner, at_node(service, self.set_owned, retry_after_s)),
+            IQRoute("get", PubsubOwner, at_node(self._service, self.get_owned)),
+            IQRoute("set", PubsubOwner, at_node(self._service, self.set_owned)),
         )
 
     async def get_owned(self, who: Requester, asked: PubsubOwner) -> PubsubOwner:
@@ -61,11 +56,11 @@ class OwnerHandler:
         name, read = part.node, self._service.storage.read
         self._service.refuse_computed(who, name)
         if asked.configure is not None:
-            node = await read(lambda database: access.owned(database, who, name, lock=False))
+            node = await read(lambda database: NodeAccess(database, who, name).owned(lock=False))
             form = config_form(node.config)
             return PubsubOwner(configure=pubsub_owner.Configure(node=name, form=form))
         if asked.affiliations is not None:
-            found = await read(lambda database: nodes.affiliations(database, who, name))
+            found = await read(lambda db: nodes.affiliations(NodeAccess(db, who, name)))
             affiliations = tuple(
                 pubsub_owner.Affiliation(jid=JID.parse(jid), affiliation=each)
                 for jid, each in found
@@ -74,7 +69,7 @@ class OwnerHandler:
                 affiliations=pubsub_owner.Affiliations(node=name, affiliations=affiliations)
             )
         made = await read(
-            lambda database: nodes.subscriptions_to(database, who, name, "subscribed")
+            lambda db: nodes.subscriptions_to(NodeAccess(db, who, name), "subscribed")
         )
         subscriptions = tuple(
             pubsub_owner.Subscription(
@@ -100,16 +95,17 @@ class OwnerHandler:
         self._service.refuse_computed(who, name)
         if changed is not None:
             await self._allowances.charge_change(self._service, who, name)
-            await self._service.change(lambda database: _change(database, who, name, asked))
+            await self._service.change(lambda db: _change(NodeAccess(db, who, name), asked))
         elif asked.affiliations is not None:
             wanted = [
                 (str(each.jid.bare), each.affiliation) for each in asked.affiliations.affiliations
             ]
-            await self._service.send(
-                lambda database: _state_messages(
-                    database, who, name, nodes.set_affiliations(database, who, name, wanted)
-                )
-            )
+
+            def op(database: Database) -> Sequence[Direct]:
+                at = NodeAccess(database, who, name)
+                return _state_messages(at, nodes.set_affiliations(at, wanted))
+
+            await self._service.send(op)
         elif asked.subscriptions is not None:
             named = asked.subscriptions.subscriptions
             states = [(str(each.jid), each.subscription, each.subid) for each in named]
@@ -121,25 +117,20 @@ class OwnerHandler:
         """Approve, add or end subscriptions to a node (§8.8.2), and notify the subscribers."""
         self._service.refuse_computed(who, name)
         subid = new_id()
-        await self._service.send(
-            lambda database: _state_messages(
-                database,
-                who,
-                name,
-                nodes.set_subscriptions(database, who, name, wanted, subid),
-            )
-        )
+
+        def op(database: Database) -> Sequence[Direct]:
+            at = NodeAccess(database, who, name)
+            return _state_messages(at, nodes.set_subscriptions(at, wanted, subid))
+
+        await self._service.send(op)
 
     # -- approval ----------------------------------------------------------------------------------
 
-    def decide(self, request: Request[None], form: Form) -> Awaitable[None]:
+    async def decide(self, request: Request[None], form: Form) -> None:
         """Approve a subscription or refuse it, as the form of an owner says (§8.6)."""
-        who = self._service.requester(request.to, request.sender)
-        return stored(self._decide(who, form), self._retry_after_s)
-
-    async def _decide(self, who: Requester, form: Form) -> None:
         said = nodes.read_authorization(form)
         if said is not None:
+            who = self._service.requester(request.to, request.sender)
             state: SubscriptionState = "subscribed" if said.allows else "none"
             await self._set_subscriptions(who, said.node, [(str(said.jid), state, said.subid)])
 
@@ -165,8 +156,7 @@ class OwnerHandler:
     async def _prepare(self, asked: AdHocRequest) -> Offer:
         """Return the command with the nodes of its requester (§8.7.2)."""
         who = self._service.requester(asked.target, asked.requester)
-        work = self._service.storage.read(lambda database: nodes.approvable(database, who))
-        found = await stored(work, self._retry_after_s)
+        found = await self._service.storage.read(lambda db: nodes.approvable(db, who))
         if not found:
             raise StanzaError("forbidden", "you own no node whose subscriptions need approval")
         return self._offer({"type": "string", "title": "Node", "enum": found})
@@ -176,10 +166,9 @@ class OwnerHandler:
         name = str(msgspec.json.decode(json)[_FIELD])
         who = self._service.requester(asked.target, asked.requester)
         self._service.refuse_computed(who, name)
-        work = self._service.storage.read(
-            lambda database: nodes.subscriptions_to(database, who, name, "pending")
+        found = await self._service.storage.read(
+            lambda db: nodes.subscriptions_to(NodeAccess(db, who, name), "pending")
         )
-        found = await stored(work, self._retry_after_s)
         for each in found:
             message = nodes.approval_message(who.service, each, who.jid)
             self._service.notifier.put(message)
@@ -187,24 +176,22 @@ class OwnerHandler:
         return Completed((Note(type="info", text=text),))
 
 
-def _change(database: Database, who: Requester, name: str, asked: PubsubOwner) -> NodeChange | None:
+def _change(at: NodeAccess, asked: PubsubOwner) -> NodeChange | None:
     if asked.configure is not None:
-        return nodes.configure_node(database, who, name, asked.configure.form)
-    if asked.delete is not None:
-        return nodes.delete_node(database, who, name)
-    return items.purge(database, who, name)
+        return nodes.configure_node(at, asked.configure.form)
+    return nodes.delete_node(at) if asked.delete is not None else items.purge(at)
 
 
 def _state_messages(
-    database: Database, who: Requester, name: str, made: Sequence[tuple[str, SubscriptionState]]
+    at: NodeAccess, made: Sequence[tuple[str, SubscriptionState]]
 ) -> Sequence[Direct]:
     """Return the messages with the new states of subscriptions (§8.8.4)."""
-    node = access.owned(database, who, name) if made else None
+    node = at.owned() if made else None
     messages: list[Direct] = []
     for jid, state in made:
-        changed = pubsub_event.Subscription(node=name, jid=JID.parse(jid), subscription=state)
+        changed = pubsub_event.Subscription(node=at.name, jid=JID.parse(jid), subscription=state)
         event = pubsub_event.Event(subscription=changed)
-        messages.append(Direct(service=who.service, node=name, to=jid, payloads=(event,)))
+        messages.append(Direct(service=at.service, node=at.name, to=jid, payloads=(event,)))
         if state == "subscribed" and node is not None:
-            messages += last_messages(database, node, jid)
+            messages += last_messages(at.database, node, jid)
     return messages

@@ -4,94 +4,62 @@ from collections.abc import Callable
 from typing import Annotated, Final, Literal
 
 import msgspec
+from msgspec import Meta
 
-from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline, split_words
+from component.commands import (
+    SEVERAL_LINES,
+    AnyCommand,
+    Asking,
+    CommandError,
+    CommandResult,
+    Outline,
+    person_of,
+    split_words,
+)
 from component.config.model import DEFAULT_AGENT
 from component.features.schedules.node import row_of
 from component.features.schedules.rows import Origin, Wish
 from component.features.schedules.schedules import ScheduleError, Schedules, sentence_of
-from component.features.schedules.skills import added_text, line_of, list_text
+from component.features.schedules.skills import added_text, change, list_text
 from component.features.schedules.timing import TimingError
 from component.features.schedules.timing_reader import EXAMPLES
 from component.features.schedules.when import split_timing
 from component.kernel.triggers import Work
-from xep.jid import JID, JIDError
+from xep.jid import JID
 
 _RUN: Final = "run"
 """The word before the name of a skill in the text of a schedule."""
 
 
 class ScheduleParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of the command."""
+    """The parameters of the command.
 
-    action: Annotated[
-        Literal["", "list", "add", "pause", "resume", "remove"],
-        msgspec.Meta(title="Action", description="list, add, pause, resume or remove."),
-    ] = ""
-    name: Annotated[
-        str,
-        msgspec.Meta(
-            title="Name",
-            description="Name or id of the schedule to add, pause, resume or remove.",
-            max_length=64,
-        ),
-    ] = ""
-    text: Annotated[
-        str,
-        msgspec.Meta(
-            title="When and what",
-            description="With add, both in one text: every monday at 9: sum up my week. After"
-            " `run` comes a skill: in 20 minutes: run echo text=tea",
-            max_length=20_000,
-        ),
-    ] = ""
-    when: Annotated[
-        str, msgspec.Meta(title="When", description=f"With add: {EXAMPLES}.", max_length=200)
-    ] = ""
-    goal: Annotated[
-        str,
-        msgspec.Meta(
-            title="What to do",
-            description="With add: what I do when it fires, in words.",
-            max_length=20_000,
-            extra_json_schema={"contentMediaType": "text/plain"},
-        ),
-    ] = ""
-    skill: Annotated[
-        str, msgspec.Meta(title="Skill", description="With add: skill to run instead.")
-    ] = ""
-    params: Annotated[
-        str, msgspec.Meta(title="Parameters", description="Parameters of the skill, as JSON.")
-    ] = ""
-    zone: Annotated[
-        str,
-        msgspec.Meta(
-            title="Time zone",
-            description="With add: time zone, such as Europe/Paris. Default: that of your client.",
-        ),
-    ] = ""
-    missed: Annotated[
-        Literal["skip", "once", "all"],
-        msgspec.Meta(
-            title="Missed firings",
-            description="With add: what becomes of firings that were missed while I was not"
-            " running: none, the latest one, or all of them take place.",
-        ),
-    ] = "once"
-    person: Annotated[
-        str,
-        msgspec.Meta(
-            title="Person",
-            description="For administrators: address of the person whose schedules are meant.",
-        ),
-    ] = msgspec.field(default="", name="for")
-    agent: Annotated[
-        str,
-        msgspec.Meta(
-            title="Agent",
-            description="For administrators, with add: name of the agent that does the work.",
-        ),
-    ] = ""
+    Args:
+        action: list, add, pause, resume or remove.
+        name: Name or id of the schedule to add, pause, resume or remove.
+        text: With add, both in one text: every monday at 9: sum up my week. After `run` comes a
+            skill: in 20 minutes: run echo text=tea
+        goal: With add: what I do when it fires, in words.
+        skill: With add: skill to run instead.
+        params: Parameters of the skill, as JSON.
+        zone: With add: time zone, such as Europe/Paris. Default: that of your client.
+        missed: With add: what becomes of firings that were missed while I was not running: none,
+            the latest one, or all of them take place.
+        person: For administrators: address of the person whose schedules are meant.
+        agent: For administrators, with add: name of the agent that does the work.
+    """
+
+    action: Literal["", "list", "add", "pause", "resume", "remove"] = ""
+    name: Annotated[str, Meta(max_length=64)] = ""
+    text: Annotated[str, Meta(title="When and what", max_length=20_000)] = ""
+    when: Annotated[str, Meta(description=f"With add: {EXAMPLES}.", max_length=200)] = ""
+    goal: Annotated[str, Meta(title="What to do", max_length=20_000), SEVERAL_LINES] = ""
+    skill: str = ""
+    params: Annotated[str, Meta(title="Parameters")] = ""
+    zone: Annotated[str, Meta(title="Time zone")] = ""
+    missed: Annotated[Literal["skip", "once", "all"], Meta(title="Missed firings")] = "once"
+    person: str = msgspec.field(default="", name="for")
+    agent: str = ""
 
 
 SCHEDULE = Outline(
@@ -126,15 +94,9 @@ class ScheduleCommands:
                     return CommandResult(list_text(found), [row_of(one) for one in found])
                 case "add":
                     return await self._add(asking, owner, params)
-                case "pause":
-                    changed = await self._schedules.pause(owner, params.name)
-                    return CommandResult(f"Paused {changed.name}.", row_of(changed))
-                case "resume":
-                    changed = await self._schedules.resume(owner, params.name)
-                    return CommandResult(f"Resumed:\n{line_of(changed)}", row_of(changed))
-                case "remove":
-                    changed = await self._schedules.remove(owner, params.name)
-                    return CommandResult(f"Removed {changed.name}.", row_of(changed))
+                case action:
+                    changed, said = await change(self._schedules, action, owner, params.name)
+                    return CommandResult(said, row_of(changed))
         except ScheduleError as error:
             blamed = error.param
             if params.text and blamed in ("when", "goal", "skill", "params"):
@@ -168,10 +130,7 @@ def _owner(asking: Asking, params: ScheduleParams) -> JID | None:
         raise CommandError("Only administrators can name a person or an agent.", "for")
     if not params.person:
         return asking.principal
-    try:
-        person = JID.parse(params.person.strip())
-    except JIDError as error:
-        raise CommandError(f"{params.person!r} is not an address: {error}", "for") from None
+    person = person_of(params.person, bare=False)
     if person.local is None or person.resource is not None:
         raise CommandError(f"{params.person!r} is not the address of a person.", "for")
     return person

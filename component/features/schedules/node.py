@@ -13,6 +13,7 @@ from component.features.schedules.rows import Schedule
 from component.features.schedules.timing import next_after
 from component.pubsub.config import NodeConfig
 from component.pubsub.rows import StoredItem
+from component.pubsub.service import ComputedNode
 from xep.binding import encode
 from xep.fluux_agent import NAMESPACE as AGENT
 from xep.jid import JID
@@ -68,16 +69,13 @@ def row_of(schedule: Schedule) -> ScheduleRow:
     )
 
 
-class ScheduleNode:
-    """A `component.pubsub.service.ComputedNode`: the schedules of a principal, one item each.
-
-    The id of an item is that of the schedule; its payload is a JSON object (XEP-0335) with the
-    members of `ScheduleRow`. When a schedule fires, its item
-    changes: `last` is then the nominal instant in UTC and `task` the id of the task.
+class ScheduleNode(ComputedNode):
+    """The schedules of a principal, one item each. The id of an item is that of the schedule; its
+    payload is a JSON object (XEP-0335) with the members of `ScheduleRow`. When a schedule fires,
+    its item changes: `last` is then the nominal instant in UTC and `task` the id of the task.
     """
 
     name = SCHEDULES
-    is_compared = False
     config = NodeConfig(
         title="Schedules",
         description="Your schedules, and when they fired",

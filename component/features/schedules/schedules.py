@@ -8,10 +8,14 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import anyio
 import msgspec
 import structlog
+from anyio.abc import TaskStatus
 
 from component import system
+from component.config import Settings
+from component.config.skills import SkillScheduleEntry
 from component.features.schedules import rows
 from component.features.schedules.rows import (
     DECLARED,
@@ -19,10 +23,12 @@ from component.features.schedules.rows import (
     Definition,
     Origin,
     Schedule,
+    State,
+    Terms,
     Wish,
     instant_of,
 )
-from component.features.schedules.settings import ScheduleLimits
+from component.features.schedules.settings import ENTRIES, ScheduleLimits
 from component.features.schedules.timing import (
     Timing,
     TimingError,
@@ -31,27 +37,16 @@ from component.features.schedules.timing import (
     zone_of,
 )
 from component.features.schedules.when import plain_text, read_timing, split_zone
-from component.kernel.triggers import Work
-from component.skills import InvalidParam, Skill, View, prepare
+from component.kernel.triggers import Work, work_of
+from component.skills import InvalidParam, Registry, Skill, View, prepare
+from component.store import StorageError
 from component.store.database import Database
 from component.store.storage import Storage
-from xep.jid import JID
+from xep.jid import JID, JIDError
 
 if TYPE_CHECKING:
     from component.features.schedules.runner import ScheduleRunner
     from component.kernel.contacts import PersonZones
-
-
-import anyio
-from anyio.abc import TaskStatus
-
-from component.config import Settings
-from component.config.skills import SkillScheduleEntry
-from component.features.schedules.settings import ENTRIES, ScheduleEntry
-from component.kernel.triggers import work_of
-from component.skills import Registry
-from component.store import StorageError
-from xep.jid import JIDError
 
 _log = structlog.get_logger("component.schedules")
 
@@ -192,13 +187,8 @@ class Schedules:
     async def pause(self, owner: JID | None, name: str) -> Schedule:
         """Keep a schedule from firing. Raises ScheduleError and StorageError."""
         found = await self._named(owner, name)
-        if not await self._storage.write(
-            lambda db: rows.set_state(db, found.id, "paused", found.due)
-        ):
-            raise ScheduleError(f"The schedule {found.name} is paused already.", "name")
-        paused = msgspec.structs.replace(found, state="paused")
-        self._changed(paused)
-        return paused
+        sentence = f"The schedule {found.name} is paused already."
+        return await self._set_state(found, "paused", found.due, sentence)
 
     async def resume(self, owner: JID | None, name: str) -> Schedule:
         """Let a schedule fire again; firings during the pause are not made up for. Raises
@@ -211,11 +201,17 @@ class Schedules:
                 f"The time of the schedule {found.name} has passed: remove it and add another one.",
                 "name",
             )
-        if not await self._storage.write(lambda db: rows.set_state(db, found.id, "active", due)):
-            raise ScheduleError(f"The schedule {found.name} is not paused.", "name")
-        resumed = msgspec.structs.replace(found, state="active", due=due)
-        self._changed(resumed)
-        return resumed
+        sentence = f"The schedule {found.name} is not paused."
+        return await self._set_state(found, "active", due, sentence)
+
+    async def _set_state(
+        self, found: Schedule, state: State, due: datetime, refusal: str
+    ) -> Schedule:
+        if not await self._storage.write(lambda db: rows.set_state(db, found.id, state, due)):
+            raise ScheduleError(refusal, "name")
+        changed = msgspec.structs.replace(found, state=state, due=due)
+        self._changed(changed)
+        return changed
 
     async def remove(self, owner: JID | None, name: str) -> Schedule:
         """Remove a schedule; running work continues. Raises ScheduleError and StorageError."""
@@ -287,10 +283,9 @@ class Schedules:
 
     async def _named(self, owner: JID | None, name: str) -> Schedule:
         """Return a schedule by its name or id; without an owner by its id alone."""
-        if owner is not None:
-            found = await self._storage.read(partial(rows.named, owner=owner, name=name))
-        else:
-            found = await self._storage.read(partial(rows.get, id_=name))
+        found = await self._storage.read(
+            lambda db: rows.get(db, name) if owner is None else rows.named(db, owner, name)
+        )
         if found is None:
             raise ScheduleError(f"There is no schedule called {name[:64]!r}.", "name")
         return found
@@ -314,14 +309,9 @@ def definition_of(wish: Wish, zone: str, now: datetime, *, declared: bool = Fals
         raise ScheduleError(
             f"The maximum of missed firings is between 1 and {MOST_MISSED}.", "missed"
         )
-    return Definition(
-        when=wish.when.strip(),
-        zone=split_zone(plain_text(wish.when), zone)[1],
-        timing=timing,
-        work=wish.work,
-        missed=wish.missed,
-        missed_most=wish.missed_most,
-    )
+    values = {name: getattr(wish, name) for name in Terms.__struct_fields__}
+    zone = split_zone(plain_text(wish.when), zone)[1]
+    return Definition(timing=timing, **values | {"when": wish.when.strip(), "zone": zone})
 
 
 def _timing(when: str, zone: str, now: datetime, *, declared: bool = False) -> Timing:
@@ -336,7 +326,6 @@ def _timing(when: str, zone: str, now: datetime, *, declared: bool = False) -> T
 
 
 def _redefine(database: Database, before: Schedule, now: Definition, at: datetime) -> None:
-    """Give a schedule of the settings another definition, if it has changed."""
     known = before.definition
     due: datetime | None = before.due
     if (known.when, known.zone) == (now.when, now.zone):
@@ -385,7 +374,11 @@ RETRY_S: Final = 5.0
 
 def of_settings(settings: Settings) -> Sequence[Wish]:
     """Return the schedules of the settings. Raises ScheduleError: one of them says no time."""
-    wishes = [_wish(entry) for entry in settings[ENTRIES]]
+    declared = ("when", "name", "zone", "missed", "missed_most")
+    wishes = [
+        Wish(work=work_of(entry), **{key: getattr(entry, key) for key in declared})
+        for entry in settings[ENTRIES]
+    ]
     for wish in wishes:
         try:
             definition_of(wish, settings.agent.zone, system.now(), declared=True)
@@ -449,17 +442,6 @@ def _skill_wish(entry: SkillScheduleEntry, registry: Registry) -> Wish:
             silent=entry.silent,
             priority=entry.priority,
         ),
-    )
-
-
-def _wish(entry: ScheduleEntry) -> Wish:
-    return Wish(
-        when=entry.when,
-        name=entry.name,
-        zone=entry.zone,
-        missed=entry.missed,
-        missed_most=entry.missed_most,
-        work=work_of(entry),
     )
 
 

@@ -3,9 +3,9 @@
 A person confirms what an agent adds or removes: both skills count as destructive.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -17,7 +17,7 @@ from component.features.schedules.timing import Cron
 from component.features.schedules.when import local_time, timing_text
 from component.kernel.triggers import work_asked_in
 from component.skills.context import Context
-from component.skills.declare import FunctionSkill, own_skill
+from component.skills.declare import own_skill
 from component.skills.errors import InvalidParam, SkillError
 from component.skills.inputs import Arguments
 from component.skills.outputs import JSON, TEXT, Output, SkillResult
@@ -27,71 +27,48 @@ from component.store.errors import StorageError
 from component.zones import is_offset, zone_named
 from xep.jid import JID
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
+Action: TypeAlias = Literal["pause", "resume", "remove"]
 Name = Annotated[str, Meta(description="Name or id of the schedule.", max_length=64)]
 
 
 class NewSchedule(msgspec.Struct, frozen=True, kw_only=True):
-    """The parameters of the skill that adds a schedule."""
+    """The parameters of the skill that adds a schedule.
 
-    when: Annotated[
-        str,
-        Meta(
-            description="When it fires, in the person's time, such as: every monday at 9; every"
-            " day at 9, 12 and 18; every weekday at 9 except friday; every second friday at 9;"
-            " every 30 minutes; in 20 minutes; 2026-12-24 18:00; or a cron expression such as 0"
-            " 9 * * mon.",
-            min_length=1,
-            max_length=200,
-        ),
-    ]
-    goal: Annotated[
-        str,
-        Meta(
-            description="What you are to do when it fires, in full sentences that can be"
-            " understood without this conversation. For a reminder: Remind the person to …",
-            max_length=20_000,
-        ),
-    ] = ""
-    name: Annotated[
-        str, Meta(description="Short name of one word, such as weekly-report.", max_length=64)
-    ] = ""
-    zone: Annotated[
-        str,
-        Meta(
-            description="Time zone of `when`, such as Europe/Paris. Default: that of the"
-            " person. Give it only if the person names another one."
-        ),
-    ] = ""
-    skill: Annotated[str, Meta(description="Skill to run instead of a goal.")] = ""
-    params: Annotated[dict[str, Any] | None, Meta(description="Parameters of that skill.")] = None
-    missed: Annotated[
-        Missed,
-        Meta(description="What becomes of firings that were missed while I was not running."),
-    ] = "once"
+    Args:
+        when: When it fires, in the person's time, such as: every monday at 9; every day at 9, 12
+            and 18; every weekday at 9 except friday; every second friday at 9; every 30 minutes; in
+            20 minutes; 2026-12-24 18:00; or a cron expression such as 0 9 * * mon.
+        goal: What you are to do when it fires, in full sentences that can be understood without
+            this conversation. For a reminder: Remind the person to …
+        name: Short name of one word, such as weekly-report.
+        zone: Time zone of `when`, such as Europe/Paris. Default: that of the person. Give it only
+            if the person names another one.
+        skill: Skill to run instead of a goal.
+        params: Parameters of that skill.
+        missed: What becomes of firings that were missed while I was not running.
+    """
+
+    when: Annotated[str, Meta(min_length=1, max_length=200)]
+    goal: Annotated[str, Meta(max_length=20_000)] = ""
+    name: Annotated[str, Meta(max_length=64)] = ""
+    zone: str = ""
+    skill: str = ""
+    params: dict[str, Any] | None = None
+    missed: Missed = "once"
 
 
 def line_of(schedule: Schedule) -> str:
     """Return a schedule in one line, for people."""
     work = schedule.definition.work
     what = " ".join((work.goal or f"run {work.skill}").split())
-    if len(what) > 100:
-        what = what[:99] + "…"
-    if schedule.state == "paused":
-        following = "paused"
-    else:
-        following = f"next {local_time(schedule.due, _zone(schedule))}"
-    definition = schedule.definition
-    when = timing_text(definition.timing, _zone(schedule), definition.when)
+    what = what if len(what) <= 100 else what[:99] + "…"
+    definition, zone = schedule.definition, schedule.definition.zone
+    if zone_named(zone) is None:  # this system no longer has it
+        zone = "UTC"
+    paused = schedule.state == "paused"
+    following = "paused" if paused else f"next {local_time(schedule.due, zone)}"
+    when = timing_text(definition.timing, zone, definition.when)
     return f"- {schedule.name}: {when}, {following}: {what}"
-
-
-def _zone(schedule: Schedule) -> str:
-    """Return the time zone of a schedule; UTC if this system no longer has it."""
-    zone = schedule.definition.zone
-    return zone if zone_named(zone) is not None else "UTC"
 
 
 def added_text(schedule: Schedule) -> str:
@@ -105,6 +82,39 @@ def added_text(schedule: Schedule) -> str:
         " summer time. To name your time zone, write it after the time, such as: every monday at 9"
         " Europe/Paris"
     )
+
+
+async def change(
+    schedules: Schedules, action: Action, owner: JID | None, name: str
+) -> tuple[Schedule, str]:
+    """Pause, resume or remove a schedule; return it, and for people what was done. Raises
+    ScheduleError and StorageError.
+    """
+    match action:
+        case "pause":
+            found = await schedules.pause(owner, name)
+            return found, f"Paused {found.name}."
+        case "resume":
+            found = await schedules.resume(owner, name)
+            return found, f"Resumed:\n{line_of(found)}"
+        case "remove":
+            found = await schedules.remove(owner, name)
+            return found, f"Removed {found.name}."
+
+
+_COMMON: Final[Mapping[str, Any]] = {
+    "open_world": False,
+    "tags": ("schedule", "reminder", OPTIONAL),
+    "typical_duration": 0.05,
+    "cost_usd": 0.0,
+}
+_WRITES: Final[Mapping[str, Any]] = {**_COMMON, "capabilities": ("schedule:write",)}
+_STATE: Final[Mapping[str, Any]] = {
+    **_WRITES,
+    "idempotent": True,
+    "destructive": False,  # nobody has to confirm it
+    "tags": ("schedule", OPTIONAL),
+}
 
 
 def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
@@ -127,12 +137,8 @@ def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
     @own_skill(
         title="Add a schedule",
         complete=complete,
-        open_world=False,
-        capabilities=("schedule:write",),
-        tags=("schedule", "reminder", OPTIONAL),
         examples=("Remind me every Monday at nine to write the report.",),
-        typical_duration=0.05,
-        cost_usd=0.0,
+        **_WRITES,
     )
     async def schedule_add(new: NewSchedule, /, context: Context) -> str:
         """Do something later or repeatedly for the person, such as a reminder or a report.
@@ -154,12 +160,9 @@ def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
     @own_skill(
         title="List schedules",
         read_only=True,
-        open_world=False,
         capabilities=("schedule:read",),
-        tags=("schedule", "reminder", OPTIONAL),
         output_media_types=(TEXT, JSON),
-        typical_duration=0.05,
-        cost_usd=0.0,
+        **_COMMON,
     )
     async def schedule_list(context: Context) -> SkillResult:
         """List the schedules and reminders of the person."""
@@ -173,49 +176,26 @@ def schedule_skills(schedules: Callable[[], Schedules]) -> tuple[Skill, ...]:
             )
         )
 
-    @_state_skill("Pause a schedule")
+    async def changed(action: Action, context: Context, name: str) -> str:
+        with _as_skill_error():
+            return (await change(schedules(), action, JID.parse(context.principal), name))[1]
+
+    @own_skill(title="Pause a schedule", **_STATE)
     async def schedule_pause(context: Context, name: Name) -> str:
         """Keep a schedule of the person from firing until it is resumed."""
-        with _as_skill_error():
-            paused = await schedules().pause(JID.parse(context.principal), name)
-        return f"Paused {paused.name}."
+        return await changed("pause", context, name)
 
-    @_state_skill("Resume a schedule")
+    @own_skill(title="Resume a schedule", **_STATE)
     async def schedule_resume(context: Context, name: Name) -> str:
         """Let a paused schedule of the person fire again."""
-        with _as_skill_error():
-            resumed = await schedules().resume(JID.parse(context.principal), name)
-        return f"Resumed:\n{line_of(resumed)}"
+        return await changed("resume", context, name)
 
-    @own_skill(
-        title="Remove a schedule",
-        open_world=False,
-        capabilities=("schedule:write",),
-        tags=("schedule", "reminder", OPTIONAL),
-        typical_duration=0.05,
-        cost_usd=0.0,
-    )
+    @own_skill(title="Remove a schedule", **_WRITES)
     async def schedule_remove(context: Context, name: Name) -> str:
         """Remove a schedule or reminder of the person. The person is asked to confirm it."""
-        with _as_skill_error():
-            removed = await schedules().remove(JID.parse(context.principal), name)
-        return f"Removed {removed.name}."
+        return await changed("remove", context, name)
 
     return (schedule_add, schedule_list, schedule_pause, schedule_resume, schedule_remove)
-
-
-def _state_skill(title: str) -> Callable[[Callable[P, R]], FunctionSkill[P, R]]:
-    """Declare a skill that pauses or resumes a schedule; nobody has to confirm it."""
-    return own_skill(
-        title=title,
-        idempotent=True,
-        destructive=False,
-        open_world=False,
-        capabilities=("schedule:write",),
-        tags=("schedule", OPTIONAL),
-        typical_duration=0.05,
-        cost_usd=0.0,
-    )
 
 
 def list_text(found: Sequence[Schedule]) -> str:

@@ -213,8 +213,6 @@ def _fires(timing: Cron, instant: datetime) -> Iterator[datetime]:
 
 
 def _merged(timing: Cron, instant: datetime) -> Iterator[tuple[datetime, date]]:
-    """Return the instants of all expressions in their order, each with its local day."""
-
     def of(expression: str) -> Iterator[tuple[datetime, date]]:
         for local in _simulated(expression, timing.zone, instant):
             yield local.astimezone(UTC), local.date()

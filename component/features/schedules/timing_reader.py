@@ -18,12 +18,6 @@ from component.features.schedules.time_phrases import (
     SpokenDate,
     days_later,
     number_of,
-    take_date,
-    take_days,
-    take_duration,
-    take_number,
-    take_time,
-    take_times,
     unit_of,
 )
 from component.features.schedules.timing import (
@@ -85,7 +79,7 @@ class _Recurrence(msgspec.Struct):
 _ANY_DAY: Final = frozenset(range(7))
 
 
-class TimingReader:
+class TimingReader(Phrase):
     """Reads one time in words. Instants up to `past` have passed. `declared` says whether the time
     must not depend on the current one.
     """
@@ -93,7 +87,7 @@ class TimingReader:
     def __init__(
         self, text: str, zone: str, now: datetime, past: datetime, *, declared: bool
     ) -> None:
-        self._phrase = Phrase(text)
+        super().__init__(text)
         self._zone_name = zone
         self._zone: tzinfo = zone_of(zone)
         self._now = now
@@ -109,13 +103,13 @@ class TimingReader:
     def read(self) -> Timing:
         """Return what the whole text says. Raises TimingError."""
         timing = self._after() or self._timing()
-        if self._phrase.rest or timing is None:
-            kind = TimingError if self._phrase.understood else NoTimeError
+        if self.rest or timing is None:
+            kind = TimingError if self.understood else NoTimeError
             raise kind(self._refusal())
         return timing
 
     def _refusal(self) -> str:
-        understood, rest = self._phrase.understood, self._phrase.rest
+        understood, rest = self.understood, self.rest
         if not understood:
             return f"{rest[:SHOWN]!r} does not say when: write for example {EXAMPLES}"
         return (
@@ -124,8 +118,8 @@ class TimingReader:
         )
 
     def _without_times(self, which: str) -> str:
-        understood = self._phrase.understood
-        if self._phrase.rest:
+        understood = self.understood
+        if self.rest:
             return self._refusal()
         return (
             f"{understood!r} is understood, and does not say at which {which} of the day: write for"
@@ -135,27 +129,25 @@ class TimingReader:
     def _relative(self) -> None:
         """Refuse a time that depends on the current one, if it is in the settings."""
         if self._declared:
-            raise TimingError(
-                f"{self._phrase.text[:SHOWN]!r} depends on when it is read: give the date"
-            )
+            raise TimingError(f"{self.text[:SHOWN]!r} depends on when it is read: give the date")
 
     # Once.
 
     def _after(self) -> Timing | None:
         """`in 20 minutes`, `20 minutes from now`, `in 3 days at 9`."""
-        phrase, begin = self._phrase, self._phrase.at
-        is_in = phrase.take("in") is not None
-        seconds = take_duration(phrase)
-        if seconds is None and is_in and take_number(phrase) and phrase.take("months?|years?"):
+        begin = self.at
+        is_in = self.take("in") is not None
+        seconds = self.take_duration()
+        if seconds is None and is_in and self.take_number() and self.take("months?|years?"):
             raise TimingError(
-                f"{phrase.understood!r} has no fixed length: give the date, such as"
+                f"{self.understood!r} has no fixed length: give the date, such as"
                 " 2026-12-24 at 18:00"
             )
-        if seconds is None or not (is_in or phrase.take("from now")):
-            phrase.at = begin
+        if seconds is None or not (is_in or self.take("from now")):
+            self.at = begin
             return None
         self._relative()
-        if seconds % DAY_S == 0 and (times := take_times(phrase)):
+        if seconds % DAY_S == 0 and (times := self.take_times()):
             day = SpokenDate(days_later(self._today, seconds // DAY_S), relative=True)
             return self._once(day, times)
         return Once(self._now + timedelta(seconds=_bounded(seconds)))
@@ -165,7 +157,7 @@ class TimingReader:
             raise TimingError(self._without_times("time"))
         if len(times) > 1:
             raise TimingError(
-                f"{self._phrase.understood!r} has {len(times)} times on one date: add one schedule"
+                f"{self.understood!r} has {len(times)} times on one date: add one schedule"
                 " for each of them"
             )
         if spoken.relative:
@@ -184,8 +176,7 @@ class TimingReader:
     # Repeated, and what is common to both.
 
     def _timing(self) -> Timing | None:
-        phrase = self._phrase
-        times = take_times(phrase, bare=False)
+        times = self.take_times(bare=False)
         self._has_times = bool(times)
         recurrence = self._recurrence()
         if recurrence is None:
@@ -198,14 +189,12 @@ class TimingReader:
             return self._interval(recurrence)
         if recurrence.count and len(times) != recurrence.count:
             raise TimingError(
-                f"{phrase.understood!r} has {len(times)} times of the day and says"
-                f" {recurrence.count}"
+                f"{self.understood!r} has {len(times)} times of the day and says {recurrence.count}"
             )
         return self._cron(recurrence, times)
 
     def _dated(self, times: list[tuple[int, int]]) -> Timing | None:
-        phrase = self._phrase
-        spoken = take_date(phrase, self._today)
+        spoken = self.take_date(self._today)
         if spoken is not None:
             self._check_part(spoken.part)
             return self._once(spoken, times or self._times_in(spoken.part))
@@ -221,10 +210,10 @@ class TimingReader:
         """Read times of the day. Raises TimingError for the midnight of an evening, which belongs
         to the next day, unless each day has one.
         """
-        times = take_times(self._phrase, part)
+        times = self.take_times(part)
         if (0, 0) in times and part in ("evening", "night") and not is_daily:
             raise TimingError(
-                f"{self._phrase.understood!r} does not say which day: write 0:00, and the day that"
+                f"{self.understood!r} does not say which day: write 0:00, and the day that"
                 " begins then"
             )
         return times
@@ -233,13 +222,13 @@ class TimingReader:
         """Refuse `at 8 every evening`: the part of the day comes after the time."""
         if part is not None and self._has_times:
             raise TimingError(
-                f"{self._phrase.understood!r} names a part of the day after the time: write the"
+                f"{self.understood!r} names a part of the day after the time: write the"
                 " time as in 21:30"
             )
 
     def _times_with_bounds(self, recurrence: _Recurrence) -> list[tuple[int, int]]:
         self._bounds(recurrence)
-        self._phrase.take(",")
+        self.take(",")
         is_daily = recurrence.days == _ANY_DAY and recurrence.every == 1
         times = self._times_in(recurrence.part, is_daily=is_daily)
         self._has_times = bool(times)
@@ -247,32 +236,28 @@ class TimingReader:
 
     def _bounds(self, recurrence: _Recurrence) -> None:
         """Read `except sunday`, `until friday` and `starting on monday`."""
-        phrase = self._phrase
         while True:
-            begin = phrase.at
-            phrase.take(",")
-            if phrase.take(
-                "(?:except|excluding|but not|but|other than|apart from)(?: for)?(?: on)?"
-            ):
-                found = take_days(phrase) if recurrence.days is not None else None
+            begin = self.at
+            self.take(",")
+            if self.take("(?:except|excluding|but not|but|other than|apart from)(?: for)?(?: on)?"):
+                found = self.take_days() if recurrence.days is not None else None
                 if found is not None and found.part is None and found.numbers != _ANY_DAY:
                     self._without |= found.numbers
                     continue
-            elif phrase.take("until|till|til|up to|through") and self._before is None:
+            elif self.take("until|till|til|up to|through") and self._before is None:
                 if self._until(recurrence):
                     continue
-            elif phrase.take("starting|beginning|from|as of") and self._since is None:
-                phrase.take("from|on")
+            elif self.take("starting|beginning|from|as of") and self._since is None:
+                self.take("from|on")
                 if self._starting(recurrence):
                     continue
-            phrase.at = begin
+            self.at = begin
             return
 
     def _until(self, recurrence: _Recurrence) -> bool:
-        phrase = self._phrase
-        spoken = take_date(phrase, self._today)
+        spoken = self.take_date(self._today)
         if spoken is None:
-            at = take_time(phrase) if recurrence.seconds and recurrence.seconds < DAY_S else None
+            at = self.take_time() if recurrence.seconds and recurrence.seconds < DAY_S else None
             if at is None:
                 return False
             self._relative()
@@ -285,7 +270,7 @@ class TimingReader:
             day = _again(spoken)
         # In `every day until friday at 9` the time is that of each day.
         has_times = self._has_times or recurrence.days is None
-        at = take_time(phrase, spoken.part) if has_times and phrase.take("at") else None
+        at = self.take_time(spoken.part) if has_times and self.take("at") else None
         if at is not None:
             self._before = self._instant(day, (at.hour, at.minute)) + timedelta(seconds=1)
         elif spoken.part is not None:
@@ -293,12 +278,11 @@ class TimingReader:
         else:  # that day is included
             self._before = self._instant(days_later(day, 1), (0, 0))
         if self._before <= self._past:
-            raise PassedError(f"{phrase.understood!r} has passed")
+            raise PassedError(f"{self.understood!r} has passed")
         return True
 
     def _starting(self, recurrence: _Recurrence) -> bool:
-        phrase = self._phrase
-        spoken = take_date(phrase, self._today)
+        spoken = self.take_date(self._today)
         if spoken is None:
             return False
         if spoken.relative:
@@ -308,11 +292,11 @@ class TimingReader:
             # `every 2 weeks starting friday at 9` has a time of the day, which no interval keeps.
             recurrence.days = frozenset((self._since.isoweekday() % 7,))
             recurrence.weeks, recurrence.seconds = recurrence.seconds // WEEK_S, 0
-        at = take_time(phrase, spoken.part) if recurrence.days is None else None
+        at = self.take_time(spoken.part) if recurrence.days is None else None
         if at is not None:
             self._start = self._instant(self._since, (at.hour, at.minute))
             if self._start <= self._past:
-                raise PassedError(f"{phrase.understood!r} has passed")
+                raise PassedError(f"{self.understood!r} has passed")
         return True
 
     def _next(self, hour: int, minute: int) -> datetime:
@@ -327,13 +311,13 @@ class TimingReader:
         seconds = _bounded(recurrence.seconds)
         start = self._start or self._now + timedelta(seconds=seconds)
         if self._before is not None and start >= self._before:
-            raise TimingError(f"{self._phrase.understood!r} never fires")
+            raise TimingError(f"{self.understood!r} never fires")
         return checked_timing(Every(seconds, start, self._before))
 
     def _cron(self, recurrence: _Recurrence, times: list[tuple[int, int]]) -> Timing:
         if recurrence.seconds and recurrence.days is None:
             raise TimingError(
-                f"{self._phrase.understood!r} is an interval with times of the day: write for"
+                f"{self.understood!r} is an interval with times of the day: write for"
                 f" example {EXAMPLES}"
             )
         hours = dict[int, list[str]]()
@@ -343,7 +327,7 @@ class TimingReader:
         if not recurrence.of_month:
             left = (recurrence.days or _ANY_DAY) - self._without
             if not left:
-                raise TimingError(f"{self._phrase.understood!r} leaves no day")
+                raise TimingError(f"{self.understood!r} leaves no day")
             week_day = _CRON_DAYS.get(left) or ",".join(map(str, sorted(left)))
         expressions = [
             f"{minute} {','.join(at)} {month_day} * {week_day}{recurrence.nth}"
@@ -365,73 +349,73 @@ class TimingReader:
                 since=None if first is None else first.astimezone(self._zone).date(),
             )
         if self._before is not None and next_after(timing, self._past) is None:
-            raise PassedError(f"{self._phrase.understood!r} never fires")
+            raise PassedError(f"{self.understood!r} never fires")
         return checked_timing(timing)
 
     # On which days.
 
     def _recurrence(self) -> _Recurrence | None:
-        phrase, begin = self._phrase, self._phrase.at
-        if phrase.take("every|each"):
+        begin = self.at
+        if self.take("every|each"):
             if (found_after := self._every()) is None:
-                phrase.at = begin
+                self.at = begin
             return found_after
-        if phrase.take("daily"):
+        if self.take("daily"):
             return _Recurrence(_ANY_DAY, seconds=DAY_S)
-        if phrase.take("hourly"):
+        if self.take("hourly"):
             return _Recurrence(seconds=HOUR_S)
-        if phrase.take("weekly"):
+        if self.take("weekly"):
             return self._weeks(1)
-        if phrase.take("monthly"):
+        if self.take("monthly"):
             if (found_after := self._monthly()) is None:
-                phrase.at = begin
+                self.at = begin
             return found_after
-        if (count := self._count()) and phrase.take(r"(?:a|per|every|each) day|daily"):
+        if (count := self._count()) and self.take(r"(?:a|per|every|each) day|daily"):
             return _Recurrence(_ANY_DAY, count=count)
-        phrase.at = begin
-        phrase.take("on")
+        self.at = begin
+        self.take("on")
         if (month_day := self._of_every_month()) is not None:
             return month_day
-        found = take_days(phrase)
+        found = self.take_days()
         if found is None or not (found.plural and (found.numbers != _ANY_DAY or found.part)):
-            phrase.at = begin
+            self.at = begin
             return None
         return _Recurrence(found.numbers, part=found.part)
 
     def _count(self) -> int:
-        if found := self._phrase.take("(?P<said>once|twice)"):
+        if found := self.take("(?P<said>once|twice)"):
             return 1 if found["said"].lower() == "once" else 2
-        count = take_number(self._phrase)
-        return count if count and self._phrase.take("times") else 0
+        count = self.take_number()
+        return count if count and self.take("times") else 0
 
     def _every(self) -> _Recurrence | None:
-        phrase, begin = self._phrase, self._phrase.at
+        begin = self.at
         if (month_day := self._of_every_month()) is not None:
             return month_day
-        if found := phrase.take(rf"(?P<n>{'|'.join(ORDINALS)}|last)"):
+        if found := self.take(rf"(?P<n>{'|'.join(ORDINALS)}|last)"):
             made = self._every_nth(found["n"].lower())
             if made is not None:
                 return made
-            phrase.at = begin
-        if phrase.take("month"):
+            self.at = begin
+        if self.take("month"):
             return self._monthly()
-        count_at = phrase.at
-        count = take_number(phrase) or 1
-        if phrase.take("days?"):
+        count_at = self.at
+        count = self.take_number() or 1
+        if self.take("days?"):
             return self._days(count)
-        if phrase.take("weeks?"):
+        if self.take("weeks?"):
             return self._weeks(count)
-        phrase.at = count_at
-        seconds = take_duration(phrase)
+        self.at = count_at
+        seconds = self.take_duration()
         if seconds is not None:
             return _Recurrence(seconds=seconds)
-        found_days = take_days(phrase)
+        found_days = self.take_days()
         if found_days is not None:
             return self._of_days(found_days)
-        word = re.match(r"\s*([a-z]+)", phrase.text[phrase.at :], re.IGNORECASE)
+        word = re.match(r"\s*([a-z]+)", self.text[self.at :], re.IGNORECASE)
         if word is not None:
             raise TimingError(
-                f"{phrase.text[:SHOWN]!r} is not understood, because {word[1]!r} is not a day of"
+                f"{self.text[:SHOWN]!r} is not understood, because {word[1]!r} is not a day of"
                 f" the week or a unit of time: write for example {EXAMPLES}"
             )
         return None
@@ -446,84 +430,81 @@ class TimingReader:
         return _Recurrence(_ANY_DAY, every=count, seconds=count * DAY_S)
 
     def _weeks(self, count: int) -> _Recurrence:
-        phrase, begin = self._phrase, self._phrase.at
-        phrase.take("on")
-        found = take_days(phrase) if count <= _LARGEST_INTERVAL else None
+        begin = self.at
+        self.take("on")
+        found = self.take_days() if count <= _LARGEST_INTERVAL else None
         if found is None or found.numbers == _ANY_DAY:
-            phrase.at = begin
+            self.at = begin
             return _Recurrence(seconds=count * WEEK_S)
         return self._of_days(found, count)
 
     def _every_nth(self, said: str) -> _Recurrence | None:
         """`every other day`, `every second friday`, `every last friday of the month`."""
-        phrase = self._phrase
         count = ORDINALS.get(said, 0)
         if count > 1:
-            if phrase.take("days?"):
+            if self.take("days?"):
                 return self._days(count)
-            if phrase.take("weeks?"):
+            if self.take("weeks?"):
                 return self._weeks(count)
-            if found := phrase.take(rf"(?P<unit>{UNIT})"):
+            if found := self.take(rf"(?P<unit>{UNIT})"):
                 return _Recurrence(seconds=count * unit_of(found["unit"]))
-        days = take_days(phrase)
+        days = self.take_days()
         if days is None:
             return None
         if said in ("first", "1st", "last"):
             return _nth_of_month(days, said)
         if count > 2:
             raise TimingError(
-                f"{phrase.understood!r} may mean every {count} weeks, or once a month: write every"
+                f"{self.understood!r} may mean every {count} weeks, or once a month: write every"
                 f" {count} weeks on a day, or add of the month"
             )
         if days.numbers == frozenset(range(1, 6)):
-            raise TimingError(f"{phrase.understood!r} is not clear: name the days of the week")
+            raise TimingError(f"{self.understood!r} is not clear: name the days of the week")
         return self._of_days(days, count)
 
     def _monthly(self) -> _Recurrence | None:
         """What follows `every month`: `on the 15th`, `on the last day`, `on the first monday`."""
-        if self._phrase.take("on(?: the)?") is None:
+        if self.take("on(?: the)?") is None:
             raise TimingError(
-                f"{self._phrase.understood!r} is understood, and does not say on which day: write"
+                f"{self.understood!r} is understood, and does not say on which day: write"
                 " for example every month on the 15th at 9"
             )
         return self._day_of_month()
 
     def _of_every_month(self) -> _Recurrence | None:
         """`the 15th of every month`, `first monday of the month`."""
-        phrase, begin = self._phrase, self._phrase.at
-        phrase.take("the")
+        begin = self.at
+        self.take("the")
         found = self._day_of_month()
-        if found is None or not phrase.take("(?:of|in) (?:every|each|the|a) month"):
-            phrase.at = begin
+        if found is None or not self.take("(?:of|in) (?:every|each|the|a) month"):
+            self.at = begin
             return None
         return found
 
     def _day_of_month(self) -> _Recurrence | None:
-        phrase = self._phrase
-        if phrase.take("last day"):
+        if self.take("last day"):
             return _Recurrence(of_month="L")
-        begin = phrase.at
-        if found := phrase.take(rf"(?P<n>{'|'.join(ORDINALS)}|last)"):
+        begin = self.at
+        if found := self.take(rf"(?P<n>{'|'.join(ORDINALS)}|last)"):
             said = found["n"].lower()
-            days = take_days(phrase)
+            days = self.take_days()
             if days is not None and days.numbers == _ANY_DAY and said in ORDINALS:
                 return _Recurrence(of_month=str(ORDINALS[said]))
             if days is not None:
                 return _nth_of_month(days, said)
-            phrase.at = begin
-        if found := phrase.take(r"(?P<n>\d{1,2})(?:st|nd|rd|th)?(?: day)?"):
+            self.at = begin
+        if found := self.take(r"(?P<n>\d{1,2})(?:st|nd|rd|th)?(?: day)?"):
             day = number_of(found["n"])
             if 1 <= day <= 31:
                 return _Recurrence(of_month=str(day))
-            phrase.at = begin
+            self.at = begin
             return None
-        if (found := phrase.take("(?P<n>first|second|third|fourth|fifth|sixth)")) is not None:
+        if (found := self.take("(?P<n>first|second|third|fourth|fifth|sixth)")) is not None:
             return _Recurrence(of_month=str(ORDINALS[found["n"].lower()]))
         return None
 
 
 def _nth_of_month(days: DaysOfWeek, said: str) -> _Recurrence | None:
-    """Return the first, or the last, of a day of the week in each month; of one day only."""
     if len(days.numbers) != 1 or (said != "last" and ORDINALS[said] > 5):
         return None
     nth = "L" if said == "last" else f"#{ORDINALS[said]}"
@@ -537,7 +518,6 @@ def _bounded(seconds: int) -> int:
 
 
 def _again(spoken: SpokenDate) -> date:
-    """Return the same day of the week, or of the year, the next time."""
     if spoken.again == "week":
         return days_later(spoken.day, 7)
     try:

@@ -4,7 +4,6 @@ resume for admins.
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Annotated
 
 import msgspec
 
@@ -33,23 +32,23 @@ _WITHOUT_SLASH = "You can also send help without the slash."
 
 
 class HelpParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of help."""
+    """The parameters of help.
 
-    command: Annotated[
-        str,
-        msgspec.Meta(
-            title="Command", description="Command to explain. Default: list all commands."
-        ),
-    ] = ""
+    Args:
+        command: Command to explain. Default: list all commands.
+    """
+
+    command: str = ""
 
 
 class SkillsParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of skills."""
+    """The parameters of skills.
 
-    words: Annotated[
-        tuple[str, ...],
-        msgspec.Meta(title="Words", description="Only skills that match all these words."),
-    ] = ()
+    Args:
+        words: Only skills that match all these words.
+    """
+
+    words: tuple[str, ...] = ()
 
 
 class CommandHelp(msgspec.Struct, frozen=True):
@@ -95,45 +94,66 @@ def everybody(
     view: Callable[[JID], View],
     contacts: StoppedContacts | None = None,
 ) -> tuple[AnyCommand, ...]:
-    """Return the commands for everybody that are not about tasks.
-
-    Args:
-        name: the name of the agent.
-        offered: returns the commands that a caller may use.
-        view: the skills that a principal sees.
-        contacts: the contacts that opted out; without it the commands for that are missing.
+    """Return the commands of the agent `name` for everybody that are not about tasks. `offered`
+    returns the commands that a caller may use; `view` the skills that a principal sees. `contacts`
+    are the contacts that opted out; without them the commands for that are missing.
     """
-    found: list[AnyCommand] = [
-        HELP.done_by(_Help(name, offered)),
-        SKILLS.done_by(_Skills(view)),
-        PING.done_by(_ping),
-    ]
-    if contacts is not None:
-        contact = _Contact(contacts)
-        found += [STOP.done_by(contact.stop), START.done_by(contact.start)]
-    return tuple(found)
 
-
-class _Help:
-    def __init__(self, name: str, offered: Callable[[Asking], Sequence[AnyCommand]]) -> None:
-        self._name = name
-        self._offered = offered
-
-    async def __call__(self, asking: Asking, params: HelpParams) -> CommandResult:
-        offered = self._offered(asking)
+    async def help_(asking: Asking, params: HelpParams) -> CommandResult:
+        found = {each.name: each for each in offered(asking)}
+        helps = [CommandHelp(each.name, each.about) for each in found.values()]
         if params.command:
             wanted = params.command.removeprefix("/").casefold()
-            for command in offered:
-                if command.name == wanted:
-                    return CommandResult(
-                        _explained(command), CommandHelp(command.name, command.about)
-                    )
-            raise CommandError(f"There is no command /{wanted[:40]}.", "command")
-        lines = [f"/{command.name} - {command.about}" for command in offered]
+            if wanted not in found:
+                raise CommandError(f"There is no command /{wanted[:40]}.", "command")
+            return CommandResult(
+                _explained(found[wanted]), CommandHelp(wanted, found[wanted].about)
+            )
+        lines = [f"/{each.name} - {each.about}" for each in helps]
+        begin = f"I am {name}. These are my commands:"
+        return CommandResult("\n".join((begin, *lines, _WITHOUT_SLASH)), helps)
+
+    async def skills(asking: Asking, params: SkillsParams) -> CommandResult:
+        if asking.principal is None:
+            raise CommandError("This works only over XMPP.")
+        seen = view(asking.principal)
+        try:
+            names = seen.names(" ".join(params.words))
+        except SearchError as error:
+            raise CommandError(str(error), "words") from None
+        if not names:
+            none = "No skill matches." if params.words else "There are no skills for you."
+            return CommandResult(none, ())
+        shown = [
+            SkillSummary(skill.name, skill.title or "", _first_line(skill.description))
+            for each in names[:_SKILLS_SHOWN]
+            if (skill := seen.get(each)) is not None
+        ]
+        lines = [f"{skill.name} - {skill.description}" for skill in shown]
+        if len(names) > len(lines):
+            lines.append(f"… and {len(names) - len(lines)} more: add words to search.")
+        return CommandResult("\n".join(lines), shown)
+
+    async def ping(_asking: Asking, _params: NoParams) -> CommandResult:
+        return CommandResult("pong")
+
+    found: list[AnyCommand] = [HELP.done_by(help_), SKILLS.done_by(skills), PING.done_by(ping)]
+    if contacts is None:
+        return tuple(found)
+    known = contacts
+
+    async def stop(asking: Asking, _params: NoParams) -> CommandResult:
+        await known.stop(*_between(asking))
         return CommandResult(
-            "\n".join((f"I am {self._name}. These are my commands:", *lines, _WITHOUT_SLASH)),
-            [CommandHelp(command.name, command.about) for command in offered],
+            "I will not write to you first any more, but I still answer you. Send /start-contact"
+            " to undo this. Your running tasks continue; /tasks lists them."
         )
+
+    async def start(asking: Asking, _params: NoParams) -> CommandResult:
+        await known.start(*_between(asking))
+        return CommandResult("I may write to you first again.")
+
+    return (*found, STOP.done_by(stop), START.done_by(start))
 
 
 def _explained(command: AnyCommand) -> str:
@@ -144,54 +164,6 @@ def _explained(command: AnyCommand) -> str:
         described = schema.get("description", "")
         lines.append(f"  {name}{mark}: {described}" if described else f"  {name}{mark}")
     return "\n".join(lines)
-
-
-class _Skills:
-    def __init__(self, view: Callable[[JID], View]) -> None:
-        self._view = view
-
-    async def __call__(self, asking: Asking, params: SkillsParams) -> CommandResult:
-        if asking.principal is None:
-            raise CommandError("This works only over XMPP.")
-        view = self._view(asking.principal)
-        try:
-            names = view.names(" ".join(params.words))
-        except SearchError as error:
-            raise CommandError(str(error), "words") from None
-        if not names:
-            none = "No skill matches." if params.words else "There are no skills for you."
-            return CommandResult(none, ())
-        shown = [skill for name in names[:_SKILLS_SHOWN] if (skill := view.get(name)) is not None]
-        lines = [f"{skill.name} - {_first_line(skill.description)}" for skill in shown]
-        if len(names) > len(lines):
-            lines.append(f"… and {len(names) - len(lines)} more: add words to search.")
-        return CommandResult(
-            "\n".join(lines),
-            [
-                SkillSummary(skill.name, skill.title or "", _first_line(skill.description))
-                for skill in shown
-            ],
-        )
-
-
-async def _ping(_asking: Asking, _params: NoParams) -> CommandResult:
-    return CommandResult("pong")
-
-
-class _Contact:
-    def __init__(self, contacts: StoppedContacts) -> None:
-        self._contacts = contacts
-
-    async def stop(self, asking: Asking, _params: NoParams) -> CommandResult:
-        await self._contacts.stop(*_between(asking))
-        return CommandResult(
-            "I will not write to you first any more, but I still answer you. Send /start-contact"
-            " to undo this. Your running tasks continue; /tasks lists them."
-        )
-
-    async def start(self, asking: Asking, _params: NoParams) -> CommandResult:
-        await self._contacts.start(*_between(asking))
-        return CommandResult("I may write to you first again.")
 
 
 def _between(asking: Asking) -> tuple[JID, JID]:
@@ -234,7 +206,7 @@ class ServiceStatus(Vitals, frozen=True, kw_only=True):
 
 STATUS = Outline(
     name="status",
-    title="ServiceStatus",
+    title="Status",
     about="show the state of the service",
     params=NoParams,
     who="admin",
@@ -252,14 +224,8 @@ RESUME = Outline(
 
 
 class AdminCommands:
-    """The commands about the service itself.
-
-    Args:
-        vitals: returns the state of the service.
-        task_admin: the tasks of all principals.
-        switches: the switches for all instances.
-        gate: rejects new requests in this process at once when paused; None without a service.
-        now: returns the time.
+    """The commands about the service itself, whose state `vitals` returns. `gate` rejects new
+    requests in this process at once when paused; None without a service.
     """
 
     def __init__(

@@ -58,7 +58,6 @@ def vitals_of(settings: Settings, skills: int) -> Vitals:
 
 
 def _warnings(kernel: Kernel) -> Iterator[str]:
-    """Yield what an admin has to decide or to know, in sentences."""
     for whose, count in kernel.environment.memories.knowledge.missing.items():
         yield missing_sentence(whose, count)
     late = kernel.tasks.late_sources()

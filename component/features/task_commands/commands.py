@@ -1,25 +1,13 @@
 """Commands about tasks: one's own, and for admins everybody's."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated
 
 import msgspec
 
-from component.commands import (
-    AnyCommand,
-    Asking,
-    CommandError,
-    CommandResult,
-    NoParams,
-    Outline,
-)
-from component.features.task_commands.sheets import (
-    TaskSheet,
-    retention_text,
-    sheet_of,
-    task_line,
-    task_line_text,
-    task_text,
-)
+from component.commands import AnyCommand, Asking, CommandError, CommandResult, NoParams, Outline
+from component.features.task_commands import sheets
 from component.tasks.admin import Held, RefusedError, TaskAdmin
 from component.tasks.leases import QueueLine
 from component.tasks.protocol import Bounds
@@ -31,54 +19,53 @@ from xep.jid import JID
 from xep.result_sets import ResultSet
 from xep.stanza_error import StanzaError
 
-StateParam = Annotated[
-    State | None, msgspec.Meta(title="State", description="Only tasks in this state.")
-]
-TaskParam = Annotated[str, msgspec.Meta(title="Task", description="ID of the task.")]
-
 
 class OwnTasks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of the list of one's own tasks."""
+    """The parameters of the list of one's own tasks.
 
-    state: StateParam = None
-    limit: Annotated[
-        int, msgspec.Meta(title="Limit", description="Maximum number of tasks.", ge=1, le=50)
-    ] = 20
+    Args:
+        state: Only tasks in this state.
+        limit: Maximum number of tasks.
+    """
+
+    state: State | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=50)] = 20
 
 
 class AllTasks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of the list for admins."""
+    """The parameters of the list for admins.
 
-    state: StateParam = None
-    limit: Annotated[
-        int, msgspec.Meta(title="Limit", description="Maximum number of tasks.", ge=1, le=1000)
-    ] = 20
-    principal: Annotated[
-        str | None,
-        msgspec.Meta(title="Principal", description="Only tasks of this bare JID."),
-    ] = None
-    all: Annotated[
-        bool, msgspec.Meta(title="Everybody's", description="Tasks of everybody, not only yours.")
-    ] = False
+    Args:
+        state: Only tasks in this state.
+        limit: Maximum number of tasks.
+        principal: Only tasks of this bare JID.
+        all: Tasks of everybody, not only yours.
+    """
+
+    state: State | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 20
+    principal: str | None = None
+    all: Annotated[bool, msgspec.Meta(title="Everybody's")] = False
 
 
 class OneTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of a command about one task."""
+    """The parameters of a command about one task.
 
-    task: TaskParam
+    Args:
+        task: ID of the task.
+    """
+
+    task: str
 
 
-class RetryTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of retrying a task."""
+class RetryTask(OneTask, frozen=True, forbid_unknown_fields=True):
+    """The parameters of retrying a task.
 
-    task: TaskParam
-    force: Annotated[
-        bool,
-        msgspec.Meta(
-            title="Force",
-            description="Repeat steps even if they may already have had an effect.",
-        ),
-    ] = False
+    Args:
+        force: Repeat steps even if they may already have had an effect.
+    """
+
+    force: bool = False
 
 
 TASKS = Outline(
@@ -115,20 +102,12 @@ QUEUES = Outline(
 
 
 class TaskCommands:
-    """The commands about tasks.
-
-    Args:
-        task_admin: the tasks of all principals.
-        tasks: the durable work; without it there are no commands about one's own tasks, as for
-            the operator.
-        bounds: the retention limits of one principal.
+    """The commands about tasks. Without `tasks` there are none about one's own, as for the
+    operator. `bounds` are the retention limits of one principal.
     """
 
     def __init__(
-        self,
-        task_admin: TaskAdmin,
-        tasks: TaskService | None = None,
-        bounds: Bounds | None = None,
+        self, task_admin: TaskAdmin, tasks: TaskService | None = None, bounds: Bounds | None = None
     ) -> None:
         self._bounds = bounds
         self._task_admin = task_admin
@@ -149,16 +128,14 @@ class TaskCommands:
     async def _own(self, asking: Asking, params: OwnTasks) -> CommandResult:
         tasks, who, at = self._theirs(asking)
         query = TaskList(state=params.state, page=ResultSet(max=params.limit))
-        try:
+        with _as_command_error():
             found = await tasks.list(who, at, query)
-        except StanzaError as error:
-            raise _refused(error) from None
-        lines = [task_line(task) for task in found.tasks]
-        text = "\n".join(map(task_line_text, lines)) or _none(params.state)
+        lines = [sheets.task_line(task) for task in found.tasks]
+        text = _lines_text(lines, params.state)
         if found.page is not None and found.page.count is None:  # the page does not contain all
             text += "\nThere are older ones: give a state, or a higher limit (up to 50)."
         if found.ended and self._bounds is not None:
-            text += f"\n{retention_text(found.ended, found.ended_bytes or 0, self._bounds)}"
+            text += f"\n{sheets.retention_text(found.ended, found.ended_bytes or 0, self._bounds)}"
         return CommandResult(text, lines)
 
     async def _all(self, asking: Asking, params: AllTasks) -> CommandResult:
@@ -169,39 +146,30 @@ class TaskCommands:
                 return await self._own(asking, own)
             principal = str(asking.principal)
         found = await self._task_admin.list_all(params.state, principal, params.limit)
-        lines = [task_line(held.task, held.principal) for held in found]
-        return CommandResult("\n".join(map(task_line_text, lines)) or _none(params.state), lines)
+        lines = [sheets.task_line(held.task, held.principal) for held in found]
+        return CommandResult(_lines_text(lines, params.state), lines)
 
     async def _show(self, asking: Asking, params: OneTask) -> CommandResult:
         if asking.admin:
-            return _task_result(_known(await self._task_admin.show(params.task)))
+            return _task_result(await self._task_admin.show(params.task))
         tasks, who, at = self._theirs(asking)
-        try:
+        with _as_command_error():
             return _task_result(await tasks.get(who, at, params.task))
-        except StanzaError as error:
-            raise _refused(error) from None
 
     async def _end(self, asking: Asking, params: OneTask) -> CommandResult:
         if asking.admin:
-            return _task_result(_known(await self._task_admin.cancel(params.task)))
+            return _task_result(await self._task_admin.cancel(params.task))
         tasks, who, at = self._theirs(asking)
-        try:
+        with _as_command_error():
             return _task_result(await tasks.cancel(who, at, Cancel(id=params.task)))
-        except StanzaError as error:
-            raise _refused(error) from None
 
     async def _again(self, _asking: Asking, params: RetryTask) -> CommandResult:
-        try:
-            held = _known(await self._task_admin.retry(params.task, force=params.force))
-        except RefusedError as error:
-            raise CommandError(str(error), "task") from None
-        return _task_result(held)
+        with _as_command_error():
+            return _task_result(await self._task_admin.retry(params.task, force=params.force))
 
     async def _release(self, _asking: Asking, params: OneTask) -> CommandResult:
-        try:
-            return _task_result(_known(await self._task_admin.release(params.task)))
-        except RefusedError as error:
-            raise CommandError(str(error), "task") from None
+        with _as_command_error():
+            return _task_result(await self._task_admin.release(params.task))
 
     async def _queues(self, _asking: Asking, _params: NoParams) -> CommandResult:
         lines = list(await self._task_admin.queues())
@@ -213,13 +181,14 @@ class TaskCommands:
         return self._tasks, asking.principal, asking.at
 
 
-def _task_result(task: Held | Task) -> CommandResult:
-    sheet: TaskSheet
+def _task_result(task: Held | Task | None) -> CommandResult:
+    if task is None:
+        raise CommandError("There is no such task here.", "task")
     if isinstance(task, Held):
-        sheet = sheet_of(task.task, task.principal, task.requester, task.target)
+        sheet = sheets.sheet_of(task.task, task.principal, task.requester, task.target)
     else:
-        sheet = sheet_of(task)
-    return CommandResult(task_text(sheet), sheet)
+        sheet = sheets.sheet_of(task)
+    return CommandResult(sheets.task_text(sheet), sheet)
 
 
 def _queue_text(line: QueueLine) -> str:
@@ -228,15 +197,16 @@ def _queue_text(line: QueueLine) -> str:
     return f"{line.name}: {line.running} running, {line.waiting} waiting ({bounds}{rate})"
 
 
-def _known(held: Held | None) -> Held:
-    if held is None:
-        raise CommandError("There is no such task here.", "task")
-    return held
+def _lines_text(lines: Sequence[sheets.TaskLine], state: State | None) -> str:
+    none = "There are no tasks." if state is None else f"There are no tasks that are {state}."
+    return "\n".join(map(sheets.task_line_text, lines)) or none
 
 
-def _none(state: State | None) -> str:
-    return "There are no tasks." if state is None else f"There are no tasks that are {state}."
-
-
-def _refused(error: StanzaError) -> CommandError:
-    return CommandError(error.text or f"I cannot do that: {error.condition}.", "task")
+@contextmanager
+def _as_command_error() -> Iterator[None]:
+    try:
+        yield
+    except StanzaError as error:
+        raise CommandError(error.text or f"I cannot do that: {error.condition}.", "task") from None
+    except RefusedError as error:
+        raise CommandError(str(error), "task") from None

@@ -70,10 +70,7 @@ def task_line(task: Task, principal: str | None = None) -> TaskLine:
 
 
 def sheet_of(
-    task: Task,
-    principal: str | None = None,
-    requester: str | None = None,
-    at: str | None = None,
+    task: Task, principal: str | None = None, requester: str | None = None, at: str | None = None
 ) -> TaskSheet:
     """Return a whole task; `requester` requested it `at` an address of the component."""
     outputs = task.result.outputs if task.result else task.outputs

@@ -12,13 +12,12 @@ class TasksIQFeature(Feature):
     def open(self, kernel: Kernel) -> Opened:
         """Make the handlers and the nodes."""
         tasks, view = kernel.tasks, kernel.environment.catalog.view
-        retry_after_s = self.settings.limits.retry_after_s
         node = TasksNode(tasks.service, kernel.pubsub)
         return Opened(
             handlers=(
                 SkillsHandler(view, room=tasks.limits.page_room),
-                ExecuteHandler(tasks.service, retry_after_s),
-                TasksHandler(tasks.service, retry_after_s),
+                ExecuteHandler(tasks.service),
+                TasksHandler(tasks.service),
             ),
             nodes=(SkillsNode(view), node),
             task_changed=node.changed,

@@ -9,13 +9,11 @@ from typing import Final
 import msgspec
 
 from component.caches import LRUCache
-from component.kernel.errors import stored
 from component.kernel.paging import page
 from component.link.router.table import IQRoute, ReplyPayload, Request
 from component.skills.errors import SearchError
 from component.skills.registry import View
 from component.skills.skill import Skill
-from component.tasks.admission import ANSWERS
 from component.tasks.request import request_from
 from component.tasks.service import TaskService
 from xep import fluux_agent
@@ -169,16 +167,10 @@ def _json(schema: object) -> msgspec.Raw:
 
 
 class ExecuteHandler:
-    """Passes execute requests to the durable work, which admits all requests.
+    """Passes execute requests to the durable work, which admits all requests."""
 
-    Args:
-        tasks: runs skills for principals that may use them.
-        retry_after_s: seconds after which to ask again when the database refuses.
-    """
-
-    def __init__(self, tasks: TaskService, retry_after_s: int = 5) -> None:
+    def __init__(self, tasks: TaskService) -> None:
         self._tasks = tasks
-        self._retry_after_s = retry_after_s
 
     def routes(self) -> tuple[IQRoute, ...]:
         """Return the routes of this handler."""
@@ -189,7 +181,7 @@ class ExecuteHandler:
 
         Raises the StanzaErrors of the specification's error table.
         """
-        answer = self._tasks.execute(
+        return self._tasks.execute(
             request_from(
                 request.payload,
                 requester=request.sender,
@@ -199,9 +191,6 @@ class ExecuteHandler:
                 lang=request.stanza.lang,
             )
         )
-        if isinstance(answer, ANSWERS):
-            return answer
-        return stored(answer, self._retry_after_s)
 
 
 class TasksHandler:
@@ -209,15 +198,10 @@ class TasksHandler:
 
     The owner of a task is not checked here: a task of another principal is handled in the same way,
     and answered like one that never existed (TSK-010).
-
-    Args:
-        tasks: the durable work.
-        retry_after_s: seconds after which to ask again when the database refuses.
     """
 
-    def __init__(self, tasks: TaskService, retry_after_s: int = 5) -> None:
+    def __init__(self, tasks: TaskService) -> None:
         self._tasks = tasks
-        self._retry_after_s = retry_after_s
 
     def routes(self) -> tuple[IQRoute, ...]:
         """Return the routes of this handler."""
@@ -234,28 +218,24 @@ class TasksHandler:
     def task(self, request: Request[Task]) -> Awaitable[Task]:
         """Return the whole task; only the `id` of the request matters."""
         check_identifier("task", "id", request.payload.id)
-        work = self._tasks.get(request.principal, request.to, request.payload.id)
-        return stored(work, self._retry_after_s)
+        return self._tasks.get(request.principal, request.to, request.payload.id)
 
     def tasks(self, request: Request[TaskList]) -> Awaitable[TaskList]:
         """Return one page of the principal's tasks."""
         if request.payload.context is not None:
             check_identifier("tasks", "context", request.payload.context)
-        work = self._tasks.list(request.principal, request.to, request.payload)
-        return stored(work, self._retry_after_s)
+        return self._tasks.list(request.principal, request.to, request.payload)
 
     def events(self, request: Request[Events]) -> Awaitable[Events]:
         """Return one page of the events of a task."""
         check_identifier("events", "id", request.payload.id)
         _revision("events", "since", request.payload.since)
-        work = self._tasks.events(request.principal, request.to, request.payload)
-        return stored(work, self._retry_after_s)
+        return self._tasks.events(request.principal, request.to, request.payload)
 
     def cancel(self, request: Request[Cancel]) -> Awaitable[Task]:
         """Cancel a task, and return the task after that (CAN-003)."""
         check_identifier("cancel", "id", request.payload.id)
-        work = self._tasks.cancel(request.principal, request.to, request.payload)
-        return stored(work, self._retry_after_s)
+        return self._tasks.cancel(request.principal, request.to, request.payload)
 
     def answer(self, request: Request[InputAnswer]) -> Awaitable[Task]:
         """Answer a question of a task, and return the task after that (INP-008)."""
@@ -265,15 +245,13 @@ class TasksHandler:
         _revision("answer", "revision", answer.revision)
         if (answer.params is None) == (answer.form is None):
             raise errors.malformed("answer: expected either <params/> or a form")
-        work = self._tasks.answer(request.principal, request.to, answer)
-        return stored(work, self._retry_after_s)
+        return self._tasks.answer(request.principal, request.to, answer)
 
     def decide(self, request: Request[Decision]) -> Awaitable[None]:
         """Answer a decision that counts, and its repetition, with an empty result (CNF-021)."""
-        work = self._tasks.decide(
+        return self._tasks.decide(
             request.principal, request.to.bare, request.payload, request.stanza.lang
         )
-        return stored(work, self._retry_after_s)
 
 
 def _revision(element: str, attribute: str, number: int) -> None:

@@ -12,7 +12,7 @@ from component import system
 from component.features.tasks_iq.handlers import describe
 from component.pubsub.config import NodeConfig
 from component.pubsub.rows import StoredItem
-from component.pubsub.service import PubSubService
+from component.pubsub.service import ComputedNode, PubSubService
 from component.skills.registry import View
 from component.tasks.protocol import DeletedTask, Notice
 from component.tasks.service import TaskService
@@ -31,12 +31,8 @@ TASKS: Final = f"{AGENT}#tasks"
 _MOST_TASKS: Final = 50
 
 
-class SkillsNode:
-    """The skills that a principal may use, one item each; its id is the name of the skill.
-
-    Args:
-        view: the skills that a principal sees.
-    """
+class SkillsNode(ComputedNode):
+    """The skills that a principal may use, one item each; its id is the name of the skill."""
 
     name = SKILLS
     is_compared = True
@@ -53,38 +49,25 @@ class SkillsNode:
         self._view = view
         self._since = system.now()
 
-    def is_at(self, service: JID) -> bool:
-        """Return whether the address has this node."""
-        return True
-
     async def items(self, service: JID, principal: JID) -> Sequence[StoredItem]:
         """Return the skills in the principal's view, sorted by name (SKL-015, SKL-016)."""
-        view = self._view(principal)
-        found = []
-        for name in view.names():
-            skill = view.get(name)
-            if skill is not None:
-                payload = encode(describe(skill))
-                found.append(
-                    StoredItem(
-                        id=name, payload=payload, publisher=str(service), published=self._since
-                    )
-                )
-        return found
+        view, publisher = self._view(principal), str(service)
+        return [
+            StoredItem(
+                id=name, payload=encode(describe(skill)), publisher=publisher, published=self._since
+            )
+            for name in view.names()
+            if (skill := view.get(name)) is not None
+        ]
 
 
-class TasksNode:
+class TasksNode(ComputedNode):
     """The tasks of a principal, the newest last; the id of an item is that of the task.
 
     An item contains the state of the task and its progress; clients fetch the result by the id.
-
-    Args:
-        tasks: the tasks.
-        pubsub: notifies principals of their tasks.
     """
 
     name = TASKS
-    is_compared = False
     config = NodeConfig(
         title="Tasks",
         description="Your tasks",
@@ -96,10 +79,6 @@ class TasksNode:
     def __init__(self, tasks: TaskService, pubsub: PubSubService) -> None:
         self._tasks = tasks
         self._pubsub = pubsub
-
-    def is_at(self, service: JID) -> bool:
-        """Return whether the address has this node."""
-        return True
 
     async def items(self, service: JID, principal: JID) -> Sequence[StoredItem]:
         """Return the newest tasks of the principal at this address. Raises StorageError."""

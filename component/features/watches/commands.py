@@ -2,25 +2,24 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 
 from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline
 from component.features.watches.service import WatchService, WatchSheet
 
-Action = Literal["list", "show", "pause", "resume", "remove"]
-
 
 class WatchParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The action, and the name of the watch."""
+    """The action, and the name of the watch.
 
-    action: Annotated[
-        Action, msgspec.Meta(title="Action", description="list, show, pause, resume or remove.")
-    ] = "list"
-    name: Annotated[
-        str, msgspec.Meta(title="Name", description="Name of the watch; list needs none.")
-    ] = ""
+    Args:
+        action: list, show, pause, resume or remove.
+        name: Name of the watch; list needs none.
+    """
+
+    action: Literal["list", "show", "pause", "resume", "remove"] = "list"
+    name: str = ""
 
 
 WATCH = Outline(
@@ -49,14 +48,15 @@ async def _watch(watches: WatchService, asking: Asking, params: WatchParams) -> 
         raise CommandError(
             f"{sheet.name} is in the settings: remove its [[watch]] there, or pause it.", "name"
         )
-    change = {"pause": watches.pause, "resume": watches.resume}.get(params.action, watches.remove)
+    change, done, state = {
+        "pause": (watches.pause, "is paused", "paused"),
+        "resume": (watches.resume, "is active again", "active"),
+        "remove": (watches.remove, "is removed", "removed"),
+    }[params.action]
     if not await change(sheet.id):
         raise CommandError(f"There is no watch {params.name[:80]!r} any more.", "name")
-    done = {"pause": "is paused", "resume": "is active again"}.get(params.action, "is removed")
-    state = {"pause": "paused", "resume": "active"}.get(params.action, "removed")
-    return CommandResult(
-        f"The watch {sheet.name} {done}.", msgspec.structs.replace(sheet, state=state)
-    )
+    changed = msgspec.structs.replace(sheet, state=state)
+    return CommandResult(f"The watch {sheet.name} {done}.", changed)
 
 
 async def _visible(watches: WatchService, asking: Asking) -> Sequence[WatchSheet]:

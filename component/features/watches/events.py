@@ -258,13 +258,7 @@ def _join(database: Database, watch: Watch, number: int, events: Sequence[Offere
     database.execute(
         "UPDATE watch_events SET data = ?, events = events + ?, chain = ?"
         " WHERE watch = ? AND number = ?",
-        (
-            msgspec.json.encode(raws).decode(),
-            len(events),
-            " ".join(longest),
-            watch.id,
-            number,
-        ),
+        (msgspec.json.encode(raws).decode(), len(events), " ".join(longest), watch.id, number),
     )
 
 
@@ -401,7 +395,6 @@ class WatchStarts:
         return await self._done(event, started=True)
 
     async def _start(self, watch: Watch, event: Pending) -> str | None:
-        """Start the work, trying again while the database cannot be used."""
         trigger = Trigger(
             source="watch",
             name=watch.id,

@@ -10,35 +10,20 @@ Events are recorded in the order in which the node has them. While the source is
 notifications wait; they are handled after that, and items that were listed are not new.
 """
 
-from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, Literal, TypeAlias
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
-import anyio
-import structlog
 from anyio.lowlevel import checkpoint
 
 from component.features.watches import rows as watch_rows
-from component.features.watches.sources import (
-    SourcePorts,
-    SourceState,
-    SourceStatus,
-    SourceWatcher,
-    backoff_s,
-    is_set_within,
-    observed_item,
-)
-from component.features.watches.watch import Observed, Source
+from component.features.watches.sources import Input, SourceWatcher, is_set_within, observed_item
+from component.features.watches.watch import Observed
 from xep.jid import JID
 from xep.pubsub import Item
 from xep.pubsub_event import Event
 from xep.pubsub_event import Item as EventItem
 from xep.stanza_error import StanzaError
 
-_log = structlog.get_logger("component.watches")
-
-MOST_WAITING: Final = 20_000
-"""Notifications of one source that wait in memory; with more, the node is listed again instead."""
 _BATCH: Final = 500
 """Events that are recorded in one transaction."""
 _SLICE: Final = 8
@@ -47,107 +32,10 @@ _CHECK_CALLS: Final = 50
 """Maximum number of ids for which payloads are requested in one IQ."""
 
 
-Input: TypeAlias = Literal[
-    "connected",
-    "disconnected",
-    "subscribed",
-    "pending",
-    "missing",
-    "refused",
-    "failed",
-    "caught-up",
-    "gone",
-    "overflow",
-    "due",
-]
-"""`gone`: a notification says that the node was deleted or the subscription ended. `overflow`: more
-notifications came than can wait. `due`: the time of `SubscriptionMachine.delay_s` has passed."""
-
-_RESULTS: Final[Mapping[Input, SourceState]] = {
-    "pending": "pending",
-    "missing": "missing",
-    "refused": "refused",
-    "failed": "failed",
-}
-_RETRIED: Final[Mapping[Input, SourceState]] = {"due": "subscribing", "gone": "subscribing"}
-
-TABLE: Final[Mapping[SourceState, Mapping[Input, SourceState]]] = {
-    "offline": {"connected": "subscribing"},
-    "subscribing": {"subscribed": "catching-up", **_RESULTS},
-    "catching-up": {"caught-up": "live", "gone": "missing", **_RESULTS},
-    "live": {"due": "subscribing", "gone": "missing", "overflow": "catching-up"},
-    "pending": {"subscribed": "catching-up", **_RETRIED},
-    "missing": _RETRIED,
-    "refused": _RETRIED,
-    "failed": _RETRIED,
-}
-"""The next state by state and input. An input that a state does not name changes nothing; in every
-state `disconnected` leads to `offline`, and `connected` to `subscribing`."""
-
-
-class SubscriptionMachine:
-    """The state of one subscription. `check_s` is the number of seconds after which a subscription
-    is verified, and the longest time between two attempts. `failures` counts attempts in a row that
-    did not lead to a subscription.
-    """
-
-    def __init__(self, check_s: float) -> None:
-        self._check_s = check_s
-        self.state: SourceState = "offline"
-        self.failures = 0
-
-    def advance(self, what: Input) -> SourceState:
-        """Process an input; return the new state."""
-        if what == "disconnected":
-            self.state = "offline"
-        elif what == "connected":
-            self.state, self.failures = "subscribing", 0
-        else:
-            after = TABLE[self.state].get(what)
-            if after is None:
-                return self.state
-            if what == "caught-up":
-                self.failures = 0
-            elif what in _RESULTS or after == "missing":
-                self.failures += 1
-            self.state = after
-        return self.state
-
-    @property
-    def delay_s(self) -> float | None:
-        """Seconds until the input `due`; None if nothing is due in this state."""
-        if self.state in ("live", "pending", "refused"):
-            return self._check_s
-        if self.state in ("missing", "failed"):
-            return backoff_s(self.failures, self._check_s)
-        return None
-
-
-class NodeWatcher(SourceWatcher):
+class NodeWatcher(SourceWatcher[Event]):
     """Observes a node."""
 
-    def __init__(self, source: Source, ports: SourcePorts) -> None:
-        super().__init__(source, ports)
-        self._subscription = SubscriptionMachine(ports.check_s)
-        self._waiting: deque[Event] = deque()
-        self._missing_in_a_row = 0
-        self._reason = ""
-        self._refusal = ""
-        self._log = _log.bind(service=str(source.service), node=source.node)
-
-    @property
-    def status(self) -> SourceStatus:
-        """The state of the source."""
-        return SourceStatus(self._subscription.state, self._reason)
-
-    def connected(self) -> None:
-        """Subscribe in a new session."""
-        self._waiting.clear()  # they are listed again
-        self._advance("connected")
-
-    def disconnected(self) -> None:
-        """Stop observing: the session has ended."""
-        self._advance("disconnected")
+    _missing_in_a_row = 0
 
     def retry(self) -> None:
         """Try to subscribe again soon, because a permission may have changed."""
@@ -155,47 +43,27 @@ class NodeWatcher(SourceWatcher):
 
     def observed(self, event: Event) -> None:
         """Handle a notification. Never waits."""
-        if len(self._waiting) >= MOST_WAITING:
-            self._waiting.clear()
-            self._log.warning("too many notifications are waiting; the node is listed again")
-            self._advance("overflow")
-            return
-        self._waiting.append(event)
-        self._wake.set()
+        self._put(event)
 
-    async def run(self) -> None:
-        """Observe the source until cancelled."""
-        while True:
-            self._wake = anyio.Event()
-            state = self._subscription.state
-            if state == "subscribing":
-                self._advance(await self._attempt(self._subscribe))
-            elif state == "catching-up":
-                self._advance(await self._attempt(self._catch_up))
-            elif self._waiting and state not in ("offline", "missing"):
-                await self._handle_waiting()
-            elif not await is_set_within(self._wake, self._subscription.delay_s):
-                self._advance("due")
+    async def _step(self) -> None:
+        state = self._subscription.state
+        if state == "subscribing":
+            self._advance(await self._attempt(self._subscribe))
+        elif state == "catching-up":
+            self._advance(await self._attempt(self._catch_up))
+        elif self._waiting and state not in ("offline", "missing"):
+            await self._handle_waiting()
+        elif not await is_set_within(self._wake, self._subscription.delay_s):
+            self._advance("due")
 
     async def unsubscribe(self) -> None:
         """End the subscription, because no watch needs it any more; a refusal is ignored."""
         if self._subscription.state == "offline":
             return
         try:
-            await self._ports.client.unsubscribe(
-                self.source.service, self.source.node, self.source.subscriber
-            )
+            await self._ports.client.unsubscribe(*self._address)
         except StanzaError as error:
             self._log.debug("cannot unsubscribe", reason=str(error))
-
-    def _advance(self, what: Input) -> None:
-        before = self._subscription.state
-        after = self._subscription.advance(what)
-        if after in ("live", "pending") and before != after:
-            self._reason = self._refusal = ""
-        if before != after:
-            self._log.debug("source changed", state=after, reason=self._reason)
-        self._wake.set()
 
     async def _attempt(self, work: Callable[[], Awaitable[Input]]) -> Input:
         """Return the input that some requests lead to."""
@@ -207,21 +75,18 @@ class NodeWatcher(SourceWatcher):
         if found == "missing":
             await self._was_missing()
         if found == "refused":
-            if self._refusal != self._reason:  # logged once, not at each attempt
-                self._log.warning("a service refuses to be watched", reason=self._reason)
-            self._refusal = self._reason
+            self._warn_once("a service refuses to be watched")
             self._reason = await self._ports.consent(self.source, refused=True) or self._reason
         return found
 
     async def _subscribe(self) -> Input:
-        source = self.source
-        refusal = await self._ports.consent(source)
+        refusal = await self._ports.consent(self.source)
         if refusal is not None:
             self._reason = refusal
             return "refused"
         if not await self._is_known():
             await self._note_first_items()
-        granted = await self._ports.client.subscribe(source.service, source.node, source.subscriber)
+        granted = await self._ports.client.subscribe(*self._address)
         self._missing_in_a_row = 0
         return "pending" if granted.subscription == "pending" else "subscribed"
 

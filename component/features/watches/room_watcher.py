@@ -5,48 +5,24 @@ last. So an agent that was away detects who has come or gone in the meantime, bu
 both. `Room` is a state machine without I/O: it is given the presence that the room sends.
 """
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Final, Literal, TypeAlias
 
 import anyio
 import msgspec
-import structlog
 
 from component.features.watches import rows as watch_rows
 from component.features.watches.events import OfferedEvent
-from component.features.watches.sources import (
-    SourcePorts,
-    SourceState,
-    SourceStatus,
-    SourceWatcher,
-    backoff_s,
-    is_set_within,
-)
+from component.features.watches.sources import Result, SourcePorts, SourceWatcher, is_set_within
 from component.features.watches.watch import Observed, Source, Watch
 from component.link.messages.signals import Show
 from component.pubsub.client import IQCall
 from component.store.database import Database
+from xep import muc
 from xep.binding.escaping import escape_attribute, escape_text
 from xep.disco import InfoQuery
 from xep.jid import JID
-from xep.muc import (
-    AFFILIATION_LOST,
-    BANNED,
-    CREATED,
-    KICKED,
-    MEMBERS_ONLY,
-    NAMESPACE,
-    RENAMED,
-    SELF,
-    SHUTDOWN,
-    TECHNICAL,
-    History,
-    Item,
-    Join,
-    User,
-)
 from xep.ping import Ping
 from xep.stanza import Presence
 from xep.stanza_error import StanzaError
@@ -96,7 +72,7 @@ class RoomPresence(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     nick: str
-    user: User = User()
+    user: muc.User = muc.User()
     show: Show = "online"
     status: str = ""
     error: StanzaError | None = None
@@ -149,7 +125,7 @@ class Room:
         if presence.error is not None:
             return () if self.is_in else (_refusal(presence.error, self.nick),)
         codes = presence.user.codes
-        if SELF in codes or (presence.nick == self.nick and self.is_in):
+        if muc.SELF in codes or (presence.nick == self.nick and self.is_in):
             return self._own(presence, codes)
         if presence.show == "offline":
             return self._gone(presence, codes)
@@ -169,8 +145,8 @@ class Room:
             if self.is_in:
                 return ()
             self.is_in = True
-            return (Joined(tuple(self.occupants.values()), CREATED in codes),)
-        if RENAMED in codes:
+            return (Joined(tuple(self.occupants.values()), muc.CREATED in codes),)
+        if muc.RENAMED in codes:
             self.nick = next((each.nick for each in presence.user.items if each.nick), self.nick)
             return ()
         self.is_in = False
@@ -179,7 +155,7 @@ class Room:
 
     def _gone(self, presence: RoomPresence, codes: frozenset[int]) -> Sequence[Change]:
         before = self.occupants.pop(presence.nick, None)
-        if RENAMED in codes:
+        if muc.RENAMED in codes:
             for item in presence.user.items:
                 if item.nick:
                     self._renamed[item.nick] = presence.nick
@@ -208,7 +184,7 @@ def observed(what: What, occupant: RoomOccupant, room: str) -> Observed:
 
 
 def _occupant(presence: RoomPresence, previous: str) -> RoomOccupant:
-    item = presence.user.items[0] if presence.user.items else Item()
+    item = presence.user.items[0] if presence.user.items else muc.Item()
     return RoomOccupant(
         nick=presence.nick,
         jid="" if item.jid is None else str(item.jid.bare),
@@ -229,9 +205,9 @@ def _refusal(error: StanzaError, nick: str) -> Out:
     return Out(reason, "soon" if is_over_soon else "later", refused=not is_over_soon)
 
 
-def _removal(user: User, codes: frozenset[int]) -> Out:
+def _removal(user: muc.User, codes: frozenset[int]) -> Out:
     """Return why the room has removed the agent (XEP-0045 §8.2, §9.1, §9.4, §10.9)."""
-    item = user.items[0] if user.items else Item()
+    item = user.items[0] if user.items else muc.Item()
     by, said = "", ""
     if item.actor is not None:
         by = f" by {item.actor.nick or item.actor.jid or 'a moderator'}"
@@ -241,25 +217,21 @@ def _removal(user: User, codes: frozenset[int]) -> Out:
         instead = f"; it is replaced by {user.destroy.jid}" if user.destroy.jid else ""
         why = f": {user.destroy.reason}" if user.destroy.reason else ""
         return Out(f"the room was destroyed{why}{instead}", "later")
-    if BANNED in codes:
+    if muc.BANNED in codes:
         return Out(f"the agent was banned{by}{said}", "next session", refused=True)
-    if TECHNICAL in codes:
+    if muc.TECHNICAL in codes:
         return Out("the server removed the agent because of an error", "soon")
-    if KICKED in codes:
+    if muc.KICKED in codes:
         return Out(f"the agent was kicked{by}{said}", "next session", refused=True)
-    if codes & {AFFILIATION_LOST, MEMBERS_ONLY}:
+    if codes & {muc.AFFILIATION_LOST, muc.MEMBERS_ONLY}:
         return Out("only members may be in the room, and the agent is none", "later", refused=True)
-    if SHUTDOWN in codes:
+    if muc.SHUTDOWN in codes:
         return Out("the service of the room is shut down", "soon")
     return Out("the agent has left the room", "soon")
 
 
-_log = structlog.get_logger("component.watches")
-
 JOIN_S: Final = 30.0
 """Seconds in which a room has to answer."""
-MOST_WAITING: Final = 20_000
-"""Changes that wait in memory; with more, the room is joined again instead."""
 _BATCH: Final = 500
 _IN_THE_ROOM: Final = frozenset(("service-unavailable", "feature-not-implemented"))
 _UNKNOWN: Final = frozenset(("remote-server-timeout", "remote-server-not-found"))
@@ -286,13 +258,13 @@ class RoomClient:
         info = await self._call(
             "get", source.service, InfoQuery(), InfoQuery, from_=self._occupant(source.subscriber)
         )
-        if info is None or all(feature.var != NAMESPACE for feature in info.features):
+        if info is None or all(feature.var != muc.NAMESPACE for feature in info.features):
             raise StanzaError("feature-not-implemented", "the address is not that of a room")
 
     def join(self, source: Source, nick: str) -> None:
         """Ask to enter the room, without its history (XEP-0045 §7.2.14)."""
         from_, to = self._occupant(source.subscriber), source.service.with_resource(nick)
-        join = Join(history=History(max_stanzas=0))
+        join = muc.Join(history=muc.History(max_stanzas=0))
         self._send(Presence(from_=from_, to=to, payloads=(join,)))
 
     def leave(self, source: Source, nick: str) -> None:
@@ -306,26 +278,17 @@ class RoomClient:
         await self._call("get", at, Ping(), Ping, from_=self._occupant(source.subscriber))
 
 
-class RoomWatcher(SourceWatcher):
+class RoomWatcher(SourceWatcher[Moved | Joined]):
     """Observes the occupants of a room."""
+
+    _after_overflow = "due"
 
     def __init__(self, source: Source, ports: SourcePorts, client: RoomClient) -> None:
         super().__init__(source, ports)
         self._client = client
         self._room = Room()
         self._nick = ""
-        self._state: SourceState = "offline"
-        self._reason = ""
-        self._said = ""
-        self._failures = 0
         self._stays_out = False
-        self._waiting: deque[Moved | Joined] = deque()
-        self._log = _log.bind(room=str(source.service))
-
-    @property
-    def status(self) -> SourceStatus:
-        """The state of the source."""
-        return SourceStatus(self._state, self._reason)
 
     def set_watches(self, watches: Mapping[str, Watch]) -> None:
         """Offer events to these watches from now on. Raises FilterError. All watches of a room
@@ -337,22 +300,17 @@ class RoomWatcher(SourceWatcher):
         if len(set(named)) > 1:
             self._log.warning("watches of one room name several nicknames; one is used", nick=nick)
         is_new, self._nick = nick != self._nick, nick
-        if is_new and self._room.nick and self._state != "offline":
-            self._go("subscribing")
+        if is_new and self._room.nick:
+            self._advance("due")
 
     def connected(self) -> None:
         """Enter the room in a new session. Never waits."""
-        self._waiting.clear()  # joining returns all occupants
-        self._failures, self._stays_out, self._said = 0, False, ""
-        self._go("subscribing")
-
-    def disconnected(self) -> None:
-        """Stop observing: the session has ended."""
-        self._go("offline")
+        self._stays_out, self._said = False, ""
+        super().connected()
 
     def received(self, presence: RoomPresence) -> None:
         """Handle a presence that the room has sent. Never waits."""
-        if self._state == "offline":
+        if self._subscription.state == "offline":
             return
         for change in self._room.take(presence):
             self._take(change)
@@ -362,20 +320,22 @@ class RoomWatcher(SourceWatcher):
         if self._room.is_in:
             self._client.leave(self.source, self._room.nick)
         self._room.join("")
-        self._go("offline")
+        self._advance("disconnected")
 
-    async def run(self) -> None:
-        """Observe the source until cancelled."""
-        while True:
-            self._wake = anyio.Event()
-            if self._state == "offline":
-                await self._wake.wait()
-            elif self._waiting:
-                await self._record_waiting()
-            elif self._state == "subscribing":
-                await self._join()
-            else:
-                await self._rest()
+    async def _step(self) -> None:
+        state = self._subscription.state
+        if self._waiting and state != "offline":
+            await self._record_waiting()
+        elif state == "subscribing":
+            await self._join()
+        elif await is_set_within(self._wake, self._delay_s):
+            return
+        elif state != "live" or not await self._is_still_in():
+            self._advance("due")
+
+    @property
+    def _delay_s(self) -> float | None:
+        return None if self._stays_out else self._subscription.delay_s
 
     async def unsubscribe(self) -> None:
         """Leave the room, because no watch needs it any more."""
@@ -391,73 +351,43 @@ class RoomWatcher(SourceWatcher):
                 self._room.join("")
                 self._out(Out("there is no such room", "later"))
                 return
-            self._failures, self._reason, self._said = 0, "", ""
             self._waiting.clear()
             self._log.info("joined a room", nick=self._room.nick, occupants=len(change.occupants))
-            self._go("live")
-        if len(self._waiting) >= MOST_WAITING:
-            self._waiting.clear()
-            self._log.warning("too many changes are waiting; the room is joined again")
-            self._go("subscribing")
-            return
-        self._waiting.append(change)
-        self._wake.set()
+            self._advance("joined")
+        self._put(change)
 
     def _out(self, out: Out) -> None:
         self._reason = out.reason
         self._stays_out = out.again == "next session"
-        self._failures += 1
-        if self._said != out.reason:  # said once, not at each attempt
-            self._log.warning("not in a room", reason=out.reason, joins_again=out.again)
-        self._said = out.reason
-        state: SourceState = "failed" if out.again == "soon" else "missing"
-        self._go("refused" if out.refused else state)
-
-    def _go(self, state: SourceState) -> None:
-        if state != self._state:
-            self._log.debug("source changed", state=state, node=self.source.node)
-        self._state = state
-        self._wake.set()
+        self._warn_once("not in a room")
+        result: Result = "failed" if out.again == "soon" else "missing"
+        self._advance("refused" if out.refused else result)
 
     async def _join(self) -> None:
         try:
             await self._client.find(self.source)
         except StanzaError as error:
-            if self._state == "subscribing":
+            if self._subscription.state == "subscribing":
                 is_missing = error.condition in ("item-not-found", "gone")
                 text = "there is no such room" if is_missing else error.text or error.condition
                 self._out(Out(text, "later" if is_missing else "soon"))
             return
-        if self._state != "subscribing":
+        if self._subscription.state != "subscribing":
             return
         self._room.join(self._nick)
         self._wake = anyio.Event()
         self._client.join(self.source, self._nick)
-        if not await is_set_within(self._wake, JOIN_S) and self._state == "subscribing":
+        is_answered = await is_set_within(self._wake, JOIN_S)
+        if not is_answered and self._subscription.state == "subscribing":
             self._out(Out("the room does not answer", "soon"))
-
-    async def _rest(self) -> None:
-        if await is_set_within(self._wake, self._delay_s):
-            return
-        if self._state != "live":
-            self._go("subscribing")
-        elif not await self._is_still_in() and self._state == "live":
-            self._log.info("the agent is not in a room any more; joining again")
-            self._go("subscribing")
-
-    @property
-    def _delay_s(self) -> float | None:
-        if self._stays_out:
-            return None
-        if self._state in ("missing", "failed"):
-            return backoff_s(self._failures, self._ports.check_s)
-        return self._ports.check_s
 
     async def _is_still_in(self) -> bool:
         try:
             await self._client.ping(self.source, self._room.nick)
         except StanzaError as error:
-            return error.condition in _IN_THE_ROOM | _UNKNOWN
+            if error.condition not in _IN_THE_ROOM | _UNKNOWN:
+                self._log.info("the agent is not in a room any more; joining again")
+                return self._subscription.state != "live"
         return True
 
     async def _record_waiting(self) -> None:

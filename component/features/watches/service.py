@@ -36,59 +36,31 @@ class WatchError(Exception):
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """A watch that a person wants: the parameters of the skill that creates it."""
+    """A watch that a person wants: the parameters of the skill that creates it.
 
-    name: Annotated[
-        str,
-        Meta(
-            description="Short name for it, of letters, digits, - and _, such as failed-builds.",
-            pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$",
-        ),
-    ]
-    goal: Annotated[
-        str,
-        Meta(
-            description="What you will do each time it happens, in full sentences to yourself,"
-            " such as: Tell the person which build failed.",
-            max_length=2_000,
-        ),
-    ]
-    node: Annotated[
-        str,
-        Meta(
-            description="The PubSub node. Nodes of an account are for example"
-            " http://jabber.org/protocol/mood, http://jabber.org/protocol/activity,"
-            " http://jabber.org/protocol/tune, http://jabber.org/protocol/geoloc and"
-            " urn:xmpp:microblog:0; presence stands for whether it is online. With the address"
-            " of a room as the service, room stands for who enters and leaves it: the payload"
-            " is <presence event='joined' nick='…' jid='…' affiliation='…' role='…'/>, and"
-            " event is joined, changed, renamed or left.",
-            min_length=1,
-            max_length=1024,
-        ),
-    ]
-    service: Annotated[
-        str,
-        Meta(
-            description="Address of the PubSub service, account or room; empty for the person's"
-            " own account.",
-            max_length=1024,
-        ),
-    ] = ""
-    where: Annotated[
-        list[Condition],
-        Meta(description="Conditions on the XML of an item; all must hold.", max_length=8),
-    ] = []
-    json_filter: Annotated[
-        str,
-        Meta(
-            description="JMESPath expression that must hold for a JSON item.",
-            max_length=LONGEST_EXPRESSION,
-        ),
-    ] = ""
-    rate: Annotated[
-        str, Meta(description="Maximum number of times, such as 10/min or 5/h.", max_length=32)
-    ] = "10/min"
+    Args:
+        name: Short name for it, of letters, digits, - and _, such as failed-builds.
+        goal: What you will do each time it happens, in full sentences to yourself, such as: Tell
+            the person which build failed.
+        node: The PubSub node. Nodes of an account are for example http://jabber.org/protocol/mood,
+            http://jabber.org/protocol/activity, http://jabber.org/protocol/tune,
+            http://jabber.org/protocol/geoloc and urn:xmpp:microblog:0; presence stands for whether
+            it is online. With the address of a room as the service, room stands for who enters and
+            leaves it: the payload is <presence event='joined' nick='…' jid='…' affiliation='…'
+            role='…'/>, and event is joined, changed, renamed or left.
+        service: Address of the PubSub service, account or room; empty for the person's own account.
+        where: Conditions on the XML of an item; all must hold.
+        json_filter: JMESPath expression that must hold for a JSON item.
+        rate: Maximum number of times, such as 10/min or 5/h.
+    """
+
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+    goal: Annotated[str, Meta(max_length=2_000)]
+    node: Annotated[str, Meta(min_length=1, max_length=1024)]
+    service: Annotated[str, Meta(max_length=1024)] = ""
+    where: Annotated[list[Condition], Meta(max_length=8)] = []
+    json_filter: Annotated[str, Meta(max_length=LONGEST_EXPRESSION)] = ""
+    rate: Annotated[str, Meta(max_length=32)] = "10/min"
 
 
 class WatchSheet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

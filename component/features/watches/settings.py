@@ -107,10 +107,17 @@ class WatchCondition(Section):
     """Whether there is such an element or attribute."""
 
     @model_validator(mode="after")
-    def _compares(self) -> Self:
-        tests = (self.equals, self.contains, self.above, self.below, self.exists)
-        if all(test is None for test in tests):
-            raise refusal("needs equals, contains, above, below or exists")
+    def _usable(self) -> Self:
+        from component.features.watches.filters import (  # noqa: PLC0415 - only where there is one
+            Condition,
+            FilterError,
+            check_condition,
+        )
+
+        try:
+            check_condition(Condition(**self.model_dump()))
+        except FilterError as error:
+            raise refusal(f"cannot be used: {error}") from None
         return self
 
 

@@ -25,18 +25,21 @@ _LONGEST_PAYLOAD: Final = 60_000
 
 
 class Publication(msgspec.Struct, frozen=True, kw_only=True):
-    """The parameters of the skill that publishes an item."""
+    """The parameters of the skill that publishes an item.
 
-    service: Annotated[str, Meta(description="Address of the PubSub service.", max_length=1024)]
-    node: Annotated[str, Meta(description="Name of the node.", min_length=1, max_length=1024)]
-    text: Annotated[str, Meta(description="Text of the item.", max_length=_LONGEST_PAYLOAD)] = ""
-    json: Annotated[
-        str,
-        Meta(description="JSON value of the item, instead of a text.", max_length=_LONGEST_PAYLOAD),
-    ] = ""
-    item: Annotated[
-        str, Meta(description="Id of the item; empty for a new one.", max_length=200)
-    ] = ""
+    Args:
+        service: Address of the PubSub service.
+        node: Name of the node.
+        text: Text of the item.
+        json: JSON value of the item, instead of a text.
+        item: Id of the item; empty for a new one.
+    """
+
+    service: Annotated[str, Meta(max_length=1024)]
+    node: Annotated[str, Meta(min_length=1, max_length=1024)]
+    text: Annotated[str, Meta(max_length=_LONGEST_PAYLOAD)] = ""
+    json: Annotated[str, Meta(max_length=_LONGEST_PAYLOAD)] = ""
+    item: Annotated[str, Meta(max_length=200)] = ""
 
 
 def watch_skills(watches: Callable[[], WatchService]) -> tuple[Skill, ...]:

@@ -1,8 +1,9 @@
 """What the three kinds of observed sources have in common, and presence, the simplest of them."""
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
-from typing import Final, Literal, TypeAlias
+from typing import Final, Generic, Literal, TypeAlias, TypeVar, get_args
 
 import anyio
 import msgspec
@@ -26,6 +27,10 @@ from xep.tree import Tree, tree_and_digest, tree_of
 
 _log = structlog.get_logger("component.watches")
 
+W = TypeVar("W")
+
+MOST_WAITING: Final = 20_000
+"""Changes of one source that wait in memory; with more, the source is read again instead."""
 _LONGEST_TEXT: Final = 8_000
 """Maximum number of characters of a payload that work gets; more would fill a model's prompt."""
 
@@ -153,8 +158,76 @@ class SourcePorts(msgspec.Struct, frozen=True, kw_only=True):
     check_s: float
 
 
-class SourceWatcher:
-    """Observes one source. Only `run` and `unsubscribe` wait."""
+Result: TypeAlias = Literal["pending", "missing", "refused", "failed"]
+"""Why a source is not observed."""
+Progress: TypeAlias = Literal["connected", "disconnected", "subscribed", "joined", "caught-up"]
+Input: TypeAlias = Literal["gone", "overflow", "due"] | Progress | Result
+"""`joined`: the agent is in the room, and knows who else is. `gone`: a notification says that the
+node was deleted or the subscription ended. `overflow`: more notifications came than can wait.
+`due`: the time of `SubscriptionMachine.delay_s` has passed."""
+
+_RESULTS: Final[Mapping[Input, SourceState]] = {each: each for each in get_args(Result)}
+_ANY: Final[Mapping[Input, SourceState]] = {"joined": "live", **_RESULTS}
+_RETRIED: Final[Mapping[Input, SourceState]] = {**_ANY, "due": "subscribing", "gone": "subscribing"}
+
+TABLE: Final[Mapping[SourceState, Mapping[Input, SourceState]]] = {
+    "offline": {"connected": "subscribing"},
+    "subscribing": {**_ANY, "subscribed": "catching-up"},
+    "catching-up": {**_RESULTS, "caught-up": "live", "gone": "missing"},
+    "live": {**_RESULTS, "due": "subscribing", "gone": "missing", "overflow": "catching-up"},
+    "pending": {**_RETRIED, "subscribed": "catching-up"},
+    "missing": _RETRIED,
+    "refused": _RETRIED,
+    "failed": _RETRIED,
+}
+"""The next state by state and input. An input that a state does not name changes nothing; in every
+state `disconnected` leads to `offline`, and `connected` to `subscribing`."""
+
+
+class SubscriptionMachine:
+    """The state of one subscription. `check_s` is the number of seconds after which a subscription
+    is verified, and the longest time between two attempts. `failures` counts attempts in a row that
+    did not lead to a subscription.
+    """
+
+    def __init__(self, check_s: float) -> None:
+        self._check_s = check_s
+        self.state: SourceState = "offline"
+        self.failures = 0
+
+    def advance(self, what: Input) -> SourceState:
+        """Process an input; return the new state."""
+        if what == "disconnected":
+            self.state = "offline"
+        elif what == "connected":
+            self.state, self.failures = "subscribing", 0
+        else:
+            after = TABLE[self.state].get(what)
+            if after is None:
+                return self.state
+            if what in ("caught-up", "joined"):
+                self.failures = 0
+            elif what in _RESULTS or after == "missing":
+                self.failures += 1
+            self.state = after
+        return self.state
+
+    @property
+    def delay_s(self) -> float | None:
+        """Seconds until the input `due`; None if nothing is due in this state."""
+        if self.state in ("live", "pending", "refused"):
+            return self._check_s
+        if self.state in ("missing", "failed"):
+            return backoff_s(self.failures, self._check_s)
+        return None
+
+
+class SourceWatcher(Generic[W]):
+    """Observes one source. Only `run` and `unsubscribe` wait. `_waiting` are the changes that were
+    reported and not recorded yet.
+    """
+
+    _after_overflow: Input = "overflow"
 
     def __init__(self, source: Source, ports: SourcePorts) -> None:
         self.source = source
@@ -162,11 +235,16 @@ class SourceWatcher:
         self._key = source.key
         self._interests = Interests(source, {})
         self._wake = anyio.Event()
+        self._subscription = SubscriptionMachine(ports.check_s)
+        self._waiting: deque[W] = deque()
+        self._reason = ""
+        self._said = ""
+        self._log = _log.bind(service=str(source.service), node=source.node)
 
     @property
     def status(self) -> SourceStatus:
         """The state of the source."""
-        raise NotImplementedError
+        return SourceStatus(self._subscription.state, self._reason)
 
     def set_watches(self, watches: Mapping[str, Watch]) -> None:
         """Offer events to these watches from now on. Raises FilterError."""
@@ -174,21 +252,52 @@ class SourceWatcher:
 
     def connected(self) -> None:
         """Observe the source in a new session."""
-        raise NotImplementedError
+        self._waiting.clear()  # what the source has is read again
+        self._advance("connected")
 
     def disconnected(self) -> None:
         """Stop observing: the session has ended."""
-        raise NotImplementedError
+        self._advance("disconnected")
 
     def retry(self) -> None:
         """Try again soon, because the owner of an account may have granted permission."""
 
     async def run(self) -> None:
         """Observe the source until cancelled."""
+        while True:
+            self._wake = anyio.Event()
+            await self._step()
+
+    async def _step(self) -> None:
+        """Do the next thing, or wait for one to do."""
         raise NotImplementedError
 
     async def unsubscribe(self) -> None:
         """Stop observing, because no watch needs the source any more."""
+
+    def _put(self, change: W) -> None:
+        if len(self._waiting) >= MOST_WAITING:
+            self._waiting.clear()
+            self._log.warning("too many changes are waiting; the source is read again")
+            self._advance(self._after_overflow)
+            return
+        self._waiting.append(change)
+        self._wake.set()
+
+    def _advance(self, what: Input) -> None:
+        before = self._subscription.state
+        after = self._subscription.advance(what)
+        if before != after:
+            if after in ("live", "pending"):
+                self._reason = self._said = ""
+            self._log.debug("source changed", state=after, reason=self._reason)
+        self._wake.set()
+
+    def _warn_once(self, text: str) -> None:
+        """Log why the source is not observed: once, and not at each attempt."""
+        if self._said != self._reason:
+            self._log.warning(text, reason=self._reason)
+        self._said = self._reason
 
     async def _record(
         self, offered: Callable[[Database], Sequence[OfferedEvent] | None] | Sequence[OfferedEvent]
@@ -231,7 +340,7 @@ _GATHER_S: Final = 0.5
 account is known only then."""
 
 
-class PresenceWatcher(SourceWatcher):
+class PresenceWatcher(SourceWatcher[None]):
     """Observes the presence of an account: whether it is online, and the state its clients show.
 
     Presence is not stored anywhere: after each connect the account is probed (RFC 6121 §4.3), and a
@@ -243,29 +352,13 @@ class PresenceWatcher(SourceWatcher):
         super().__init__(source, ports)
         self._probe = probe
         self._clients: dict[JID, tuple[Availability, str]] = {}
-        self._is_connected = False
-        self._has_answered = False
         self._session = object()
-        self._reason = ""
-
-    @property
-    def status(self) -> SourceStatus:
-        """The state of the source."""
-        if not self._is_connected:
-            return SourceStatus("offline")
-        return SourceStatus("refused", self._reason) if self._reason else SourceStatus("live")
 
     def connected(self) -> None:
         """Observe the account in a new session."""
-        self._is_connected, self._has_answered = True, False
         self._session = object()
         self._clients.clear()
-        self._wake.set()
-
-    def disconnected(self) -> None:
-        """Stop observing: the session has ended."""
-        self._is_connected = False
-        self._wake.set()
+        super().connected()
 
     def retry(self) -> None:
         """Ask again, because the account has granted permission to see its presence."""
@@ -275,7 +368,7 @@ class PresenceWatcher(SourceWatcher):
         """Note the presence of a client of the account. Presence that arrives without permission is
         ignored: servers report accounts as offline to contacts that may not see them.
         """
-        if self._reason or not self._is_connected:
+        if self._reason or self._subscription.state == "offline":
             return
         if availability == "offline" and client.resource is None:
             self._clients.clear()
@@ -285,31 +378,26 @@ class PresenceWatcher(SourceWatcher):
             self._clients[client] = availability, status
         self._wake.set()
 
-    async def run(self) -> None:
-        """Observe the source until cancelled."""
-        while True:
-            self._wake = anyio.Event()
-            if not self._is_connected:
-                await self._wake.wait()
-            elif not self._has_answered:
-                await self._ask()
-            else:
-                await self._record_state()
-                if not await is_set_within(self._wake, self._ports.check_s) and self._reason:
-                    self._has_answered = False
+    async def _step(self) -> None:
+        state = self._subscription.state
+        if state == "subscribing":
+            await self._ask()
+        elif state == "live":
+            await self._record_state()
+            await is_set_within(self._wake, self._ports.check_s)
+        elif not await is_set_within(self._wake, self._subscription.delay_s):
+            self._advance("due")
 
     async def _ask(self) -> None:
         session = self._session
         self._reason = await self._ports.consent(self.source) or ""
-        if self._reason:
-            await is_set_within(self._wake, self._ports.check_s)
-            return
-        self._probe(self.source)
-        with anyio.move_on_after(_SETTLE_S):
-            await self._wake.wait()
-            await anyio.sleep(_GATHER_S)
+        if not self._reason:
+            self._probe(self.source)
+            with anyio.move_on_after(_SETTLE_S):
+                await self._wake.wait()
+                await anyio.sleep(_GATHER_S)
         if self._session is session:  # otherwise the account has to be asked again
-            self._has_answered = True
+            self._advance("refused" if self._reason else "joined")
 
     async def _record_state(self) -> None:
         availability, status = min(

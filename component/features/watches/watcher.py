@@ -1,27 +1,20 @@
 """All watches of a service: observes the sources that they need, and starts their work."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import structlog
 from anyio.abc import TaskGroup, TaskStatus
 
 from component.features.watches import rows as watch_rows
+from component.features.watches import sources
 from component.features.watches.events import Accepted, WatchStarts
 from component.features.watches.filters import FilterError, with_chain
 from component.features.watches.node_watcher import NodeWatcher
 from component.features.watches.room_watcher import RoomClient, RoomPresence, RoomWatcher
 from component.features.watches.rows import RetryingStorage, noted_chain
 from component.features.watches.settings import LIMITS
-from component.features.watches.sources import (
-    Availability,
-    Consent,
-    PresenceWatcher,
-    SourcePorts,
-    SourceStatus,
-    SourceWatcher,
-)
 from component.features.watches.watch import PRESENCE, ROOM, Source, Watch
 from component.kernel.kernel import Kernel
 from component.pubsub.client import PubSubClient
@@ -53,17 +46,17 @@ class Watcher:
         self._configured = tuple(configured)
         limits, stream = kernel.settings[LIMITS], kernel.stream
         self._client = PubSubClient(stream.call_optional)
-        self._ports = SourcePorts(
+        self._ports = sources.SourcePorts(
             client=self._client,
             storage=self._retrying,
             recorded=self._recorded,
-            consent=Consent(kernel),
+            consent=sources.Consent(kernel),
             max_hops=limits.max_hops,
             check_s=limits.check_s,
         )
         self._room_client = RoomClient(stream.call_optional, self._send, self._occupant)
         self._watches: dict[str, Watch] = {}
-        self._sources: dict[Source, SourceWatcher] = {}
+        self._sources: dict[Source, sources.SourceWatcher[Any]] = {}
         self._scopes: dict[Source, anyio.CancelScope] = {}
         self._services: frozenset[JID] = frozenset()
         self._rooms: frozenset[JID] = frozenset()
@@ -127,10 +120,12 @@ class Watcher:
         if isinstance(found, NodeWatcher):
             found.observed(event)
 
-    def shown(self, subscriber: JID, client: JID, availability: Availability, status: str) -> None:
+    def shown(
+        self, subscriber: JID, client: JID, availability: sources.Availability, status: str
+    ) -> None:
         """Handle the presence of a client of an account."""
         found = self._sources.get(Source(subscriber, client.bare, PRESENCE))
-        if isinstance(found, PresenceWatcher):
+        if isinstance(found, sources.PresenceWatcher):
             found.shown(client, availability, status)
 
     async def publish(
@@ -167,10 +162,10 @@ class Watcher:
 
     # Definitions.
 
-    def status(self, watch: Watch) -> SourceStatus:
+    def status(self, watch: Watch) -> sources.SourceStatus:
         """Return the state of the source of a watch."""
         found = self._sources.get(self.source_of(watch))
-        return SourceStatus("offline") if found is None else found.status
+        return sources.SourceStatus("offline") if found is None else found.status
 
     def source_of(self, watch: Watch) -> Source:
         """Return the source that a watch observes."""
@@ -219,9 +214,9 @@ class Watcher:
         if is_new and self._is_connected:
             found.connected()
 
-    def _made(self, source: Source) -> SourceWatcher:
+    def _made(self, source: Source) -> sources.SourceWatcher[Any]:
         if source.is_presence:
-            return PresenceWatcher(source, self._ports, self._probe)
+            return sources.PresenceWatcher(source, self._ports, self._probe)
         if source.is_room:
             return RoomWatcher(source, self._ports, self._room_client)
         return NodeWatcher(source, self._ports)
@@ -232,7 +227,7 @@ class Watcher:
         assert self._group is not None, "it runs"
         self._group.start_soon(self._forget, source, watcher)
 
-    async def _forget(self, source: Source, watcher: SourceWatcher) -> None:
+    async def _forget(self, source: Source, watcher: sources.SourceWatcher[Any]) -> None:
         with anyio.move_on_after(_CLOSE_S):
             await watcher.unsubscribe()
         await self._retrying.write(lambda database: watch_rows.forget_source(database, source.key))
@@ -254,7 +249,6 @@ class Watcher:
         return frozenset(source.node for source in self._sources if source.is_of_account)
 
     def _alert(self, watch: Watch, sentence: str) -> None:
-        """Send a sentence to the owner of a watch, or to the admins if it is in the settings."""
         contacts = self._kernel.contacts
         if watch.owner:
             agent = self._kernel.stream.addresses.address_of(watch.agent)
@@ -279,7 +273,7 @@ class Watcher:
                 )
 
 
-async def _run_in(scope: anyio.CancelScope, watcher: SourceWatcher) -> None:
+async def _run_in(scope: anyio.CancelScope, watcher: sources.SourceWatcher[Any]) -> None:
     with scope:
         await watcher.run()
 

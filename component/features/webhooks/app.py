@@ -63,14 +63,9 @@ class _GoneError(Exception):
 
 
 class WebhookApp:
-    """The ASGI application.
-
-    Args:
-        webhooks: the webhooks; no two have one path.
-        starter: starts the work.
-        deliveries: remembers deliveries.
-        limits: the limits of requests. If more than `requests_total` are received at the same time,
-            the one that has been received for the longest time is refused, if it has had a second.
+    """The ASGI application. No two webhooks have one path. If more than `requests_total` requests
+    are received at the same time, the one that has been received for the longest time is refused,
+    if it has had a second.
     """
 
     def __init__(
@@ -144,7 +139,6 @@ class WebhookApp:
         )
 
     async def _answer_to(self, scope: Mapping[str, Any], body: "_Body") -> _Answer:
-        """Return the answer to a request. Raises WebhookError, _GoneError."""
         webhook = self._by_path.get(scope["path"])
         if webhook is None:
             raise WebhookError(
@@ -245,17 +239,12 @@ class WebhookApp:
 
 
 class _Body:
-    """The body of one request, received within bounds.
-
-    Attributes:
-        complete: whether all of it was received.
-    """
+    """The body of one request, received within bounds. `complete` says whether all of it was."""
 
     def __init__(self, receive: Receive, limits: Listener) -> None:
         self._receive = receive
         self._limits = limits
         self.complete = False
-        self._gone = False
 
     def check_length(self, content_length: str | None) -> None:
         """Check the size that the sender announces. Raises WebhookError (400, 413)."""
@@ -358,7 +347,6 @@ def _unavailable(hint: str) -> WebhookError:
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:
-    """Answer the events of the server's start and end (ASGI lifespan)."""
     while True:
         message = await receive()
         await send({"type": f"{message['type']}.complete"})

@@ -9,6 +9,7 @@ import base64
 import binascii
 import hmac
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final, Literal, TypeAlias
@@ -40,14 +41,9 @@ Status: TypeAlias = Literal[400, 401, 404, 405, 408, 413, 415, 429, 503]
 
 
 class WebhookError(Exception):
-    """A delivery is refused.
-
-    Args:
-        status: the status code of the answer.
-        reason: what is wrong, as one sentence for the sender. It tells nothing about secrets.
-        hint: what the operator can do about it, for the log.
-        retry_after_s: seconds after which the sender should try again; None if it should not.
-        headers: more headers of the answer.
+    """A delivery is refused. `reason` tells the sender what is wrong, in one sentence without
+    anything about secrets; `hint` tells the operator what to do, in the log. The sender should try
+    again after `retry_after_s` seconds; never if it is None. `headers` are more of the answer.
     """
 
     def __init__(
@@ -81,28 +77,47 @@ class Signed(msgspec.Struct, frozen=True):
     event: str = ""
 
 
-class GitHubVerifier:
-    """Verifies deliveries of GitHub, and of those who sign as GitHub does.
-
-    The id of a delivery (`X-GitHub-Delivery`) is not signed. So the key is made from the body: who
-    has recorded a delivery cannot start work with it by inventing a new id.
-
-    Args:
-        secrets: the secret, and the ones before it that are still accepted.
+class Verifier(ABC):
+    """Verifies deliveries. `secrets` are the secret, and the ones before it that are still
+    accepted.
     """
 
     def __init__(self, secrets: Sequence[bytes]) -> None:
         self._secrets = tuple(secrets)
 
-    def check(self, headers: Mapping[str, str]) -> None:
-        """Check that the headers can belong to a signed delivery, before its body is received.
-
-        Raises WebhookError, as `verify` does.
+    @abstractmethod
+    def check(self, headers: Mapping[str, str]) -> Sequence[bytes]:
+        """Check that the headers can belong to a signed delivery, before its body is received;
+        return its signatures. Raises WebhookError, as `verify` does.
         """
-        self._signature(headers)
 
-    @staticmethod
-    def _signature(headers: Mapping[str, str]) -> bytes:
+    @abstractmethod
+    def verify(self, headers: Mapping[str, str], body: bytes, now: float) -> Signed:
+        """Return the delivery with these headers (names in lower case) and this body.
+
+        `now` is in seconds since 1970. Raises WebhookError: 400 for headers that are missing or
+        malformed, 401 for a signature that is wrong or too old.
+        """
+
+    def _check_signature(self, signed: bytes, given: Sequence[bytes]) -> None:
+        valid = False
+        for secret in self._secrets:
+            expected = hmac.new(secret, signed, sha256).digest()
+            for signature in given[:_MOST_SIGNATURES]:
+                valid |= hmac.compare_digest(expected, signature)
+        if not valid:
+            raise WebhookError(401, "The signature is wrong.", _SHARE_HINT)
+
+
+class GitHubVerifier(Verifier):
+    """Verifies deliveries of GitHub, and of those who sign as GitHub does.
+
+    The id of a delivery (`X-GitHub-Delivery`) is not signed. So the key is made from the body: who
+    has recorded a delivery cannot start work with it by inventing a new id.
+    """
+
+    def check(self, headers: Mapping[str, str]) -> Sequence[bytes]:
+        """Check the headers, as `Verifier.check` says."""
         given = _GITHUB_SIGNATURE.fullmatch(_header(headers, "x-hub-signature-256"))
         if given is None:
             raise WebhookError(
@@ -110,21 +125,11 @@ class GitHubVerifier:
                 "The header X-Hub-Signature-256 is missing or malformed.",
                 f"the sender does not sign its deliveries: {_SHARE_HINT}",
             )
-        return given[1].encode()
+        return [bytes.fromhex(given[1])]
 
     def verify(self, headers: Mapping[str, str], body: bytes, now: float) -> Signed:
-        """Return the delivery with these headers (names in lower case) and this body.
-
-        `now` is in seconds since 1970. Raises WebhookError: 400 for headers that are missing or
-        malformed, 401 for a signature that is wrong or too old.
-        """
-        signature = self._signature(headers)
-        valid = False
-        for secret in self._secrets:
-            expected = hmac.new(secret, body, sha256).hexdigest().encode()
-            valid |= hmac.compare_digest(expected, signature)
-        if not valid:
-            raise WebhookError(401, "The signature is wrong.", _SHARE_HINT)
+        """Return the delivery, as `Verifier.verify` says."""
+        self._check_signature(body, self.check(headers))
         event = headers.get("x-github-event", "")
         if not _EVENT.fullmatch(event):
             raise WebhookError(
@@ -138,27 +143,24 @@ class GitHubVerifier:
         return Signed(id_ if _ID.fullmatch(id_) else digest[:32], digest, event)
 
 
-class StandardVerifier:
-    """Verifies deliveries of senders that follow Standard Webhooks.
-
-    Args:
-        keys: the key, and the ones before it that are still accepted.
-        window_s: maximum number of seconds by which the time of a delivery may differ from `now`.
+class StandardVerifier(Verifier):
+    """Verifies deliveries of senders that follow Standard Webhooks, whose time differs from `now`
+    by at most `window_s` seconds.
     """
 
-    def __init__(self, keys: Sequence[bytes], window_s: float) -> None:
-        self._keys = tuple(keys)
+    def __init__(self, secrets: Sequence[bytes], window_s: float) -> None:
+        super().__init__(secrets)
         self._window_s = window_s
 
-    def check(self, headers: Mapping[str, str]) -> None:
-        """Check the headers, as `GitHubVerifier.check` does."""
-        self._signed_headers(headers)
-
-    @staticmethod
-    def _signed_headers(headers: Mapping[str, str]) -> tuple[str, str, list[bytes]]:
-        """Return the id, the timestamp and the signatures."""
-        id_ = _wanted(headers, "webhook-id", _ID)
-        timestamp = _wanted(headers, "webhook-timestamp", _TIMESTAMP)
+    def check(self, headers: Mapping[str, str]) -> Sequence[bytes]:
+        """Check the headers, as `Verifier.check` says."""
+        for name, pattern in (("webhook-id", _ID), ("webhook-timestamp", _TIMESTAMP)):
+            if not pattern.fullmatch(_header(headers, name)):
+                raise WebhookError(
+                    400,
+                    f"The header {name} is missing or malformed.",
+                    'the sender does not follow Standard Webhooks; for GitHub use kind = "github"',
+                )
         given = _header(headers, "webhook-signature")
         if not given:
             raise WebhookError(
@@ -166,20 +168,13 @@ class StandardVerifier:
                 "The header webhook-signature is missing.",
                 f"the sender does not sign its deliveries: {_SHARE_HINT}",
             )
-        signatures = [found for text in given.split(" ") if (found := _decoded(text))]
-        return id_, timestamp, signatures
+        return [found for text in given.split(" ") if (found := _decoded(text))]
 
     def verify(self, headers: Mapping[str, str], body: bytes, now: float) -> Signed:
-        """Return the delivery, as `GitHubVerifier.verify` does."""
-        id_, timestamp, signatures = self._signed_headers(headers)
-        signed = b".".join((id_.encode(), timestamp.encode(), body))
-        valid = False
-        for key in self._keys:
-            expected = hmac.new(key, signed, sha256).digest()
-            for signature in signatures[:_MOST_SIGNATURES]:
-                valid |= hmac.compare_digest(expected, signature)
-        if not valid:
-            raise WebhookError(401, "The signature is wrong.", _SHARE_HINT)
+        """Return the delivery, as `Verifier.verify` says."""
+        signatures = self.check(headers)
+        id_, timestamp = headers["webhook-id"], headers["webhook-timestamp"]
+        self._check_signature(b".".join((id_.encode(), timestamp.encode(), body)), signatures)
         late_s = now - int(timestamp)
         if abs(late_s) > self._window_s:
             when = "past" if late_s > 0 else "future"
@@ -190,10 +185,6 @@ class StandardVerifier:
                 " machines, or increase webhooks.replay_window_s",
             )
         return Signed(id_, id_)
-
-
-Verifier: TypeAlias = GitHubVerifier | StandardVerifier
-"""Verifies deliveries of one kind."""
 
 
 def verifier_of(entry: WebhookEntry, window_s: float) -> Verifier:
@@ -211,17 +202,6 @@ def verifier_of(entry: WebhookEntry, window_s: float) -> Verifier:
 def _header(headers: Mapping[str, str], name: str) -> str:
     value = headers.get(name, "")
     return value if len(value) <= _LONGEST_HEADER else ""
-
-
-def _wanted(headers: Mapping[str, str], name: str, pattern: re.Pattern[str]) -> str:
-    value = _header(headers, name)
-    if not pattern.fullmatch(value):
-        raise WebhookError(
-            400,
-            f"The header {name} is missing or malformed.",
-            'the sender does not follow Standard Webhooks; for GitHub use kind = "github"',
-        )
-    return value
 
 
 def _decoded(text: str) -> bytes | None:

@@ -19,7 +19,7 @@ from component.features.webhooks.listener import (
     listening_socket,
 )
 from component.features.webhooks.rows import DeliveryStore
-from component.features.webhooks.settings import ENTRIES, LISTENER, Listener, WebhookEntry
+from component.features.webhooks.settings import ENTRIES, LISTENER, WebhookEntry
 from component.features.webhooks.webhook import Webhook
 from component.kernel.check import Check
 from component.kernel.kernel import Kernel
@@ -45,29 +45,23 @@ class WebhookFeature(Feature):
         )
 
         async def listen(*, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-            await _listen(app, limits, task_status)
+            """Listen until cancelled. If the address cannot be used, or the extra is missing, that
+            is logged and the service runs without webhooks.
+            """
+            assert limits.port is not None, "the feature is used"
+            silence_s = math.ceil(limits.body_timeout_s + ANSWER_S) + 5
+            try:
+                listener = WebhookListener(app, limits.host, limits.port, silence_s=silence_s)
+                await listener.run(task_status=task_status)
+            except ListenError as error:
+                _log.error("webhooks cannot be received", reason=str(error))
+                task_status.started()
 
         return Opened(loops=(listen,))
 
     async def checks(self, registry: Registry) -> Sequence[Check]:
         """Check whether webhooks can be received, and what each of them starts."""
         return await system.in_thread(lambda: list(check_webhooks(self.settings, registry)))
-
-
-async def _listen(app: WebhookApp, limits: Listener, task_status: TaskStatus[None]) -> None:
-    """Listen until cancelled.
-
-    If the address cannot be used, or the extra is missing, that is logged and the service runs
-    without webhooks.
-    """
-    assert limits.port is not None, "the feature is used"
-    try:
-        silence_s = math.ceil(limits.body_timeout_s + ANSWER_S) + 5
-        listener = WebhookListener(app, limits.host, limits.port, silence_s=silence_s)
-        await listener.run(task_status=task_status)
-    except ListenError as error:
-        _log.error("webhooks cannot be received", reason=str(error))
-        task_status.started()
 
 
 def webhooks_of(settings: Settings) -> Sequence[Webhook]:

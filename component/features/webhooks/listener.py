@@ -32,17 +32,9 @@ class ListenError(Exception):
 
 
 class WebhookListener:
-    """Listens for the time of `run`.
-
-    Args:
-        app: answers the requests.
-        host: the IP address to listen on.
-        port: the TCP port; 0 for any that is free.
-        headers_s: seconds in which the headers of a request have to arrive.
-        silence_s: seconds after which a connection is closed on which nothing arrives.
-
-    Attributes:
-        port: the port that is listened on, once it is.
+    """Listens for the time of `run` on an IP address. `port` is 0 for any that is free; afterwards
+    it is the port that is listened on. The headers of a request have to arrive in `headers_s`
+    seconds; a connection on which nothing arrives is closed after `silence_s` seconds.
     """
 
     def __init__(

@@ -16,9 +16,7 @@ TABLES: Final = (
             at BIGINT NOT NULL,
             PRIMARY KEY (webhook, delivery)
         """,
-        indexes={
-            "deliveries_at": "(at)",
-        },
+        indexes={"deliveries_at": "(at)"},
         kept="ids of deliveries, so that none starts work twice",
     ),
 )
@@ -29,12 +27,7 @@ _MOST_DELETED: Final = 1_000
 
 
 class DeliveryStore:
-    """The deliveries in the database. Methods raise StorageError.
-
-    Args:
-        storage: the database.
-        remember_s: seconds for which a delivery is remembered.
-    """
+    """The deliveries in the database, each for `remember_s` seconds. Methods raise StorageError."""
 
     def __init__(self, storage: Storage, remember_s: float) -> None:
         self._storage = storage

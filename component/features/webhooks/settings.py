@@ -4,13 +4,7 @@ import ipaddress
 import re
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    SecretStr,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_validator
 
 from component.config.kinds import (
     Count,

@@ -23,9 +23,8 @@ class Rate:
         self._at: float | None = None
 
     def take(self, now: float) -> float:
-        """Take a token at a time in seconds, which only goes forward.
-
-        Returns 0, or the seconds after which there will be one.
+        """Take a token at a time in seconds, which only goes forward. Returns 0, or the seconds
+        after which there will be one.
         """
         if self._at is not None:
             passed = max(0.0, now - self._at)
@@ -42,18 +41,7 @@ class Rate:
 
 
 class Webhook:
-    """One webhook.
-
-    Args:
-        entry: its settings.
-        window_s: seconds by which the signed time of a delivery may differ from the clock.
-
-    Attributes:
-        entry: as given.
-        name: its name.
-        verifier: verifies who sent a delivery.
-        rate: counts the deliveries that start work.
-    """
+    """A webhook. The signed time of a delivery may differ from the clock by `window_s` seconds."""
 
     def __init__(self, entry: WebhookEntry, window_s: float) -> None:
         self.entry = entry
@@ -81,9 +69,8 @@ class Webhook:
         return None if matches else "The filter does not match."
 
     def work_for(self, signed: Signed, value: Any) -> tuple[Trigger, Work]:
-        """Return what a delivery triggers.
-
-        Raises WebhookError (503): `select` or `params` cannot be applied to it.
+        """Return what a delivery triggers. Raises WebhookError (503): `select` or `params` cannot
+        be applied to it.
         """
         try:
             shown = value if self._select is None else self._select.search(value)

@@ -37,6 +37,12 @@ class RouterErrors:
         """
         return StanzaError("policy-violation", text)
 
+    def temporary(self, error: BaseException) -> StanzaError | None:
+        """Return the error for an exception of a handler that passes by itself; None for a fault of
+        the handler.
+        """
+        return None
+
     def internal(self, payload: str | None) -> StanzaError:
         """Return ``internal-server-error``, for a handler that failed, without details."""
         return StanzaError("internal-server-error", "The request could not be served.")

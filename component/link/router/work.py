@@ -162,6 +162,8 @@ class RunningHandlers:
 
     def failed(self, stanza: Incoming, error: BaseException) -> StanzaError:
         """Log a failure of a handler, and return the error for the sender."""
+        if (temporary := self._replies.faults.temporary(error)) is not None:
+            return temporary
         _log.error("a handler failed", kind=stanza.kind, sender=stanza.sender, exc_info=error)
         return self._replies.faults.internal(stanza.sole_child if stanza.kind == "iq" else "")
 

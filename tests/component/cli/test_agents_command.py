@@ -10,7 +10,7 @@ import click
 import pytest
 
 from component.app.schema import SCHEMA
-from component.cli import operator
+from component.cli import frame
 from component.cli.frame import ExitCode
 from component.cli.rows import print_rows
 from component.store import Storage
@@ -85,7 +85,7 @@ def test_nobody_is_killed_by_a_script_that_has_not_said_so(command: RunCommand) 
 def test_on_a_terminal_a_kill_is_asked_for_once(
     command: RunCommand, monkeypatch: pytest.MonkeyPatch, said: str, state: str
 ) -> None:
-    monkeypatch.setattr(operator, "interactive", lambda: True)
+    monkeypatch.setattr(frame, "interactive", lambda: True)
     result = command("agents", "kill", "researcher", "--json", said=said)
     assert result.exit_code == (ExitCode.OK if state == "killed" else ExitCode.FAILURE)
     assert "Kill researcher? [y/N]: " in result.stderr
@@ -97,7 +97,7 @@ def test_on_a_terminal_a_kill_is_asked_for_once(
 def test_a_kill_is_not_asked_for_where_it_was_said_already(
     command: RunCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(operator, "interactive", lambda: True)
+    monkeypatch.setattr(frame, "interactive", lambda: True)
     result = command("agents", "kill", "-y", "researcher")
     assert result.exit_code == ExitCode.OK
     assert "[y/N]" not in result.output

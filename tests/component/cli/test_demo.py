@@ -13,16 +13,15 @@ from xml.etree.ElementTree import fromstring
 import pytest
 from click.testing import CliRunner
 
-from component.cli import demo, demo_scenes, demo_screen
+from component.cli import demo, demo_scenes
 from component.cli.demo_screen import xml_lines
 from component.cli.frame import ExitCode
 from component.cli.main import group
 from component.config import Settings
 from component.models import local
-from demo_server.visitor import Visitor
 from tests.component.cli.conftest import RunCommand
 from tests.component.cli.embedded import Embedded
-from tests.component.cli.shorter_demo import nothing, skip_scenes
+from tests.component.cli.shorter_demo import skip_scenes
 from tests.component.models.endpoint import Calls, Endpoint, Request, Stall, Text, in_thread
 from tests.profiles import THOROUGH
 from tests.servers.agent_process import PROGRAM, environment
@@ -234,14 +233,9 @@ def test_a_conversation_with_the_small_model(
         agents = [one.model_copy(update={"skills": ("empty-folder",)}) for one in made.agents]
         return made.model_copy(update={"agents": tuple(agents)})
 
-    async def greeting(juliet: Visitor, agent: str) -> None:
-        demo_screen.step("Juliet", "greets the agent")
-        await demo_scenes._ask(juliet, agent, "Hello!")
-
     monkeypatch.setattr(demo, "_settings", for_one_skill)
     monkeypatch.setattr(demo, "_ANSWER_TOKENS", 40)
-    monkeypatch.setattr(demo_scenes, "_plain", greeting)
-    monkeypatch.setattr(demo_scenes, "_a_skill", nothing)
+    monkeypatch.setattr(demo_scenes, "_TALK", (("greets the agent", "Hello!"),))
     # Threads of a model wait actively for each other where others use the cores as well.
     monkeypatch.setattr(local, "_cores", lambda: 1)
     text = talk()

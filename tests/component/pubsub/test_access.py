@@ -31,7 +31,8 @@ class Postgres:
 def test_an_owner_who_changes_a_node_has_other_instances_wait_and_one_who_reads_does_not() -> None:
     for locks in ({}, {"lock": True}, {"lock": False}):
         database = Postgres()
-        assert access.owned(cast("Database", database), OWNER, "n", **locks).name == "n"
+        at = access.NodeAccess(cast("Database", database), OWNER, "n")
+        assert at.owned(**locks).name == "n"
         (asked,) = database.asked
         assert asked.endswith(" FOR UPDATE") == locks.get("lock", True)
 

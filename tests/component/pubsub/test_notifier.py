@@ -90,14 +90,15 @@ async def notifying(storage: Storage, server: Server) -> AsyncIterator[NodeNotif
     """A notifier with a node that has a thousand subscribers, and one that has one."""
 
     def op(database: Database) -> None:
-        for node in ("many", "one"):
-            rows.add_node(database, SERVICE, node, OPEN, SERVICE)
+        many, one = (rows.NodeRows(database, SERVICE, node) for node in ("many", "one"))
+        for node in (many, one):
+            node.add(OPEN, SERVICE)
         for number in range(1000):
             jid = f"s{number:04}@a.example"
             made = NodeSubscription(node="many", jid=jid, subid=jid, state="subscribed")
-            rows.put_subscription(database, SERVICE, jid, made)
+            many.put_subscription(jid, made)
         made = NodeSubscription(node="one", jid="o@a.example", subid="o", state="subscribed")
-        rows.put_subscription(database, SERVICE, "o@a.example", made)
+        one.put_subscription("o@a.example", made)
 
     await storage.write(op)
     notifier = NodeNotifier(storage, server, server, lambda _, __: True, pause_s=0)

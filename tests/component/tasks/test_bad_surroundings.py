@@ -18,7 +18,7 @@ import pytest
 from anyio import to_thread
 
 from component.app.schema import SCHEMA
-from component.kernel.errors import stored
+from component.kernel.errors import unavailable
 from component.skills import Context, Skill, skill
 from component.store import Storage, StorageError
 from component.store import sqlite as sqlite_module
@@ -124,9 +124,11 @@ class Caller:
     async def says(self, work: Awaitable[Any]) -> Any:
         """What she gets, be it an error."""
         try:
-            return await stored(work, 5)
+            return await work
         except StanzaError as error:
             return error
+        except StorageError:
+            return unavailable(5)
 
     async def execute(self, name: str, text: str | None = None, **how: Any) -> Any:
         self._count += 1

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from component.features.tasks_iq.handlers import TasksHandler
+from component.kernel.errors import AgentErrors
 from component.store import StorageError
 from component.tasks import queries
 from component.tasks.changes import change
@@ -81,7 +82,7 @@ class Faces:
 
     def __init__(self) -> None:
         self.tasks = OnLedger()
-        self.bench = Bench(TasksHandler(cast("Any", self.tasks), 7).routes())
+        self.bench = Bench(TasksHandler(cast("Any", self.tasks)).routes(), faults=AgentErrors(7))
 
     async def ask(
         self,

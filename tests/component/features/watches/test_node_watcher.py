@@ -330,7 +330,7 @@ async def test_payloads_that_are_not_delivered_are_fetched(world: World) -> None
 async def test_too_many_notifications_lead_to_a_listing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("component.features.watches.node_watcher.MOST_WAITING", 5)
+    monkeypatch.setattr("component.features.watches.sources.MOST_WAITING", 5)
     async with world.running():
         world.watcher.connected()
         await world.state("live")

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from component.features.watches import room_watcher
+from component.features.watches import room_watcher, sources
 from component.features.watches import rows as watch_rows
 from component.features.watches.room_watcher import RoomPresence, RoomWatcher
 from component.features.watches.rows import RetryingStorage
@@ -291,7 +291,7 @@ async def test_the_agent_leaves_when_the_service_stops(storage: Storage) -> None
 async def test_more_changes_than_can_wait(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room_watcher, "MOST_WAITING", 5)
+    monkeypatch.setattr(sources, "MOST_WAITING", 5)
     world = World(storage)
     async with world.running():
         await world.is_in("live")

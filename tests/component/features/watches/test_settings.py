@@ -41,3 +41,20 @@ def test_parameters_that_can_never_be_filled_stop_the_start(
     (said,) = problems(SMALLEST + ENTRY.format(params=params))
     assert "watch[0].params cannot be used: " in said
     assert reason in said
+
+
+@pytest.mark.parametrize(
+    ("condition", "reason"),
+    [
+        (
+            '{ element = "entry//title", exists = true }',
+            "'entry//title' is not a path: write local",
+        ),
+        ('{ element = "entry/title" }', "A condition needs equals, contains, above, below or"),
+    ],
+)
+def test_a_condition_that_can_never_be_met_stops_the_start(
+    problems: Any, condition: str, reason: str
+) -> None:
+    (said,) = problems(f"{SMALLEST}{ENTRY.format(params='{}')}where = [{condition}]\n")
+    assert f"watch[0].where[0] cannot be used: {reason}" in said
