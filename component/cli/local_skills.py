@@ -138,36 +138,27 @@ class TerminalHost(PartialHost):
             f"A skill that uses context.{method} needs a running service: `xmpp-agent demo`."
         )
 
-    async def _progress(self, report: ReportProgress) -> None:
+    async def _do_progress(self, report: ReportProgress) -> None:
         click.echo(f"{report.fraction:4.0%} {report.text}".rstrip(), err=True)
 
-    async def _output(self, part: PublishPart) -> None:
+    async def _do_output(self, part: PublishPart) -> None:
         click.echo(part.text, nl=part.last and not part.text.endswith("\n"))
 
-    async def _step(self, step: RunStep, work: Work[bytes]) -> bytes:
+    async def _do_step(self, step: RunStep, work: Work[bytes]) -> bytes:
         return await work(f"{self.key} {step.name}")
 
-    async def _ask(self, asked: AskPrincipal) -> bytes:
+    async def _do_ask(self, asked: AskPrincipal) -> bytes:
         if not interactive():
             raise UsageError(
                 f"The skill asks {asked.question!r}, and there is no terminal to answer on."
             )
         return await system.in_thread(_ask, asked, abandon_on_cancel=True)
 
-    async def _sleep(self, sleep: Sleep) -> None:
+    async def _do_sleep(self, sleep: Sleep) -> None:
         await anyio.sleep(sleep.seconds)
 
-    async def _llm(self, _asked: AskModel, _check: object) -> str:
+    async def _do_llm(self, _asked: AskModel, _check: object) -> str:
         raise ModelFailed("unavailable", "No language model is available on the command line.")
-
-    handlers = {  # noqa: RUF012 - the base says that it is of the class
-        ReportProgress: _progress,
-        PublishPart: _output,
-        RunStep: _step,
-        AskPrincipal: _ask,
-        Sleep: _sleep,
-        AskModel: _llm,
-    }
 
 
 def _ask(asked: AskPrincipal) -> bytes:

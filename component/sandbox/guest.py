@@ -6,9 +6,7 @@ import contextlib
 import os
 import shutil
 import sys
-import traceback
 from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
 from typing import Any, Final, TypeVar, cast, get_args
 
 import anyio
@@ -22,9 +20,7 @@ from component.sandbox.messages import (
     Cancel,
     Describe,
     Described,
-    ErrorKind,
     Failure,
-    FailureKind,
     Frames,
     FromChild,
     LogLine,
@@ -36,6 +32,7 @@ from component.sandbox.messages import (
     Withdraw,
     frame,
     read_to_child,
+    trace_of,
 )
 from component.skills.calling import Threads, call, call_inline
 from component.skills.context import Context
@@ -47,7 +44,6 @@ from component.skills.errors import (
     SkillError,
     SkillFailed,
     SkillLoadError,
-    SkillTimeout,
     StepFailed,
     UsageError,
 )
@@ -58,13 +54,13 @@ from component.skills.operations import (
     CAPABILITY,
     AskModel,
     AskPrincipal,
-    ModelFailed,
     PartialHost,
     PublishPart,
     ReportProgress,
     RunStep,
     Sleep,
     Work,
+    in_step,
 )
 from component.skills.params import prepare
 from component.skills.skill import Skill
@@ -74,10 +70,7 @@ T = TypeVar("T")
 
 _MESSAGE_BYTES: Final = 64 << 20
 _PIECE: Final = 1 << 16
-_TRACE: Final = 4000
 _THREADS: Final = 8
-_in_step: Final[ContextVar[bool]] = ContextVar("in_step", default=False)
-"""Whether the work of a step runs."""
 
 
 class Guest:
@@ -136,7 +129,7 @@ class Guest:
         try:
             skills = self._loaded()
         except SkillLoadError as error:
-            return Failure("load", str(error), trace=_trace(error))
+            return Failure("load", str(error), trace=trace_of(error))
         return Described(tuple(spec_json(one).encode() for one in skills.values()))
 
     def _loaded(self) -> dict[str, Skill]:
@@ -156,17 +149,17 @@ class Guest:
             skill = self._loaded()[wanted.skill]
             arguments = prepare(skill, json=wanted.arguments)
         except (SkillLoadError, KeyError) as error:
-            return Failure("load", f"The skill cannot be loaded: {error}", trace=_trace(error))
+            return Failure("load", f"The skill cannot be loaded: {error}", trace=trace_of(error))
         except InvalidParam as error:
-            return Failure("parameter", error.reason, error.name, error.path)
+            return Failure.of(error)
         except MemoryError as error:
-            return Failure("memory", trace=_trace(error))
+            return Failure("memory", trace=trace_of(error))
         if skill.kind == "async" or skill.wants_context:
             return await self._with_host(skill, arguments, wanted)
         try:
             return Result.of(call_inline(skill, arguments))
         except (InvalidParam, SkillFailed) as error:
-            return _failure(error)
+            return Failure.of(error)
 
     async def _with_host(self, skill: Skill, arguments: Arguments, wanted: Call) -> FromChild:
         may_use = {
@@ -193,7 +186,7 @@ class Guest:
                 result = await call(skill, arguments, context, share, timeout=wanted.seconds)
                 answer = Result.of(result)
             except CALL_ERRORS as error:
-                answer = _failure(error)
+                answer = Failure.of(error)
             group.cancel_scope.cancel()
         return answer
 
@@ -260,9 +253,7 @@ class Guest:
             raise
         finally:
             del self._replies[number]
-        if message.error is not None:
-            raise _error(message.kind, message.error)
-        return msgspec.msgpack.decode(message.value, type=type)
+        return message.result(type)
 
 
 class ChildHost(PartialHost):
@@ -293,32 +284,32 @@ class ChildHost(PartialHost):
             " rights of its caller. An admin can approve the skill as trusted."
         )
 
-    async def _progress(self, report: ReportProgress) -> None:
+    async def _do_progress(self, report: ReportProgress) -> None:
         await self._guest.ask(report, type=type(None))
 
-    async def _output(self, part: PublishPart) -> None:
+    async def _do_output(self, part: PublishPart) -> None:
         try:
             await self._guest.ask(part, type=type(None))
         except HostError as error:
             raise ValueError(str(error)) from error
 
-    async def _llm(self, asked: AskModel, _check: Callable[[str], object]) -> str:
+    async def _do_llm(self, asked: AskModel, _check: Callable[[str], object]) -> str:
         if AskModel not in self._functions.handlers:
             raise CapabilityMissing(self._skill, CAPABILITY)
         return await self._guest.ask(asked, branch=self._in_branch(), type=str)
 
-    async def _step(self, step: RunStep, work: Work[bytes]) -> bytes:
+    async def _do_step(self, step: RunStep, work: Work[bytes]) -> bytes:
         raised: list[Exception] = []
 
         async def run(idempotency_key: str) -> StepEnded:
-            outer = _in_step.set(True)
+            outer = in_step.set(True)
             try:
                 return StepEnded(0, await work(idempotency_key))
             except Exception as error:  # noqa: BLE001 - the service records it
                 raised.append(error)
                 return _ended(error)
             finally:
-                _in_step.reset(outer)
+                in_step.reset(outer)
 
         try:
             value = await self._guest.ask(step, branch=self._in_branch(), type=object, work=run)
@@ -330,65 +321,20 @@ class ChildHost(PartialHost):
             raise raised[0] from None
         return msgspec.json.encode(value)
 
-    async def _ask(self, asked: AskPrincipal) -> bytes:
-        if _in_step.get():
+    async def _do_ask(self, asked: AskPrincipal) -> bytes:
+        if in_step.get():
             raise UsageError("A skill asks a question before a step, and passes it the answer.")
         answer = await self._guest.ask(asked, branch=self._in_branch(), type=object)
         return msgspec.json.encode(answer)
 
-    async def _sleep(self, sleep: Sleep) -> None:
+    async def _do_sleep(self, sleep: Sleep) -> None:
         await self._guest.ask(sleep, branch=self._in_branch(), type=type(None))
-
-    handlers = {  # noqa: RUF012 - the base says that it is of the class
-        ReportProgress: _progress,
-        PublishPart: _output,
-        RunStep: _step,
-        AskPrincipal: _ask,
-        Sleep: _sleep,
-        AskModel: _llm,
-    }
-
-    def _in_branch(self) -> bool:
-        return self._task is not None and anyio.get_current_task().id != self._task
 
 
 class _Waiting:
     def __init__(self) -> None:
         self.event = anyio.Event()
         self.message: Reply | Begin | None = None
-
-
-def _error(kind: ErrorKind, text: str) -> Exception:
-    """Return the exception that a host function raised."""
-    match kind:
-        case "host":
-            return HostError(text)
-        case "refused":
-            return SkillError(text)
-        case "declined":
-            return Denied(text)
-        case "step":
-            return StepFailed(text)
-        case "usage":
-            return UsageError(text)
-        case "value":
-            return ValueError(text)
-        case "model":
-            return ModelFailed("refused", text)
-    return ModelFailed(kind, text)
-
-
-def _failure(error: Exception) -> Failure:
-    match error:
-        case InvalidParam():
-            return Failure("parameter", error.reason, error.name, error.path)
-        case CapabilityMissing():
-            return Failure("capability", str(error), error.capability)
-        case SkillTimeout():
-            return Failure("timeout", str(error))
-    cause = error.__cause__ or error
-    kind: FailureKind = "memory" if isinstance(cause, MemoryError) else "failed"
-    return Failure(kind, str(error), trace=_trace(cause))
 
 
 def _empty_directory() -> None:
@@ -402,10 +348,6 @@ def _empty_directory() -> None:
                 shutil.rmtree(entry.path, ignore_errors=True)
             else:
                 os.unlink(entry.path)  # noqa: PTH108 - the path is a string
-
-
-def _trace(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error))[-_TRACE:]
 
 
 def _ended(error: Exception) -> StepEnded:

@@ -145,7 +145,7 @@ class FakeContext(Context):
         self.sent = ports.sent
         self._now = options.get("now", datetime(2026, 1, 1, 12, tzinfo=UTC))
         self._generator = Random(0)  # noqa: S311 - a test sees the same numbers in each run
-        handlers: Handlers = {ReportProgress: host.progress, **ports.handlers}
+        handlers: Handlers = {ReportProgress: host.perform, **ports.handlers}
         self.provide(HostFunctions("test", ports.log, handlers))
 
     def now(self) -> datetime:
@@ -230,17 +230,17 @@ class _Host(PartialHost):
     def unsupported(self, method: str) -> UsageError:
         return UsageError(f"A test cannot use context.{method}: only goals wait for turns.")
 
-    async def progress(self, operation: ReportProgress) -> None:
+    async def _do_progress(self, operation: ReportProgress) -> None:
         self.progress_reports.append((operation.fraction, operation.text))
 
-    async def _output(self, part: PublishPart) -> None:
+    async def _do_output(self, part: PublishPart) -> None:
         if part.name in self._over:
             raise ValueError(f"the artifact {part.name!r} has had its last part")
         self.artifacts[part.name] = self.artifacts.get(part.name, "") + part.text
         if part.last:
             self._over.add(part.name)
 
-    async def _step(self, step: RunStep, work: Work[bytes]) -> bytes:
+    async def _do_step(self, step: RunStep, work: Work[bytes]) -> bytes:
         self.steps.append(step.name)
         try:
             return await work(
@@ -251,24 +251,24 @@ class _Host(PartialHost):
         except Exception as error:
             raise StepFailed(f"The step {step.name} failed: {error}") from error
 
-    async def _ask(self, asked: AskPrincipal) -> bytes:
+    async def _do_ask(self, asked: AskPrincipal) -> bytes:
         self.questions.append(asked.question)
         answer = _next(self.answers, f"The skill asks {asked.question!r}", "answers")
         return msgspec.json.encode(answer)
 
-    async def _sleep(self, operation: Sleep) -> None:
+    async def _do_sleep(self, operation: Sleep) -> None:
         self.slept.append(operation.seconds)
 
-    async def _start(self, start: StartTask) -> str:
+    async def _do_start(self, start: StartTask) -> str:
         if start.skill not in self._children:
             raise AssertionError(f"The skill starts {start.skill!r}: add it to `children`.")
         self.started.append((start.skill, msgspec.json.decode(start.params)))
         return f"{len(self.started)}"
 
-    async def _wait(self, operation: WaitForTasks) -> bytes:
+    async def _do_wait(self, operation: WaitForTasks) -> bytes:
         return msgspec.json.encode([self._child(task) for task in operation.tasks])
 
-    async def _llm(self, asked: AskModel, check: Callable[[str], object]) -> str:
+    async def _do_llm(self, asked: AskModel, check: Callable[[str], object]) -> str:
         if self.skill is not None and CAPABILITY not in self.declared:
             raise CapabilityMissing(self.skill.name, CAPABILITY)
         self.prompts.append(asked.prompt)
@@ -279,17 +279,6 @@ class _Host(PartialHost):
         except ValueError as error:
             raise ModelFailed("invalid", f"The answer does not fit the schema: {error}") from None
         return text
-
-    handlers = {  # noqa: RUF012 - the base says that it is of the class
-        ReportProgress: progress,
-        PublishPart: _output,
-        RunStep: _step,
-        AskPrincipal: _ask,
-        Sleep: _sleep,
-        StartTask: _start,
-        WaitForTasks: _wait,
-        AskModel: _llm,
-    }
 
     def _child(self, task: str) -> ChildResult:
         skill, _ = self.started[int(task) - 1]

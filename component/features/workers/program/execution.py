@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from component.features.workers.messages import Asked, CallMessage, Declined, Outcome, encode
 from component.features.workers.program.host import Report, WorkerHost
-from component.sandbox.messages import Failure, FailureKind, Result
+from component.sandbox.messages import Failure, Result, trace_of
 from component.skills.calling import Threads, call
 from component.skills.context import Context
 from component.skills.errors import (
     CALL_ERRORS,
-    CapabilityMissing,
     Denied,
-    InvalidParam,
     SkillFailed,
-    SkillTimeout,
     UsageError,
 )
 from component.skills.operations import Parked
 from component.skills.outputs import SkillResult
 from component.skills.params import prepare
 from component.skills.skill import Skill
-
-_TRACE: Final = 4000
 
 
 class Runtime(NamedTuple):
@@ -95,20 +89,13 @@ def _bounded(skill: Skill, outcome: Result | Asked, most_bytes: int) -> Outcome:
 
 def _failure(skill: Skill, error: Exception) -> Outcome:
     match error:
-        case InvalidParam():
-            return Failure("parameter", error.reason, error.name, error.path)
-        case CapabilityMissing():
-            return Failure("capability", str(error), error.capability)
-        case SkillTimeout():
-            return Failure("timeout", str(error))
         case SkillFailed(__cause__=Denied() as denied):
             return Declined(denied.reason)
         case SkillFailed(__cause__=UsageError() as usage):
             return Failure("load", str(usage))
         case SkillFailed(reason=str() as reason) if reason:
             return Failure("load", reason)
-    cause = error.__cause__ or error
-    kind: FailureKind = "memory" if isinstance(cause, MemoryError) else "failed"
-    text = f"The skill {skill.name} needs more memory than there is." if kind == "memory" else ""
-    trace = "".join(traceback.format_exception(cause))[-_TRACE:]
-    return Failure(kind, text or str(error), trace=trace)
+        case SkillFailed(__cause__=MemoryError() as cause):
+            text = f"The skill {skill.name} needs more memory than there is."
+            return Failure("memory", text, trace=trace_of(cause))
+    return Failure.of(error)

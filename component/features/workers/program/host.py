@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -25,6 +24,7 @@ from component.skills.operations import (
     RunStep,
     Sleep,
     Work,
+    in_step,
 )
 from component.skills.outputs import Output
 from component.skills.skill import Skill
@@ -44,8 +44,6 @@ T = TypeVar("T")
 
 _PROGRESS_S: Final = 0.5
 """Least number of seconds between two reports of progress."""
-
-_in_step: ContextVar[bool] = ContextVar("in_step", default=False)
 
 Report = Callable[[float, str], Awaitable[None]]
 
@@ -70,7 +68,7 @@ class WorkerHost(PartialHost):
         done = {name: Recorded(*each) for name, each in message.records.items()}
         self._steps = Steps(message.key)
         self._steps.done = done
-        self._task = anyio.get_current_task().id
+        self._task = anyio.get_current_task().id if skill.kind == "async" else None
         self._outputs: dict[str, _Artifact] = {}
         self._reported = -_PROGRESS_S
 
@@ -101,14 +99,14 @@ class WorkerHost(PartialHost):
             " worker: only the service starts tasks (docs/workers.md)."
         )
 
-    async def _progress(self, report: ReportProgress) -> None:
+    async def _do_progress(self, report: ReportProgress) -> None:
         """Report progress; reports in quick succession are dropped."""
         now = anyio.current_time()
         if now - self._reported >= _PROGRESS_S:
             self._reported = now
             await self._report(report.fraction, report.text)
 
-    async def _output(self, part: PublishPart) -> None:
+    async def _do_output(self, part: PublishPart) -> None:
         """Keep a part of an artifact; the service gets it with the result."""
         artifact = self._outputs.setdefault(part.name, _Artifact(part.media_type))
         if artifact.ended or artifact.media_type != part.media_type:
@@ -117,13 +115,13 @@ class WorkerHost(PartialHost):
         artifact.texts.append(part.text)
         artifact.ended = part.last
 
-    async def _step(self, operation: RunStep, work: Work[bytes]) -> bytes:
+    async def _do_step(self, operation: RunStep, work: Work[bytes]) -> bytes:
         """Run a step, or return its result if it ran in an earlier call of the same execution."""
         name = operation.name
         step = self._steps.step(name, operation.key, operation.input, branch=self._in_branch())
         if step.name in self._steps.done:
             return json_of(self._steps.done[step.name])
-        outer = _in_step.set(True)
+        outer = in_step.set(True)
         try:
             made = succeeded(msgspec.Raw(await work(self._steps.key_of(step.name))))
         except (Denied, InvalidParam, UsageError):
@@ -135,16 +133,16 @@ class WorkerHost(PartialHost):
             self._record(step, failed(error, effects=False))
             raise StepFailed(f"The step {name!r} failed: {described(error)}") from error
         finally:
-            _in_step.reset(outer)
+            in_step.reset(outer)
         return json_of(self._record(step, made))
 
     def _record(self, step: StepId, result: str) -> Recorded:
         recorded = self._steps.done[step.name] = Recorded(result, step.input)
         return recorded
 
-    async def _ask(self, asked: AskPrincipal) -> bytes:
+    async def _do_ask(self, asked: AskPrincipal) -> bytes:
         """Ask the principal, through the service."""
-        if _in_step.get():
+        if in_step.get():
             raise UsageError(
                 f"The skill {self._skill.name} asks a question inside a step: ask before the step,"
                 " and pass it the answer."
@@ -156,7 +154,7 @@ class WorkerHost(PartialHost):
             Asked(step.name, asked.question, asked.schema, asked.expires_s, records=self._records())
         )
 
-    async def _llm(self, asked: AskModel, _check: object) -> str:
+    async def _do_llm(self, asked: AskModel, _check: object) -> str:
         """Ask a model, through the service."""
         if CAPABILITY not in self._skill.capabilities:
             raise UsageError(
@@ -185,21 +183,9 @@ class WorkerHost(PartialHost):
     def _records(self) -> Records:
         return {name: (one.result, one.input) for name, one in self._steps.done.items()}
 
-    async def _sleep(self, sleep: Sleep) -> None:
+    async def _do_sleep(self, sleep: Sleep) -> None:
         """Wait. Unlike in the service, the call goes on meanwhile."""
         await anyio.sleep(sleep.seconds)
-
-    handlers = {  # noqa: RUF012 - the base says that it is of the class
-        ReportProgress: _progress,
-        PublishPart: _output,
-        RunStep: _step,
-        AskPrincipal: _ask,
-        Sleep: _sleep,
-        AskModel: _llm,
-    }
-
-    def _in_branch(self) -> bool:
-        return self._skill.kind == "async" and anyio.get_current_task().id != self._task
 
 
 class _Artifact:
