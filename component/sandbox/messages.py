@@ -302,3 +302,18 @@ def _decoded(decoder: msgspec.msgpack.Decoder[Any], body: bytes) -> Any:
         return decoder.decode(body)
     except (ValueError, TypeError, RecursionError) as error:
         raise FrameError(f"a message is not valid: {error}") from error
+
+
+class _Refusal(msgspec.Struct):
+    """What a program, or a command in WebAssembly, writes that ends with another code than 0."""
+
+    error: str
+    parameter: str | None = None
+
+
+def refusal_in(output: bytes | bytearray) -> SkillError | InvalidParam:
+    """Return the error that a program reports. Raises ValueError or RecursionError without one."""
+    refusal = msgspec.json.decode(output, type=_Refusal)
+    if refusal.parameter is not None:
+        return InvalidParam(refusal.parameter, refusal.error)
+    return SkillError(refusal.error)

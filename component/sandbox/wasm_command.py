@@ -21,15 +21,10 @@ import msgspec
 import wasmtime
 
 from component import system
+from component.sandbox.messages import refusal_in
 from component.sandbox.wasm_call import GuestStopped, Import, WasmCall
 from component.sandbox.wasm_engine import engine, store_for
-from component.skills.errors import (
-    CapabilityMissing,
-    InvalidParam,
-    SkillError,
-    SkillLoadError,
-    printable,
-)
+from component.skills.errors import CapabilityMissing, SkillLoadError, printable
 
 MODULE: Final = "wasi_snapshot_preview1"
 _SUCCESS, _BADF, _FAULT, _INVAL, _SPIPE, _NOTSUP = 0, 8, 21, 28, 70, 58
@@ -136,12 +131,9 @@ class CommandCode:
         if not ended.exit_code:
             return call.json(bytes(ended.output))
         try:
-            refusal = msgspec.json.decode(ended.output, type=_Refusal)
+            raise refusal_in(ended.output)
         except (msgspec.DecodeError, RecursionError):
             raise call.failed(f"it ended with the exit code {ended.exit_code}.") from None
-        if refusal.parameter is not None:
-            raise InvalidParam(refusal.parameter, refusal.error)
-        raise SkillError(refusal.error)
 
     def _ended(self, call: WasmCall) -> CommandState:
         store = store_for(call, 1)
@@ -166,13 +158,6 @@ class CommandCode:
             state.flush()
             _state.state = None
             store.close()
-
-
-class _Refusal(msgspec.Struct):
-    """What a command writes that ends with another exit code than 0."""
-
-    error: str
-    parameter: str | None = None
 
 
 def _check_import(skill: str, each: wasmtime.ImportType, granted: frozenset[Import]) -> None:
