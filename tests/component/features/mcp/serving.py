@@ -12,7 +12,7 @@ import anyio
 import msgspec
 import pytest
 
-from component.features.mcp.feature import McpSource
+from component.features.mcp.feature import mcp_source
 from component.features.mcp.settings import McpServer
 from component.skills import (
     Context,
@@ -120,7 +120,7 @@ def context_of(name: str, who: str = ANN, **more: Any) -> Context:
 async def serving(**servers: McpServer) -> AsyncIterator[Served]:
     """Run the sources of some servers."""
     registry = Registry()
-    made = [McpSource(name, entry) for name, entry in servers.items()]
+    made = [mcp_source(name, entry) for name, entry in servers.items()]
     async with anyio.create_task_group() as group:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sources, "START_S", 60.0)  # loading the SDK may take long
