@@ -26,7 +26,7 @@ from component.skills.errors import (
     SkillLoadError,
     SkillUnavailable,
 )
-from component.skills.inputs import Arguments, later_inputs, schema_inputs
+from component.skills.inputs import Arguments, SchemaInputs, schema_inputs
 from component.skills.manifest import FILE, Manifest, ManifestError
 from component.skills.skill import Skill
 from component.skills.spec import Schema, spec_fields, spec_json
@@ -280,7 +280,7 @@ class Version:
             **fields,
             source=approval.directory,
             versioned_by_content=True,
-            inputs=later_inputs(fields["input_schema"]),
+            inputs=SchemaInputs(fields["input_schema"]),
             kind="async",
             wants_context=True,
             invoke=self._invoke,

@@ -22,7 +22,7 @@ from msgspec import inspect as types
 
 from component.skills.context import Context
 from component.skills.errors import DeclarationError, UsageError
-from component.skills.inputs import Inputs, params_of
+from component.skills.inputs import Inputs, StructInputs
 from component.skills.outputs import JSON, TEXT, Part, SkillResult
 from component.skills.params import Reader, reader_of
 from component.skills.patterns import unfit
@@ -117,15 +117,9 @@ def signature_of(function: Callable[..., Any], docs: Mapping[str, str]) -> Signa
     for name, text in docs.items():
         if name in schema["properties"]:
             schema["properties"][name].setdefault("description", text)
-    inputs = Inputs(
-        type=struct,
-        params=params_of(schema),
-        readers=readers,
-        verbatim=frozenset(name for name, reader in readers.items() if reader.verbatim),
-    )
-    return Signature(
-        inputs, schema, context, positional and context is None, as_struct=base is not None
-    )
+    inputs = StructInputs(struct, schema, readers)
+    as_struct = base is not None
+    return Signature(inputs, schema, context, positional and context is None, as_struct)
 
 
 def outputs_of(function: Callable[..., Any]) -> Outputs:
