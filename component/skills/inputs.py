@@ -73,7 +73,11 @@ class SchemaInputs(Inputs):
     def __init__(self, schema: Schema, *, adds_defaults: bool = True) -> None:
         self._schema = schema
         self._adds_defaults = adds_defaults
-        self.params = params_of(schema)
+
+    @cached_property
+    def params(self) -> tuple[Param, ...]:  # type: ignore[override]  # it is not set
+        """The parameters."""
+        return params_of(self._schema)
 
     @cached_property
     def validator(self) -> SchemaValidator:
@@ -142,5 +146,6 @@ def schema_inputs(schema: Schema, *, adds_defaults: bool = True) -> SchemaInputs
     if schema.get("type", "object") != "object":
         raise DeclarationError("The schema of the parameters is not one of an object.")
     made = SchemaInputs(schema, adds_defaults=adds_defaults)
-    _ = made.validator, made.defaults, made.readers
+    # First what bounds the work that a schema can cause.
+    _ = made.validator, made.defaults, made.readers, made.params
     return made
