@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 import msgspec
 import structlog
 
-from component.skill_directories.memories import SkillMemory
+from component.skill_directories.approvals import SkillMemory
 from component.skill_directories.version import Artefact
 from component.skills.capabilities import Capabilities, Endpoint
 from component.skills.context import Context

@@ -14,7 +14,7 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from component.features.mcp import pool
+from component.features.mcp import serving as mcp_serving
 from component.features.mcp.feature import mcp_source
 from component.features.mcp.settings import McpServer
 from component.skills import Denied, SkillUnavailable, UsageError
@@ -139,7 +139,7 @@ async def test_a_server_that_is_killed_costs_one_call() -> None:
 async def test_a_server_that_is_down_refuses_calls_at_once_and_comes_back(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(pool.Backoff, "FIRST_S", 0.05)
+    monkeypatch.setattr(mcp_serving.Backoff, "FIRST_S", 0.05)
     broken = tmp_path / "broken"
     async with serving(s=scripted("once", str(broken), shared=True, readable=[tmp_path])) as served:
         pid = int(await served.text("s.pid"))
