@@ -435,7 +435,6 @@ class BudgetBook:
         return Units.of(most).exceeds(free, self._limit(key))
 
     def _is_spent(self, key: Key, most: Amount) -> bool:
-        """Return whether too little is left for a call, whatever other instances return."""
         limit, account = self._limit(key), self._account(key)
         used = Units.of(account.spent) + Units.of(account.held) + Units.of(most)
         return used.exceeds(Units.of(limit), limit)
@@ -502,7 +501,6 @@ class BudgetBook:
             self._tell(key, account)
 
     def _tell(self, key: Key, account: BudgetAccount) -> None:
-        """Send an alert that a budget is nearly spent."""
         account.alerted = True
         part, row = spent_part(account.spent, self._limit(key)), self._row(key, account)
         whose = "all together" if row.scope == "day" else row.of

@@ -199,7 +199,6 @@ async def _stream(
 
 
 async def _all_of(first: bytes, pieces: AsyncIterator[bytes]) -> bytes:
-    """Read a body that is one document. Raises TooMuchError."""
     data = bytearray(first)
     async for piece in pieces:
         data += piece

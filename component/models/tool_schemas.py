@@ -141,8 +141,6 @@ def translated(arguments: str, renamed: Renamed, *, to_ours: bool) -> str:
 
 
 class _Adaptation:
-    """One schema that is being adapted."""
-
     def __init__(self, root: dict[str, Any], keywords: Keywords) -> None:
         self._root = root
         self._keywords = keywords
@@ -306,7 +304,6 @@ class _Adaptation:
             out["type"] = value
 
     def _finish(self, out: dict[str, Any], node: Mapping[str, Any], names: Renamed) -> None:
-        """Settle what depends on more than one keyword."""
         kinds = out.get("type", ())
         if ("array" in kinds if isinstance(kinds, list) else kinds == "array") and (
             "items" not in out

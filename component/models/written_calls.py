@@ -135,7 +135,6 @@ class WrittenCalls:
             raise TooMuchError(f"a text of more than {TEXT_CHARACTERS:,} characters")
 
     def _calls(self, held: str) -> Iterator[Call]:
-        """Read what was held. Raises NoCallError."""
         if too_complex(held):
             raise NoCallError
         if self._within and held[:1] == "{" and _CLOSING not in held.lower():

@@ -77,8 +77,6 @@ class Guest:
     """Runs calls until the pipe from the service ends.
 
     Args:
-        incoming: the pipe from the service.
-        outgoing: the pipe to it.
         module: the name or `.py` file of the module whose skills are called.
     """
 
@@ -257,16 +255,7 @@ class Guest:
 
 
 class ChildHost(PartialHost):
-    """Sends the operations of a skill in a child to the service.
-
-    Args:
-        guest: asks the service.
-        functions: those of the service that the skill may use.
-        skill: the name of the skill.
-        key: the idempotency key of the call.
-        task: the id of the event loop's task that runs the skill; None for a plain function, whose
-            thread does one thing after another.
-    """
+    """Sends the operations of a skill in a child to the service."""
 
     def __init__(
         self, guest: Guest, functions: HostFunctions, skill: str, key: str, task: int | None

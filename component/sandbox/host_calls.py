@@ -102,7 +102,6 @@ class HostCalls:
     Args:
         host: performs them; None where there is no call.
         read: returns the next message of the child that is no line for the log.
-        write: writes a message to the child.
     """
 
     def __init__(
@@ -205,7 +204,6 @@ class HostCalls:
                 return message
 
     async def _run(self, ask: Ask) -> None:
-        """Run a host function, and write the reply."""
         try:
             with self._running[ask.id]:
                 if self._host is None:

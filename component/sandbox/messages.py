@@ -247,11 +247,7 @@ def frame(message: ToChild | FromChild) -> bytes:
 
 
 class Frames:
-    """Splits what is read from a pipe into messages.
-
-    Args:
-        most: maximum number of bytes of one message.
-    """
+    """Splits what is read from a pipe into messages."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -204,8 +204,6 @@ class Child:
     """A child process of a module of skills. Only one task uses it at a time.
 
     Args:
-        profile: what it may do.
-        module: the name or `.py` file of the module.
         work: an empty directory for it alone.
     """
 

@@ -52,7 +52,6 @@ class ChildPool:
     """The confined children of a service.
 
     Args:
-        most: maximum number of children.
         per_principal: maximum number of those that work for one principal at the same time.
         idle_s: seconds after which a child without a call ends.
     """
@@ -197,10 +196,8 @@ class ProcessSkills:
     """The skills of a module, each call in a confined child.
 
     Args:
-        children: the children of the service.
         profile: what a child may do; it may read the module's files too.
         module: the `.py` file of the module, or its name.
-        functions: makes the host functions of a call.
         version: says which version of the files this is. Children of one are not used for another.
     """
 

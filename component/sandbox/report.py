@@ -59,7 +59,6 @@ class Guarantee(msgspec.Struct, frozen=True):
     """Something that confined processes cannot do here.
 
     Attributes:
-        name: identifies it.
         holds: whether it holds on this kernel, with the rights of this service.
         needed: whether code that is not trusted must not run without it.
         text: what confined processes do, after "they".
@@ -125,7 +124,6 @@ async def log_confinement() -> None:
 
 
 async def _probed(profile: Profile, arguments: Sequence[str]) -> dict[str, bool]:
-    """Run the probe. Raises ConfinementError if it cannot be confined."""
     python = [sys.executable, "-I", "-m", "component.sandbox.report"]
     with anyio.move_on_after(_PROBE_S):
         command = confined_command(profile, [*python, *arguments])
@@ -216,7 +214,6 @@ def _fill() -> None:
 
 
 def _threads() -> int:
-    """Return how many threads it can have at the same time."""
     threading.stack_size(1 << 16)
     wait = threading.Event()
     found = 1

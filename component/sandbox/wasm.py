@@ -166,8 +166,6 @@ class WasmSkill:
     """The code of one skill.
 
     Args:
-        runtime: compiles and runs it.
-        name: of the skill.
         wasm: the code, a component or a command module.
         host: makes the functions of the service for a call.
         limits: of its calls, with the imports that its manifest declares and an admin approved.

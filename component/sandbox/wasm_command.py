@@ -96,11 +96,6 @@ _state = _State()
 class CommandCode:
     """A compiled command module, linked.
 
-    Args:
-        skill: the name of the skill.
-        module: the module.
-        granted: the imports that it may have.
-
     Raises CapabilityMissing for an import that is not granted, and SkillLoadError for a module that
     is no command.
     """

@@ -178,11 +178,6 @@ EXECUTE: Final = (
 class ComponentCode:
     """A component that was checked: it exports `execute`, and imports only what is granted.
 
-    Args:
-        skill: the name of the skill.
-        component: the component.
-        granted: the imports that it may have.
-
     Raises CapabilityMissing for an interface that is not granted, and SkillLoadError for a
     component that is no skill.
     """

@@ -167,9 +167,7 @@ class SkillMemory:
 
     Args:
         storage: has the table; None where nothing is kept, and nothing can be remembered.
-        skill: the name of the skill.
         principal: the bare JID of its caller.
-        capabilities: what it may do.
     """
 
     def __init__(

@@ -48,9 +48,7 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
     """A secret that the service adds to requests of skills.
 
     Attributes:
-        value: the secret.
         hosts: the hosts that it is sent to.
-        header: the header that it is sent in.
         prefix: what stands before it there.
     """
 
@@ -115,8 +113,6 @@ def functions_for(name: str, capabilities: Capabilities, services: Services) -> 
 
 
 class _Functions:
-    """Performs the host functions of one call of a skill."""
-
     def __init__(
         self, skill: str, capabilities: Capabilities, services: Services, context: Context
     ) -> None:

@@ -192,8 +192,6 @@ async def called(skill: Skill, arguments: Mapping[str, Any], context: FakeContex
 
 
 class _Host(PartialHost):
-    """Performs the operations of a test."""
-
     key = "test"
 
     def __init__(
@@ -291,8 +289,6 @@ class _Host(PartialHost):
 
 
 class _Ports:
-    """Performs the host functions of a test."""
-
     def __init__(
         self,
         answers: Sequence[object] | Http,

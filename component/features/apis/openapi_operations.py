@@ -132,8 +132,6 @@ def read_operation(document: OpenApiDocument, entry: ListedOperation) -> Operati
 
 
 class _Reader:
-    """Reads an operation. Methods raise Unusable."""
-
     def __init__(self, document: OpenApiDocument, entry: ListedOperation) -> None:
         self._document = document
         self._entry = entry

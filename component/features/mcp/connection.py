@@ -54,8 +54,6 @@ class ServerConnection:
     """A connection to a server.
 
     Args:
-        name: the name of the server.
-        entry: its settings.
         idle_s: seconds without a call after which the connection is closed; None for never.
 
     Attributes:

@@ -128,7 +128,6 @@ def loss_in(status: int, body: bytes, sent: Sent, *, in_session: bool) -> Loss |
 
     Args:
         status: the HTTP status of the response, 400 or above.
-        body: its body.
         sent: the message; an empty one for a request for events.
         in_session: whether the request named a session.
     """

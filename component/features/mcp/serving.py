@@ -51,8 +51,6 @@ class Backoff:
 
 
 class _Person:
-    """The connection of one person."""
-
     def __init__(self) -> None:
         self.connection: ServerConnection | None = None
         self.starting: anyio.Event | None = None

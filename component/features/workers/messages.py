@@ -103,9 +103,7 @@ class Offered(msgspec.Struct, frozen=True):
     """A skill that workers offer.
 
     Attributes:
-        name: its name.
         lane: the name of the queue of procrastinate for calls of exactly this version.
-        description: its description (`component.skills.spec`).
         workers: the names of the workers that have it and are alive.
     """
 

@@ -34,11 +34,7 @@ _IN_THE_SKILL: Final = frozenset(
 
 
 class Serving:
-    """Serves one queue.
-
-    Args:
-        entry: the settings of the queue.
-    """
+    """Serves one queue."""
 
     def __init__(self, entry: WorkersEntry) -> None:
         self._entry = entry

@@ -71,11 +71,6 @@ Report = Callable[[float, str], Awaitable[None]]
 class WorkerHost(PartialHost):
     """Performs the operations of one call.
 
-    Args:
-        skill: the skill.
-        message: its call.
-        report: reports progress.
-
     Attributes:
         asked: what the skill asks the service for; it is interrupted for that.
     """
@@ -120,7 +115,6 @@ class WorkerHost(PartialHost):
         )
 
     async def _do_progress(self, report: ReportProgress) -> None:
-        """Report progress; reports in quick succession are dropped."""
         now = anyio.current_time()
         if now - self._reported >= _PROGRESS_S:
             self._reported = now
@@ -161,7 +155,6 @@ class WorkerHost(PartialHost):
         return recorded
 
     async def _do_ask(self, asked: AskPrincipal) -> bytes:
-        """Ask the principal, through the service."""
         if in_step.get():
             raise UsageError(
                 f"The skill {self._skill.name} asks a question inside a step: ask before the step,"
@@ -175,7 +168,6 @@ class WorkerHost(PartialHost):
         )
 
     async def _do_llm(self, asked: AskModel, _check: object) -> str:
-        """Ask a model, through the service."""
         if CAPABILITY not in self._skill.capabilities:
             raise UsageError(
                 f"The skill {self._skill.name} uses context.llm, for which it must declare"
