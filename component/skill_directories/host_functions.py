@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import msgspec
@@ -79,12 +80,14 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
         storage: keeps what skills remember; None if nothing can be kept.
         gates: makes the gates of requests; None makes those that connect.
         messages: returns what sends messages; None where there is no connection.
+        compiled: the directory of compiled WebAssembly; None compiles it in every process.
     """
 
     credentials: Mapping[str, Credential] = {}
     storage: Storage | None = None
     gates: Gates | None = None
     messages: Callable[[], SendMessageOf | None] = lambda: None
+    compiled: Path | None = None
 
 
 Functions: TypeAlias = Callable[[Context], HostFunctions]
