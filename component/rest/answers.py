@@ -39,7 +39,7 @@ class ResponseConverter:
 
     async def result(self, response: HttpResponse) -> SkillResult:
         """Return the result. Raises SkillError for a response that is not what was described."""
-        media_type = response.header("content-type").partition(";")[0].strip().lower()
+        media_type = response.media_type
         if not response.body:
             return SkillResult((Output(f"Done (status {response.status})."),))
         if not _is_json(media_type) and not (self._select or self._templated):

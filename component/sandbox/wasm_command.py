@@ -281,16 +281,9 @@ def _fd_fdstat_get(state: CommandState, fd: int, at: int) -> int:
     return _SUCCESS
 
 
-def _standard(_: CommandState, fd: int, *rest: int) -> int:
-    return _SUCCESS if fd in _RIGHTS else _BADF
-
-
-def _seek(_: CommandState, fd: int, *rest: int) -> int:
-    return _SPIPE if fd in _RIGHTS else _BADF
-
-
-def _no_file(*_: object) -> int:
-    return _BADF
+def _for_standard(code: int) -> Callable[..., int]:
+    """A function that returns a code for the standard streams, and refuses all other files."""
+    return lambda _state, fd, *_: code if fd in _RIGHTS else _BADF
 
 
 def _proc_exit(state: CommandState, code: int) -> int:
@@ -336,11 +329,11 @@ _FUNCTIONS: Final[Mapping[str, tuple[Callable[..., int], str]]] = {
     "fd_read": (_fd_read, "iiii"),
     "fd_write": (_fd_write, "iiii"),
     "fd_fdstat_get": (_fd_fdstat_get, "ii"),
-    "fd_close": (_standard, "i"),
-    "fd_seek": (_seek, "iIii"),
-    "fd_tell": (_seek, "ii"),
-    "fd_prestat_get": (_no_file, "ii"),
-    "fd_prestat_dir_name": (_no_file, "iii"),
+    "fd_close": (_for_standard(_SUCCESS), "i"),
+    "fd_seek": (_for_standard(_SPIPE), "iIii"),
+    "fd_tell": (_for_standard(_SPIPE), "ii"),
+    "fd_prestat_get": (lambda *_: _BADF, "ii"),
+    "fd_prestat_dir_name": (lambda *_: _BADF, "iii"),
     "proc_exit": (_proc_exit, "i"),
     "sched_yield": (lambda *_: _SUCCESS, ""),
     "poll_oneoff": (lambda *_: _NOTSUP, "iiii"),

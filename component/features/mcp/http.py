@@ -36,7 +36,7 @@ from mcp_types import (
 
 from component.features.mcp.errors import ServerFailed, reason_of
 from component.features.mcp.guard import MOST_DEPTH
-from component.models.catalog import is_loopback
+from component.http.targets import is_loopback
 from xep.binding.json_bounds import MOST_VALUES_OUTSIDE, checked_json, may_have_values
 
 if TYPE_CHECKING:

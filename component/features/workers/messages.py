@@ -7,7 +7,7 @@ its records, runs the skill from its beginning, as the service does with its own
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -111,10 +111,3 @@ class Offered(msgspec.Struct, frozen=True):
     lane: str
     description: str
     workers: tuple[str, ...] = ()
-
-
-def fields_of(offered: Offered) -> dict[str, Any]:
-    """Return the fields of the description. Raises ValueError: another release wrote it."""
-    from component.skills.spec import spec_fields  # noqa: PLC0415 - it makes types when loaded
-
-    return spec_fields(offered.description)
