@@ -7,13 +7,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 import structlog
 
-from component.models.adapter import (
-    Adapter,
-    SentIds,
-    is_strict,
-    normalize_roles,
-    sent_arguments,
-)
+from component.models.adapter import Adapter, SentIds, is_strict, normalize_roles, sent_arguments
 from component.models.catalog import ModelTarget
 from component.models.chat_reader import ChatReader
 from component.models.chat_text import FIELDS, MORE_FIELDS, Habits, returned_content, written_calls

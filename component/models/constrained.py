@@ -483,10 +483,7 @@ def examples(tools: Sequence[Tool], question: str) -> list[ModelMessage]:
         arguments = _sample_arguments(schema, turn)
         values = ", ".join(map(str, arguments.values()))
         call = ToolCall(f"example{turn}", tool.name, json.dumps(arguments, ensure_ascii=False))
-        out += [
-            text_message("user", f"{words} {values}."),
-            call_message("", (call,)),
-        ]
+        out += [text_message("user", f"{words} {values}."), call_message("", (call,))]
     return out
 
 

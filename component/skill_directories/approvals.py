@@ -58,9 +58,7 @@ TABLES: Final = (
             value TEXT NOT NULL,
             PRIMARY KEY (skill, principal, name)
         """,
-        indexes={
-            "skill_memories_principal": "(principal)",
-        },
+        indexes={"skill_memories_principal": "(principal)"},
     ),
 )
 

@@ -22,11 +22,7 @@ from component.policy.flows import covers
 from component.skill_directories.approvals import Approval
 from component.skill_directories.content import ContentStore, SkillContent
 from component.skills.context import Context
-from component.skills.errors import (
-    DeclarationError,
-    SkillLoadError,
-    SkillUnavailable,
-)
+from component.skills.errors import DeclarationError, SkillLoadError, SkillUnavailable
 from component.skills.inputs import Arguments, SchemaInputs, schema_inputs
 from component.skills.manifest import FILE, Manifest, ManifestError
 from component.skills.skill import Skill

@@ -212,9 +212,7 @@ _GOT = re.compile(r", got `[^`]*`")
 
 
 def prepare(
-    skill: Skill,
-    texts: Iterable[tuple[str, str]] = (),
-    json: bytes | str | None = None,
+    skill: Skill, texts: Iterable[tuple[str, str]] = (), json: bytes | str | None = None
 ) -> Arguments:
     """Return a skill's arguments, of the type `inputs.type`.
 

@@ -261,11 +261,7 @@ class _Bounded(httpx2.AsyncBaseTransport):
     """
 
     def __init__(
-        self,
-        inner: httpx2.AsyncClient,
-        longest: int,
-        failed: Failed,
-        lost: Callable[[], None],
+        self, inner: httpx2.AsyncClient, longest: int, failed: Failed, lost: Callable[[], None]
     ) -> None:
         self._inner = inner
         self._longest = longest

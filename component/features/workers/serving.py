@@ -127,12 +127,7 @@ def skill_of(entry: WorkersEntry, client: Client, offered: Offered) -> Skill:
     said: dict[str, Any] = msgspec.json.decode(offered.description)
     claims = {name: value for name, value in said.items() if name not in _IN_THE_SKILL}
     calls = WorkerCalls(
-        entry,
-        client,
-        offered.name,
-        offered.lane,
-        repeatable=repeatable,
-        timeout_s=timeout_s,
+        entry, client, offered.name, offered.lane, repeatable=repeatable, timeout_s=timeout_s
     )
     fields |= {
         "timeout": entry.wait_s + timeout_s,
