@@ -94,12 +94,10 @@ class Renamed:
         out: dict[str, Any] = {}
         for key, each in value.items():
             name = str(self.ours.get(key, key) if to_ours else self.theirs.get(key, key))
-            inside = self._inside(str(key) if to_ours else name)
+            theirs = str(key) if to_ours else name
+            inside = self.inner.get(theirs) or self.rest or _NOTHING
             out[name] = inside.translated(each, to_ours=to_ours)
         return out
-
-    def _inside(self, theirs: str) -> "Renamed":
-        return self.inner.get(theirs) or self.rest or _NOTHING
 
 
 _NOTHING: Final = Renamed()

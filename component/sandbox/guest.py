@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar, cast, get_args
+from typing import Final, TypeVar, cast, get_args
 
 import anyio
 import msgspec
@@ -47,7 +47,7 @@ from component.skills.errors import (
     StepFailed,
     UsageError,
 )
-from component.skills.host import Function, HostError, HostFunctions, LogLevel
+from component.skills.host import Function, HostError, HostFunctions
 from component.skills.inputs import Arguments
 from component.skills.loading import load_module, skills_of
 from component.skills.operations import (
@@ -161,11 +161,11 @@ class Guest:
 
     async def _with_host(self, skill: Skill, arguments: Arguments, wanted: Call) -> FromChild:
         may_use = {
-            each: self._perform
+            each: lambda function: self.ask(function, type=function.result_type())
             for each in (*get_args(Function), ReportProgress, AskModel)
             if each.tag() in wanted.declared
         }
-        functions = HostFunctions(wanted.skill, self._log, may_use)
+        functions = HostFunctions(wanted.skill, lambda *line: self.send(LogLine(*line)), may_use)
         task = anyio.get_current_task().id if skill.kind == "async" else None
         context = Context(
             principal=wanted.principal,
@@ -212,12 +212,6 @@ class Guest:
         if waiting is not None:
             waiting.message = message
             waiting.event.set()
-
-    def _log(self, level: LogLevel, text: str) -> None:
-        self.send(LogLine(level, text))
-
-    async def _perform(self, function: Any) -> Any:
-        return await self.ask(function, type=function.result_type())
 
     async def ask(
         self,

@@ -121,7 +121,8 @@ class ChildPool:
         except BaseException:
             await self._release(child, key, keep=False)
             raise
-        await self._release(child, key, keep=_intact(outcome))
+        intact = isinstance(outcome, Result) or outcome.kind not in ("memory", "load")
+        await self._release(child, key, keep=intact)
         return outcome
 
     async def _release(self, child: Child | None, key: _Key, *, keep: bool) -> None:
@@ -298,8 +299,3 @@ class ProcessSkills:
             )
         except DeclarationError as error:
             raise SkillLoadError(str(error)) from error
-
-
-def _intact(outcome: Result | Failure) -> bool:
-    """Return whether a child can be used again after an outcome."""
-    return isinstance(outcome, Result) or outcome.kind not in ("memory", "load")

@@ -17,7 +17,7 @@ import msgspec
 
 from component.skills.params import (
     Reader,
-    first_of,
+    either,
     read_boolean,
     read_choice,
     read_integer,
@@ -208,7 +208,7 @@ def _scalar_reader(kind: FieldKind) -> Reader:
         case "integer":
             return Reader("an integer", read_integer)
         case "number":
-            return Reader("a number", first_of([read_integer, read_number]))
+            return Reader("a number", either([read_integer, read_number]))
         case "text":
             return Reader("text", str, verbatim=True)
     return Reader("JSON", _json_or_text)
@@ -416,7 +416,9 @@ def _members(
         if not isinstance(parts, list | tuple) or not parts:
             continue
         # Beside a type, they may restrict it in any way; constants are an enumeration.
-        if "type" not in schema or all(map(_is_constant, parts)):
+        if "type" not in schema or all(
+            isinstance(part, Mapping) and "const" in part for part in parts
+        ):
             for part in parts:
                 yield from _members(part, root, seen)
             return
@@ -454,10 +456,6 @@ _JSON_TYPES: Final[Mapping[type, str]] = {
     tuple: "array",
     type(None): "null",
 }
-
-
-def _is_constant(part: object) -> bool:
-    return isinstance(part, Mapping) and "const" in part
 
 
 def _followed(

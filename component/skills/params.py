@@ -132,10 +132,10 @@ def _scalar(members: list[types.Type]) -> tuple[Scalar | None, list[str]]:
     readers = [reader for _, reader in sorted(ranked, key=lambda pair: pair[0])]
     if not readers:
         return None, words
-    return (readers[0] if len(readers) == 1 else first_of(readers)), words
+    return (readers[0] if len(readers) == 1 else either(readers)), words
 
 
-def first_of(readers: list[Scalar]) -> Scalar:
+def either(readers: list[Scalar]) -> Scalar:
     """Return what reads a text by the first of these that can."""
 
     def read(text: str) -> Any:

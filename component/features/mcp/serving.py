@@ -13,7 +13,7 @@ import anyio
 import structlog
 
 from component.features.mcp.calls import Runner
-from component.features.mcp.connection import ServerConnection, ToolDescription
+from component.features.mcp.connection import ServerConnection
 from component.features.mcp.errors import ServerFailed
 from component.features.mcp.guard import CLOSED
 from component.features.mcp.tools import skills_of
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup, TaskStatus
 
     from component.features.mcp.settings import McpServer
-    from component.skills.skill import Invoke, Skill
+    from component.skills.skill import Skill
     from component.skills.sources import Offer
-    from component.skills.spec import Annotations
 
 
 _log = structlog.get_logger("component.features.mcp")
@@ -255,7 +254,12 @@ class Serving:
                 tools = await connection.tools()
                 listed = anyio.current_time()
                 skills = self._unchanged(
-                    skills_of(self._name, self._entry, tools, partial(_invoker, runner))
+                    skills_of(
+                        self._name,
+                        self._entry,
+                        tools,
+                        lambda tool, effects: partial(runner.invoke, tool, effects),
+                    )
                 )
                 offer(skills)
                 pool.listed(connection)
@@ -279,19 +283,14 @@ class Serving:
         """Return the skills, those of an earlier offer where nothing has changed."""
         before = self._offered
         same = [
-            there if (there := before.get(one.name)) and _is_same(there, one) else one
+            there
+            if (there := before.get(one.name))
+            and (there.digest, there.claims) == (one.digest, one.claims)
+            else one
             for one in skills
         ]
         self._offered = {one.name: one for one in same}
         return same
-
-
-def _is_same(one: Skill, other: Skill) -> bool:
-    return one.digest == other.digest and one.claims == other.claims
-
-
-def _invoker(runner: Runner, tool: ToolDescription, annotations: Annotations) -> Invoke:
-    return partial(runner.invoke, tool, annotations)
 
 
 async def probe(name: str, entry: McpServer) -> tuple[str, int, int]:
@@ -303,9 +302,5 @@ async def probe(name: str, entry: McpServer) -> tuple[str, int, int]:
     connection = ServerConnection(name, entry)
     async with connection.connected():
         tools = await connection.tools()
-        skills = skills_of(name, entry, tools, _not_called)
+        skills = skills_of(name, entry, tools, lambda _tool, _effects: lambda *_: None)
         return connection.server, len(tools), len(skills)
-
-
-def _not_called(_tool: ToolDescription, _annotations: Annotations) -> Invoke:
-    return lambda _arguments, _context: None
