@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from component.http.gate import Access, HttpError, HttpGate, HttpLimits, HttpRequest
-from component.models.catalog import is_loopback
+from component.http.targets import is_loopback
 from component.skills.outputs import File, Link
 from component.tasks.protocol import CannotShare
 from xep.binding import Payload

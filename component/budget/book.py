@@ -162,11 +162,12 @@ class BudgetBook:
             lacking = next((key for key in keys if self._is_short(key, most)), None)
             if lacking is None:
                 return
-            is_final = self._is_spent(lacking, most) or not recall
+            account = self._account(lacking)
+            is_final = _is_spent(account, most, self._limit(lacking)) or not recall
             if wait is None and not is_final:
                 self._in_vain[lacking] = now
             if wait is None or is_final:
-                self._refuse(lacking, self._account(lacking), who)
+                self._refuse(lacking, account, who)
             await anyio.sleep(wait)
 
     def settle(self, reservation: Reservation, spent: Amount) -> None:
@@ -434,12 +435,6 @@ class BudgetBook:
         free = self._allotment(key).free(self._account(key))
         return Units.of(most).exceeds(free, self._limit(key))
 
-    def _is_spent(self, key: Key, most: Amount) -> bool:
-        """Return whether too little is left for a call, whatever other instances return."""
-        limit, account = self._limit(key), self._account(key)
-        used = Units.of(account.spent) + Units.of(account.held) + Units.of(most)
-        return used.exceeds(Units.of(limit), limit)
-
     def _spare_keys(self) -> set[Key]:
         """Return the budgets of which something is held ahead of time."""
         return {
@@ -469,25 +464,13 @@ class BudgetBook:
         if limit.tokens is None and limit.usd is None:
             return
         account = self._accounts.get(key) or BudgetAccount()
-        used = account.spent.plus(account.held).plus(most)
-        if (limit.tokens is not None and used.tokens > limit.tokens) or (
-            limit.usd is not None and used.usd > limit.usd
-        ):
+        if _is_spent(account, most, limit):
             self._refuse(key, account, who)
 
     def _refuse(self, key: Key, account: BudgetAccount, who: Spender) -> NoReturn:
         _, scope, of = key
-        self._recorder.record(
-            AuditEvent(
-                kind="budget",
-                outcome="stopped",
-                principal=str(who.principal),
-                agent=who.agents[0] if who.agents else "",
-                trace=who.task,
-                subject=f"{scope} {of}".strip(),
-                detail=usage_text(self._row(key, account)),
-            )
-        )
+        agent = who.agents[0] if who.agents else ""
+        self._record("stopped", key, account, str(who.principal), agent, trace=who.task)
         payer = who.payer
         is_named = (payer is not None and (payer.scope, payer.of) == (scope, of)) or (
             scope == "task" and who.limit_usd is not None
@@ -502,23 +485,31 @@ class BudgetBook:
             self._tell(key, account)
 
     def _tell(self, key: Key, account: BudgetAccount) -> None:
-        """Send an alert that a budget is nearly spent."""
         account.alerted = True
         part, row = spent_part(account.spent, self._limit(key)), self._row(key, account)
         whose = "all together" if row.scope == "day" else row.of
         said = f"{round(part * 100)} % of the budget of {whose} is spent: {usage_text(row)}."
         _log.warning("a budget is nearly used up", scope=key[1], of=key[2], part=round(part, 2))
+        of = key[2]
+        principal, agent = (of if key[1] == scope else "" for scope in ("principal", "agent"))
+        self._record("alert", key, account, principal, agent)
+        self._alert(said)
+
+    def _record(
+        self, outcome: str, key: Key, account: BudgetAccount, *who: str, trace: str = ""
+    ) -> None:
+        principal, agent = who
         self._recorder.record(
             AuditEvent(
                 kind="budget",
-                outcome="alert",
-                principal=key[2] if key[1] == "principal" else "",
-                agent=key[2] if key[1] == "agent" else "",
+                outcome=outcome,
+                principal=principal,
+                agent=agent,
+                trace=trace,
                 subject=f"{key[1]} {key[2]}".strip(),
-                detail=usage_text(row),
+                detail=usage_text(self._row(key, account)),
             )
         )
-        self._alert(said)
 
     def _row(self, key: Key, account: BudgetAccount) -> BudgetUsage:
         limit = self._limit(key)
@@ -554,6 +545,12 @@ class BudgetBook:
             return False
         self._allotments.pop(key, None)
         return True
+
+
+def _is_spent(account: BudgetAccount, most: Amount, limit: Budget) -> bool:
+    """Whether too little is left for a call, whatever other instances return."""
+    used = Units.of(account.spent) + Units.of(account.held) + Units.of(most)
+    return used.exceeds(Units.of(limit), limit)
 
 
 def _can_be(spent: Amount) -> bool:

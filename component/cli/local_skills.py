@@ -121,38 +121,29 @@ class TerminalHost(operations.PartialHost):
             f"A skill that uses context.{method} needs a running service: `xmpp-agent demo`."
         )
 
-    async def _progress(self, report: operations.ReportProgress) -> None:
+    async def _do_progress(self, report: operations.ReportProgress) -> None:
         click.echo(f"{report.fraction:4.0%} {report.text}".rstrip(), err=True)
 
-    async def _output(self, part: operations.PublishPart) -> None:
+    async def _do_output(self, part: operations.PublishPart) -> None:
         click.echo(part.text, nl=part.last and not part.text.endswith("\n"))
 
-    async def _step(self, step: operations.RunStep, work: operations.Work[bytes]) -> bytes:
+    async def _do_step(self, step: operations.RunStep, work: operations.Work[bytes]) -> bytes:
         return await work(f"{self.key} {step.name}")
 
-    async def _ask(self, asked: operations.AskPrincipal) -> bytes:
+    async def _do_ask(self, asked: operations.AskPrincipal) -> bytes:
         if not interactive():
             raise errors.UsageError(
                 f"The skill asks {asked.question!r}, and there is no terminal to answer on."
             )
         return await system.in_thread(_ask, asked, abandon_on_cancel=True)
 
-    async def _sleep(self, sleep: operations.Sleep) -> None:
+    async def _do_sleep(self, sleep: operations.Sleep) -> None:
         await anyio.sleep(sleep.seconds)
 
-    async def _llm(self, _asked: operations.AskModel, _check: object) -> str:
+    async def _do_llm(self, _asked: operations.AskModel, _check: object) -> str:
         raise operations.ModelFailed(
             "unavailable", "No language model is available on the command line."
         )
-
-    handlers = {  # noqa: RUF012 - the base says that it is of the class
-        operations.ReportProgress: _progress,
-        operations.PublishPart: _output,
-        operations.RunStep: _step,
-        operations.AskPrincipal: _ask,
-        operations.Sleep: _sleep,
-        operations.AskModel: _llm,
-    }
 
 
 def _ask(asked: operations.AskPrincipal) -> bytes:

@@ -113,6 +113,11 @@ class HttpResponse(msgspec.Struct, frozen=True):
         """Return the first value of a header, or an empty text."""
         return next((value for key, value in self.headers if key == name.lower()), "")
 
+    @property
+    def media_type(self) -> str:
+        """The media type of the body, in lower case and without parameters; empty if unknown."""
+        return self.header("content-type").partition(";")[0].strip().lower()
+
 
 class HttpError(Exception):
     """A request had no response that can be used. The text is a sentence for the caller."""

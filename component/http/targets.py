@@ -22,6 +22,7 @@ _NAME: Final = (
 )
 _NUMERIC_END: Final = r"(^|\.)(0x[0-9a-f]*|[0-9]+)\.?$"
 _PORTS: Final = {"https": 443, "http": 80}
+_LOOPBACK: Final = ("localhost", "127.", "::1")
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 _NAT64_LOCAL: Final = ipaddress.ip_network("64:ff9b:1::/48")
 _SITE_LOCAL: Final = ipaddress.ip_network("fec0::/10")
@@ -77,6 +78,11 @@ def target_of(url: str) -> HttpTarget:
     if parts.query:
         path += "?" + quote(parts.query, safe="/%:@!$&'()*+,;=-._~?[]")
     return HttpTarget(parts.scheme, _host(host, shown), port or _PORTS[parts.scheme], path)
+
+
+def is_loopback(url: str) -> bool:
+    """Return whether a URL is on this machine, of which no proxy knows."""
+    return (urlsplit(url).hostname or "").startswith(_LOOPBACK)
 
 
 def network_capability(url: str) -> str:

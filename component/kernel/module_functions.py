@@ -68,4 +68,9 @@ def skill_services(
         )
         for name, one in settings.skills.credentials.items()
     }
-    return Services(credentials=credentials, storage=storage, messages=messages)
+    return Services(
+        credentials=credentials,
+        storage=storage,
+        messages=messages,
+        compiled=settings.storage.path / "compiled-skills",
+    )

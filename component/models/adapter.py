@@ -92,10 +92,8 @@ class Adapter(ABC):
     """One dialect, for one model. It remembers which parameters the model has rejected.
 
     Attributes:
-        sdk: the SDK that sends its requests.
         optional: the parameters that a request can do without.
         schema_parameter: the one of them that holds an answer to a schema.
-        path: the path of requests, below the base URL.
         origin: identifies dialect and model in opaque parts.
     """
 

@@ -73,7 +73,6 @@ class DraftCall(msgspec.Struct):
     """A tool call that may still be incomplete.
 
     Attributes:
-        pieces: the pieces of its arguments.
         begun_with: the arguments that came with its beginning. They count if no piece follows.
         cut: whether the provider says that it is not complete.
         fields: what the provider wants back.

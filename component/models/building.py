@@ -242,7 +242,6 @@ class Models:
         in_usd: whether there are budgets in US dollars, for which prices have to be known.
         refused: called with each tool that a model refuses.
         make: makes each model from its settings; None for the clients of their providers.
-        sleep: replaced by tests.
     """
 
     def __init__(

@@ -33,17 +33,16 @@ import msgspec
 FENCE: Final = re.compile(r"```[ \t]*+(?:json|tool_call|tool_code|tool)?[ \t\r]*+\n\s*+(?=[\[{])")
 """The beginning of a fence of Markdown around calls."""
 _SPACE: Final = re.compile(r"\s*+")
-_START: Final = re.compile(r"\s*+<tool_call>\s*+", re.IGNORECASE)
-_STOP: Final = re.compile(r"\s*+(?:</tool_call>\s*+|\Z)", re.IGNORECASE)
 _NAME: Final = re.compile(
-    r"(?:\[TOOL_CALLS\]\s*+)?([\w.:/-]++)(?:\[CALL_ID\][\w-]*+)?\s*+(?:\[ARGS\]\s*+)?(?=\{)",
-    re.IGNORECASE,
+    r"([\w.:/-]++)(?:\[CALL_ID\][\w-]*+)?\s*+(?:\[ARGS\]\s*+)?(?=\{)", re.IGNORECASE
 )
 _FUNCTION: Final = re.compile(r"\s*<function=([^<>\s]+)>(.*?)</function>\s*", re.DOTALL)
 _PARAMETER: Final = re.compile(r"\s*<parameter=([^<>\s]+)>\n?(.*?)\n?</parameter>\s*", re.DOTALL)
 _ENDS: Final = re.compile(
     r"\s*+(?:(?:<\|(?:eom_id|eot_id|im_end|role_end|end_of_text)\|>|</s>|;)\s*+)*+"
 )
+_TAG: Final = re.compile(r"\s*+<tool_call>\s*+", re.IGNORECASE)
+_TAG_END: Final = re.compile(rf"\s*+(?:</tool_call>\s*+|\Z){_ENDS.pattern}", re.IGNORECASE)
 _KEYS: Final = frozenset(
     {"name", "arguments", "parameters", "type", "id", "function", "tool_name", "tool_call_id"}
 )
@@ -52,7 +51,7 @@ _WRAPPER: Final = r"(?:tool_calls?|toolcall|function_calls?)"
 BETWEEN: Final = re.compile(
     r"(?:\s|;|<[|\uff5c]/?[\w\u2581 .]++[|\uff5c]>"
     rf"|</?{_PREFIX}{_WRAPPER}>|\[/?TOOL_CALLS\]"
-    r"|function(?=\s*+<[|\uff5c]tool[\u2581_ ]sep[|\uff5c]>)|```(?:tool_code|tool_call)?)*+",
+    r"|function(?=\s*+<[|\uff5c]tool[\u2581_ ]sep[|\uff5c]>)|```(?:tool_code|tool_call)?|</s>)*+",
     re.IGNORECASE,
 )
 """The marks before, between and after calls, which say nothing of their own."""
@@ -68,14 +67,12 @@ _ATTRIBUTED: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _PYTHONIC: Final = re.compile(r"[A-Za-z_][\w.]*+\(")
-_UNOPENED: Final = re.compile(r"\s*+</tool_call>\s*+", re.IGNORECASE)
+_CLOSED: Final = re.compile(r"\s*+</tool_call>\s*+", re.IGNORECASE)
 _LONGEST_PYTHON: Final = 16_384
-_GLM_NAME: Final = re.compile(r"([\w.:/-]++)\s*+")
+_GLM_NAME: Final = re.compile(r"([\w.:/-]++)\s*+(?=<arg_key>|</tool_call>)", re.IGNORECASE)
 _GLM_ARGUMENT: Final = re.compile(
     r"<arg_key>([^<>]++)</arg_key>\s*+<arg_value>(.*?)</arg_value>\s*+", re.DOTALL
 )
-# Nothing shows that a call without its closing tag is complete.
-_GLM_STOP: Final = re.compile(r"</tool_call>\s*+", re.IGNORECASE)
 
 Call: TypeAlias = tuple[str, str]
 """The name of a tool, and arguments as JSON."""
@@ -105,18 +102,15 @@ class Parameters(msgspec.Struct, frozen=True):
 
 def call_blocks(held: str) -> Iterator[tuple[str, Any]]:
     """Give the source of each call, with its decoded JSON or its parameters. Raises NoCallError."""
-    lower = held[:_LONGEST_OPENING].lower()
     bare = held.strip()
+    lower = held[:_LONGEST_OPENING].lower()
     if lower.startswith("<tool_call>"):
-        yield from _tagged(held)
-    elif lower.startswith("[tool_calls]"):
-        yield from _mistral(held[len("[tool_calls]") :])
-    elif lower.startswith("<|python_tag|>"):
-        yield from _python_tag(held[len("<|python_tag|>") :])
+        yield from _calls_in(held, _TAG, _TAG_END)
     elif lower.startswith(OPENINGS):
-        yield from _marked(held)
-    elif bare.startswith("{") and _UNOPENED.search(bare):
-        yield from _unopened(bare)
+        yield from _calls_in(held, BETWEEN, BETWEEN)
+    elif bare.startswith("{") and _CLOSED.search(bare):
+        # Each has its closing tag; the opening one of the first may be missing.
+        yield from _calls_in(bare, BETWEEN, _CLOSED)
     else:
         if bare.startswith("functools["):
             bare = bare.removeprefix("functools")
@@ -124,38 +118,26 @@ def call_blocks(held: str) -> Iterator[tuple[str, Any]]:
             if not bare.endswith("```") or len(bare) < fence.end() + 3:
                 raise NoCallError
             bare = bare[fence.end() : -3]
-        for source, call in _listed(bare):
+        for source, call in _calls_in(bare, _SPACE, _ENDS):
             # Without a mark, only the complete form is certain.
             if not isinstance(call, dict) or not isinstance(_arguments(call), dict):
                 raise NoCallError
             yield source, call
 
 
-def _tagged(held: str) -> Iterator[tuple[str, Any]]:
+def _calls_in(
+    text: str, before: re.Pattern[str], after: re.Pattern[str]
+) -> Iterator[tuple[str, Any]]:
+    """Give the calls of a text of nothing else, with what stands before and after each of them."""
     at = 0
-    while at < len(held):
-        start = _after(_START, held, at)
-        stop = _STOP
-        call: Any
-        if held.startswith("{", start):
-            call, end = _decoded(held, start)
-        elif held.startswith("[", start):
-            call, end = _decoded(held, start)
-            if not isinstance(call, list):
-                raise NoCallError
-            for each in call[:-1]:
-                yield held[start:end], each
-            if not call:
-                raise NoCallError
-            call = call[-1]
-        elif held.startswith("<", start):
-            end = _after(_FUNCTION, held, start)
-            call = _coder(held[start:end])
-        else:
-            call, end = _glm(held, start)
-            stop = _GLM_STOP
-        yield held[start:end], call
-        at = _after(_ENDS, held, _after(stop, held, end))
+    while at < len(text):
+        at = _after(before, text, at)
+        calls, end = calls_at(text, at)
+        if not calls:
+            raise NoCallError
+        for call in calls:
+            yield text[at:end], call
+        at = _after(after, text, end)
 
 
 def _coder(call: str) -> Any:
@@ -191,6 +173,7 @@ def _alone(value: str, mark: str) -> str:
 _DEEPSEEK: Final = ("tool\u2581calls\u2581begin", "tool\u2581call\u2581begin")
 _OTHER_DEEPSEEK: Final = ("tool_calls_begin", "tool_call_begin")
 OPENINGS: Final = (
+    *("<tool_call>", "[tool_calls]", "<|python_tag|>"),
     *[f"<{bar}{name}{bar}>" for name in (*_DEEPSEEK, *_OTHER_DEEPSEEK) for bar in "|\uff5c"],
     *("<|tool_calls_section_begin|>", "<|tool_call_section_begin|>", "<|tool_call_start|>"),
     *[
@@ -204,17 +187,8 @@ OPENINGS: Final = (
     *("<|tool_call|>", "<|start_action|>", "<|action_start|>", "<|python_start|>"),
     *("```tool_code", "```tool_call"),
 )
-"""The marks, in lower case, with which calls of the other forms begin."""
+"""The marks, in lower case, with which calls begin."""
 _LONGEST_OPENING: Final = max(map(len, OPENINGS))
-
-
-def _marked(held: str) -> Iterator[tuple[str, Any]]:
-    at = between(held, 0)
-    while at < len(held):
-        calls, end = calls_at(held, at)
-        for call in calls:
-            yield held[at:end], call
-        at = between(held, end)
 
 
 def between(text: str, at: int) -> int:
@@ -243,6 +217,8 @@ def calls_at(text: str, at: int) -> tuple[Sequence[Any], int]:
     if first == "<":
         end = _after(_FUNCTION, text, at)
         return (_coder(text[at:end]),), end
+    if name := _GLM_NAME.match(text, at):
+        return _glm(text, name)
     if named := _SEPARATED.match(text, at) or _NAME.match(text, at):
         arguments, end = _decoded(text, named.end())
         return ({"name": named[1], "arguments": arguments},), end
@@ -317,58 +293,14 @@ def _literal(value: ast.expr) -> Any:
     return found
 
 
-def _unopened(bare: str) -> Iterator[tuple[str, Any]]:
-    """Calls each of which has its closing tag; the opening one of the first may be missing."""
-    at = 0
-    while at < len(bare):
-        start = between(bare, at)
-        call, end = _decoded(bare, start)
-        yield bare[start:end], call
-        at = _after(_UNOPENED, bare, end)
-
-
-def _python_tag(text: str) -> Iterator[tuple[str, Any]]:
-    at = _after(_SPACE, text, 0)
-    if _PYTHONIC.match(text, at):
-        yield from _marked(text)
-    else:
-        yield from _listed(text)
-
-
-def _glm(held: str, start: int) -> tuple[Parameters, int]:
-    name = _GLM_NAME.match(held, start)
-    if name is None:
-        raise NoCallError
+def _glm(text: str, name: re.Match[str]) -> tuple[Sequence[Any], int]:
     at = name.end()
     values: dict[str, str] = {}
-    while match := _GLM_ARGUMENT.match(held, at):
+    while match := _GLM_ARGUMENT.match(text, at):
         at = match.end()
         values[match[1].strip()] = _alone(match[2], "<arg_key>")
-    return Parameters(name[1], values), at
-
-
-def _mistral(text: str) -> Iterator[tuple[str, Any]]:
-    at = _after(_SPACE, text, 0)
-    if text.startswith("[", at):
-        yield from _listed(text)
-        return
-    while at < len(text):
-        name = _NAME.match(text, at)
-        if name is None:
-            raise NoCallError
-        arguments, end = _decoded(text, name.end())
-        yield text[at:end], {"name": name[1], "arguments": arguments}
-        at = _after(_ENDS, text, end)
-
-
-def _listed(text: str) -> Iterator[tuple[str, Any]]:
-    """A list of calls, or calls one after the other."""
-    at = _after(_SPACE, text, 0)
-    while at < len(text):
-        value, end = _decoded(text, at)
-        for call in value if isinstance(value, list) else [value]:
-            yield text[at:end], call
-        at = _after(_ENDS, text, end)
+    _after(_CLOSED, text, at)  # nothing else shows that it is complete
+    return (Parameters(name[1], values),), at
 
 
 def _after(pattern: re.Pattern[str], text: str, at: int) -> int:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from component.config.llm import Dialect, ModelChoice, Provider
+from component.http.targets import is_loopback
 from component.models.faults import Where
 from component.models.price_list import Listed, PriceQuestion, look_up_prices
 from component.models.protocol import ModelRefusedError
@@ -38,7 +39,6 @@ PRESETS: Mapping[Provider, Preset] = {
     "local": Preset("http://localhost/v1", 8192, local=True),
 }
 
-_LOOPBACK: Final = ("localhost", "127.", "::1")
 _FIRST_TOKEN_S: Final = 180.0
 _FIRST_TOKEN_LOCAL_S: Final = 600.0
 
@@ -71,11 +71,6 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True):
             + written * self.usd_cache_write
             + tokens_out * self.usd_out
         )
-
-
-def is_loopback(url: str) -> bool:
-    """Return whether a URL is on this machine, of which no proxy knows."""
-    return (urlsplit(url).hostname or "").startswith(_LOOPBACK)
 
 
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):

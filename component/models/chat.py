@@ -7,13 +7,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 import structlog
 
-from component.models.adapter import (
-    Adapter,
-    SentIds,
-    is_strict,
-    normalize_roles,
-    sent_arguments,
-)
+from component.models.adapter import Adapter, SentIds, is_strict, normalize_roles, sent_arguments
 from component.models.catalog import ModelTarget
 from component.models.chat_reader import ChatReader
 from component.models.chat_text import FIELDS, MORE_FIELDS, Habits, returned_content, written_calls
@@ -148,7 +142,6 @@ def _messages(messages: Sequence[ModelMessage], names: ToolNames) -> list[dict[s
 
 
 def _content(part: Part) -> dict[str, Any]:
-    """Translate a part of a message of the user."""
     match part:
         case ImagePart():
             return {"type": "image_url", "image_url": {"url": data_url(part)}}
@@ -212,7 +205,6 @@ def join_adjacent(messages: Sequence[ModelMessage]) -> tuple[ModelMessage, ...]:
 
 
 def _joined(one: ModelMessage, other: ModelMessage) -> ModelMessage:
-    """Join two messages, with a blank line between their texts."""
     parts, more = list(one.parts), list(other.parts)
     if parts and more and isinstance(last := parts[-1], TextPart):
         if isinstance(first := more[0], TextPart):

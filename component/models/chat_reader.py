@@ -107,7 +107,6 @@ _OWN: Final = ("index", "id", "type", "function")
 
 
 def _call_of(said: dict[str, Any]) -> _Call:
-    """Read a tool call, or a piece of one. Raises BadJSONError."""
     fields = {key: value for key, value in said.items() if key not in _OWN and value is not None}
     function = said.get("function")
     if isinstance(function, dict) and len(function) > 2:
@@ -126,9 +125,7 @@ class ChatReader(AnswerReader):
     """Reads one answer of chat completions.
 
     Args:
-        on_text: receives each piece of text.
         calls: reads calls in the text; None if there are neither calls nor reasoning in it.
-        habits: of the model.
         tells_cost: whether the provider reports the cost.
         room: the tokens of the context, and those that the answer may have; None if they are not
             known. llama.cpp reports the tokens of a prompt before it reads it, and would cut the
@@ -236,7 +233,6 @@ class ChatReader(AnswerReader):
             self.draft.end(reason)
 
     def _apart(self) -> None:
-        """The server sends reasoning separately from the text."""
         if self._text is not None:
             self._text.apart()
 
@@ -256,7 +252,6 @@ class ChatReader(AnswerReader):
                 self._say(part.text)
 
     def _grow(self, piece: _Call) -> None:
-        """Add a piece to the call that it belongs to."""
         function = piece.function
         name = (function and function.name) or ""
         arguments = function.arguments if function else None

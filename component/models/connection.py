@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import httpx2
     import openai
 
+_EVENT = (b"data:", b"event:", b":")
 _CONNECT_S = 10.0
 _LAST_BYTES_S = 1.0
 
@@ -77,7 +78,9 @@ class ModelConnection(msgspec.Struct, frozen=True):
         pieces = aiter(cast("httpx2.AsyncByteStream", response.stream))
         # Gateways send documents as streams, and streams as documents: the first byte decides.
         first = await _first_of(pieces)
-        if first[:1] in b"{[" or (kind == "application/json" and not _is_event(first)):
+        if first[:1] in b"{[" or (
+            kind == "application/json" and not first.lstrip().startswith(_EVENT)
+        ):
             reader.document(await _all_of(first, pieces))
             over = reader.draft.anything
         else:
@@ -177,10 +180,6 @@ async def _first_of(pieces: AsyncIterator[bytes]) -> bytes:
     return first.removeprefix(BOM_UTF8)
 
 
-def _is_event(first: bytes) -> bool:
-    return first.lstrip().startswith((b"data:", b"event:", b":"))
-
-
 async def _stream(
     first: bytes, pieces: AsyncIterator[bytes], reader: AnswerReader, timeouts: Timeouts
 ) -> bool:
@@ -199,7 +198,6 @@ async def _stream(
 
 
 async def _all_of(first: bytes, pieces: AsyncIterator[bytes]) -> bytes:
-    """Read a body that is one document. Raises TooMuchError."""
     data = bytearray(first)
     async for piece in pieces:
         data += piece

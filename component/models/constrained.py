@@ -225,7 +225,6 @@ def _told(turn: Sequence[ModelMessage], messages: Sequence[ModelMessage], *, goe
 
 
 def _call_of(result: ToolResultPart, messages: Sequence[ModelMessage]) -> tuple[str, str]:
-    """Return the name and the arguments of the call that has this result."""
     for message in messages:
         for call in message.tool_calls:
             if call.id == result.id:
@@ -234,7 +233,6 @@ def _call_of(result: ToolResultPart, messages: Sequence[ModelMessage]) -> tuple[
 
 
 def _repeats(completion: Completion, request: ModelRequest) -> bool:
-    """Whether it repeats a call of this turn that already has a result."""
     turn = request.messages[_question(request.messages) + 1 :]
     answered = {result.id for message in turn for result in message.results}
     done = [
@@ -336,7 +334,6 @@ def _moved(value: Any, root: str) -> Any:
 
 
 def _unfenced(text: str) -> str:
-    """Remove a code fence of Markdown around the text, if there is one."""
     bare = text.strip()
     if not (bare.startswith(_FENCE) and bare.endswith(_FENCE) and len(bare) > 2 * len(_FENCE)):
         return text
@@ -381,7 +378,6 @@ def _value(text: str) -> Any:
 
 
 def _cut(text: str) -> tuple[str | None, ToolCall | None]:
-    """Read output that was cut off."""
     if match := _CUT_CALL.match(text):
         name = _value(match[1])
         return None, ToolCall("", storable(str(name)[:NAME_CHARACTERS]), match[2] or "")
@@ -487,10 +483,7 @@ def examples(tools: Sequence[Tool], question: str) -> list[ModelMessage]:
         arguments = _sample_arguments(schema, turn)
         values = ", ".join(map(str, arguments.values()))
         call = ToolCall(f"example{turn}", tool.name, json.dumps(arguments, ensure_ascii=False))
-        out += [
-            text_message("user", f"{words} {values}."),
-            call_message("", (call,)),
-        ]
+        out += [text_message("user", f"{words} {values}."), call_message("", (call,))]
     return out
 
 
@@ -516,7 +509,6 @@ def _stems(text: str) -> set[str]:
 
 
 def _sample_arguments(schema: Any, turn: int) -> dict[str, Any]:
-    """Make the required arguments, or the first one if none is required."""
     properties = _properties(schema)
     named = schema.get("required") if properties else None
     required = [name for name in properties if isinstance(named, list) and name in named]

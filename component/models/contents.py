@@ -213,12 +213,7 @@ def refused_kind(fault: Fault) -> Refused | None:
 
 
 def refused_parts(
-    fault: Fault,
-    body: bytes,
-    messages: Sequence[ModelMessage],
-    origin: str,
-    *,
-    every: bool = False,
+    fault: Fault, body: bytes, messages: Sequence[ModelMessage], origin: str, *, every: bool = False
 ) -> frozenset[str]:
     """Return the digests of the parts that a refusal is about.
 

@@ -50,7 +50,6 @@ class Fault(msgspec.Struct, frozen=True):
 
     Attributes:
         status: the HTTP status; 0 for an error in a stream.
-        message: the text.
         codes: codes and types, the most specific first.
         field: the field of the request that it is about, if the provider names one.
         retry_after_s: when to ask again, if the body says so.
@@ -146,7 +145,6 @@ def _errors(body: dict[str, Any], depth: int = 0) -> Iterator[dict[str, Any]]:
 
 
 def _message(error: dict[str, Any]) -> str:
-    """The text of one error, without those inside it."""
     for name in ("message", "detail", "status_msg", "error", "raw"):
         value = error.get(name)
         if name in ("error", "raw") and not isinstance(value, str):

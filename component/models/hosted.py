@@ -57,7 +57,6 @@ class HostedModel:
     (`retry_after_s`). Once a person has seen a piece of an answer, the call is not repeated.
 
     Args:
-        target: the model, and how it is reached.
         refused: called with each tool that the model is not offered any more.
         sleep, draw, now: how to pause, a number in [0, 1), and the time; tests bring their own.
     """
@@ -324,8 +323,6 @@ class HostedModel:
 
 
 class _RejectedError(Exception):
-    """The provider rejects the request as it is."""
-
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.message)
         self.fault = fault

@@ -39,7 +39,6 @@ class ModelClient(httpx2.AsyncClient):
     Args:
         socket: the path of the Unix socket to connect to, for all URLs; None to connect to the
             host of the URL.
-        options: those of httpx2.AsyncClient.
     """
 
     def __init__(self, *, socket: str | None = None, **options: Any) -> None:
@@ -192,7 +191,6 @@ class UnixTransport(httpx2.AsyncHTTPTransport):
 def _within(
     seconds: float | None, late: type[Exception], failed: type[Exception]
 ) -> Iterator[None]:
-    """Limit the time of an operation, and convert its errors."""
     try:
         with anyio.fail_after(seconds):
             yield

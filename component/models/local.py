@@ -96,9 +96,6 @@ class LocalModel(HostedModel):
 
     The first request starts llama.cpp's server, and so does a request after it has ended. It runs
     until `aclose`.
-
-    Attributes:
-        process: the process of the server, if it runs or is being loaded.
     """
 
     def __init__(self, file: "ModelFile", choice: ModelChoice, section: str) -> None:
@@ -258,7 +255,6 @@ class ServerProcess:
     Attributes:
         socket: the path of the Unix socket on which it serves HTTP. Its directory is new and can
             be entered by this user only.
-        loaded: whether it was `ready`.
         started_at: when it was started, by `time.monotonic`.
     """
 

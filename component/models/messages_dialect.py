@@ -187,8 +187,6 @@ def _mark(body: dict[str, Any]) -> None:
 
 
 class _Delta(msgspec.Struct):
-    """An addition to a block, or to the message."""
-
     type: str = ""
     text: str | None = None
     partial_json: str | None = None
@@ -198,16 +196,12 @@ class _Delta(msgspec.Struct):
 
 
 class _Message(msgspec.Struct):
-    """A message; `content` is empty where it begins."""
-
     content: list[dict[str, Any]] = []
     stop_reason: str | None = None
     usage: Any = None
 
 
 class _Event(msgspec.Struct):
-    """An event of the stream."""
-
     type: str = ""
     index: int | None = None
     message: _Message | None = None

@@ -11,7 +11,6 @@ class Observer:
     Attributes:
         turn: counts a turn that has stopped running, with the kind of its outcome.
         tool_call: counts a call of a tool: done, failed, waits, unknown, malformed, storage, broke.
-        span: opens a span of a trace.
     """
 
     def __init__(self, counters: Counters, tracer: Tracer) -> None:

@@ -192,7 +192,6 @@ class OfferedTools:
         return without_key(fault.message, key)[:_LONGEST_REASON]
 
     def _fewer(self, fault: Fault, about: str, count: int) -> int | None:
-        """The number of tools that the model takes, if the refusal is about that."""
         for pattern in _TOO_MANY:
             found = pattern.search(about)
             if found is not None:
@@ -203,7 +202,6 @@ class OfferedTools:
         return None
 
     def _shorter(self, about: str, tool: Tool) -> int | None:
-        """The length of a description that the model takes, if the refusal is about that."""
         found = _LENGTH.search(about)
         if found is None or "description" not in about:
             return None

@@ -89,7 +89,6 @@ def find_prices(question: PriceQuestion, now: datetime) -> Listed | None:
 
 
 def _usd(price: Any) -> float | None:
-    """The price, or the lowest one where it has tiers."""
     base = getattr(price, "base", price)
     return None if base is None else float(base)
 

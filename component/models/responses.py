@@ -108,7 +108,6 @@ class Responses(Adapter):
 
 
 def _items(message: ModelMessage, names: ToolNames, ids: SentIds) -> list[_Item]:
-    """Translate a message into items, in the order of its parts."""
     items: list[_Item] = []
     said: list[Part] = []
 
@@ -172,7 +171,6 @@ def _output(result: ToolResultPart) -> str | list[dict[str, Any]]:
 
 
 def _content(parts: Sequence[Part]) -> list[dict[str, Any]]:
-    """Translate texts, images and files."""
     content: list[dict[str, Any]] = []
     for part in parts:
         match part:
@@ -201,8 +199,6 @@ class _Phase(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Response(msgspec.Struct):
-    """A response, as the events that end a stream and whole answers have it."""
-
     status: str | None = None
     output: list[dict[str, Any]] | None = None
     usage: Any = None
@@ -211,8 +207,6 @@ class _Response(msgspec.Struct):
 
 
 class _Event(msgspec.Struct):
-    """An event of the stream."""
-
     type: str = ""
     output_index: int | None = None
     item_id: str | None = None
@@ -415,7 +409,6 @@ class ResponsesReader(AnswerReader):
 
 
 def _ids(data: Mapping[str, Any]) -> list[str]:
-    """The ids of an item, or of an event about it."""
     return [id_ for key in ("item_id", "id", "call_id") if (id_ := text_in(data.get(key)))]
 
 

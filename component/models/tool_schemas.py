@@ -94,12 +94,10 @@ class Renamed:
         out: dict[str, Any] = {}
         for key, each in value.items():
             name = str(self.ours.get(key, key) if to_ours else self.theirs.get(key, key))
-            inside = self._inside(str(key) if to_ours else name)
+            theirs = str(key) if to_ours else name
+            inside = self.inner.get(theirs) or self.rest or _NOTHING
             out[name] = inside.translated(each, to_ours=to_ours)
         return out
-
-    def _inside(self, theirs: str) -> "Renamed":
-        return self.inner.get(theirs) or self.rest or _NOTHING
 
 
 _NOTHING: Final = Renamed()
@@ -141,8 +139,6 @@ def translated(arguments: str, renamed: Renamed, *, to_ours: bool) -> str:
 
 
 class _Adaptation:
-    """One schema that is being adapted."""
-
     def __init__(self, root: dict[str, Any], keywords: Keywords) -> None:
         self._root = root
         self._keywords = keywords
@@ -306,7 +302,6 @@ class _Adaptation:
             out["type"] = value
 
     def _finish(self, out: dict[str, Any], node: Mapping[str, Any], names: Renamed) -> None:
-        """Settle what depends on more than one keyword."""
         kinds = out.get("type", ())
         if ("array" in kinds if isinstance(kinds, list) else kinds == "array") and (
             "items" not in out

@@ -24,8 +24,7 @@ from component.models.written_text import Marks
 _UNOPENED: Final = tuple([f'{{{space}"name"' for space in ("", " ", "\n", "\n ", "\n  ", "\n    ")])
 """Beginnings of a call whose opening tag is missing; its closing tag shows that it is one."""
 _CLOSING: Final = "</tool_call>"
-_CALL_MARKS: Final = ("<tool_call>", "[tool_calls]", "<|python_tag|>", *OPENINGS)
-_MARKS: Final = (*_CALL_MARKS, *_UNOPENED)
+_MARKS: Final = (*OPENINGS, *_UNOPENED)
 _LANGUAGES: Final = ("", "json", "tool_call", "tool_code", "tool")
 _LONGESTFENCE: Final = 32
 
@@ -136,7 +135,6 @@ class WrittenCalls:
             raise TooMuchError(f"a text of more than {TEXT_CHARACTERS:,} characters")
 
     def _calls(self, held: str) -> Iterator[Call]:
-        """Read what was held. Raises NoCallError."""
         if too_complex(held):
             raise NoCallError
         if self._within and held[:1] == "{" and _CLOSING not in held.lower():
@@ -187,8 +185,8 @@ def _begins_as_json(head: str) -> bool | None:
 # A call that could be made is not in the text any more. What is left is a call that is not whole,
 # names no tool of the request, or comes in the middle of a text; nobody can read it.
 
-_LONGEST_MARK: Final = max(map(len, _CALL_MARKS))
-_BEGINNINGS: Final = "|".join(map(re.escape, _CALL_MARKS))
+_LONGEST_MARK: Final = max(map(len, OPENINGS))
+_BEGINNINGS: Final = "|".join(map(re.escape, OPENINGS))
 _HARMONY: Final = (
     r"<\|(?:start|channel)\|>[^<>|\n]{0,80}?(?:<\|channel\|>[^<>|\n]{0,80}?)?\bto=[^\s<>|]++"
 )
@@ -247,7 +245,7 @@ def without_calls(text: str, is_quoted: Callable[[str], bool] = lambda _: False)
         at = begin = end
     if cut := _PART_OF_MARK.search(text, begin):
         beginning = cut[0].lower()
-        if any(mark.startswith(beginning) for mark in _CALL_MARKS):
+        if any(mark.startswith(beginning) for mark in OPENINGS):
             removed += 1
             text = text[: cut.start()]
     if not removed:

@@ -14,7 +14,7 @@ from component.http.gate import HttpResponse
 from component.rest.requests import response_json
 from component.rest.template import value_text
 from component.skills.errors import SkillError
-from component.skills.outputs import JSON, TEXT, File, Output, SkillResult
+from component.skills.outputs import JSON, TEXT, File, Output, SkillResult, is_json
 
 _IN_THREAD_BYTES: Final = 65_536
 _MOST_LINES: Final = 1_000
@@ -39,10 +39,10 @@ class ResponseConverter:
 
     async def result(self, response: HttpResponse) -> SkillResult:
         """Return the result. Raises SkillError for a response that is not what was described."""
-        media_type = response.header("content-type").partition(";")[0].strip().lower()
+        media_type = response.media_type
         if not response.body:
             return SkillResult((Output(f"Done (status {response.status})."),))
-        if not _is_json(media_type) and not (self._select or self._templated):
+        if not is_json(media_type) and not (self._select or self._templated):
             return SkillResult((_part(media_type, response.body),))
         if len(response.body) > _IN_THREAD_BYTES:
             return await system.in_thread(self._of_json, response)
@@ -70,10 +70,6 @@ class ResponseConverter:
                 found = expression.search(value)
                 line += "" if found is None else value_text(found)
         return line
-
-
-def _is_json(media_type: str) -> bool:
-    return media_type == JSON or media_type.endswith("+json")
 
 
 def _part(media_type: str, body: bytes) -> Output | File:

@@ -74,10 +74,8 @@ class Confinement(msgspec.Struct, frozen=True):
 
     Attributes:
         landlock: the version of the kernel's Landlock, 0 for none.
-        namespaces: whether it has namespaces of its own.
         own_root: whether only its paths exist for it.
         own_user: whether no other process has its user id.
-        work: its working directory.
     """
 
     landlock: int
@@ -91,7 +89,6 @@ def confine(profile: Profile, *, command: str = "", parent: int = 0) -> Confinem
     """Confine this process, and all that it starts, for ever.
 
     Args:
-        profile: what it may do.
         command: the program that it will become, or nothing.
         parent: id of the process that started it, for `end_with_parent`.
 
@@ -269,7 +266,6 @@ def _restrict_files(profile: Profile, read: Iterable[str], write: Iterable[str])
     """Restrict this thread, and what it starts, for ever.
 
     Args:
-        profile: gives the ports.
         read: files and directories that can be read, and whose programs can be run.
         write: those that can be changed.
 

@@ -6,10 +6,8 @@ import contextlib
 import os
 import shutil
 import sys
-import traceback
 from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
-from typing import Any, Final, TypeVar, cast, get_args
+from typing import Final, TypeVar, cast, get_args
 
 import anyio
 import msgspec
@@ -22,9 +20,7 @@ from component.sandbox.messages import (
     Cancel,
     Describe,
     Described,
-    ErrorKind,
     Failure,
-    FailureKind,
     Frames,
     FromChild,
     LogLine,
@@ -36,6 +32,7 @@ from component.sandbox.messages import (
     Withdraw,
     frame,
     read_to_child,
+    trace_of,
 )
 from component.skills.calling import Threads, call, call_inline
 from component.skills.context import Context
@@ -47,24 +44,23 @@ from component.skills.errors import (
     SkillError,
     SkillFailed,
     SkillLoadError,
-    SkillTimeout,
     StepFailed,
     UsageError,
 )
-from component.skills.host import Function, HostError, HostFunctions, LogLevel
+from component.skills.host import Function, HostError, HostFunctions
 from component.skills.inputs import Arguments
 from component.skills.loading import load_module, skills_of
 from component.skills.operations import (
     CAPABILITY,
     AskModel,
     AskPrincipal,
-    ModelFailed,
     PartialHost,
     PublishPart,
     ReportProgress,
     RunStep,
     Sleep,
     Work,
+    in_step,
 )
 from component.skills.params import prepare
 from component.skills.skill import Skill
@@ -74,18 +70,13 @@ T = TypeVar("T")
 
 _MESSAGE_BYTES: Final = 64 << 20
 _PIECE: Final = 1 << 16
-_TRACE: Final = 4000
 _THREADS: Final = 8
-_in_step: Final[ContextVar[bool]] = ContextVar("in_step", default=False)
-"""Whether the work of a step runs."""
 
 
 class Guest:
     """Runs calls until the pipe from the service ends.
 
     Args:
-        incoming: the pipe from the service.
-        outgoing: the pipe to it.
         module: the name or `.py` file of the module whose skills are called.
     """
 
@@ -136,7 +127,7 @@ class Guest:
         try:
             skills = self._loaded()
         except SkillLoadError as error:
-            return Failure("load", str(error), trace=_trace(error))
+            return Failure("load", str(error), trace=trace_of(error))
         return Described(tuple(spec_json(one).encode() for one in skills.values()))
 
     def _loaded(self) -> dict[str, Skill]:
@@ -156,25 +147,25 @@ class Guest:
             skill = self._loaded()[wanted.skill]
             arguments = prepare(skill, json=wanted.arguments)
         except (SkillLoadError, KeyError) as error:
-            return Failure("load", f"The skill cannot be loaded: {error}", trace=_trace(error))
+            return Failure("load", f"The skill cannot be loaded: {error}", trace=trace_of(error))
         except InvalidParam as error:
-            return Failure("parameter", error.reason, error.name, error.path)
+            return Failure.of(error)
         except MemoryError as error:
-            return Failure("memory", trace=_trace(error))
+            return Failure("memory", trace=trace_of(error))
         if skill.kind == "async" or skill.wants_context:
             return await self._with_host(skill, arguments, wanted)
         try:
             return Result.of(call_inline(skill, arguments))
         except (InvalidParam, SkillFailed) as error:
-            return _failure(error)
+            return Failure.of(error)
 
     async def _with_host(self, skill: Skill, arguments: Arguments, wanted: Call) -> FromChild:
         may_use = {
-            each: self._perform
+            each: lambda function: self.ask(function, type=function.result_type())
             for each in (*get_args(Function), ReportProgress, AskModel)
             if each.tag() in wanted.declared
         }
-        functions = HostFunctions(wanted.skill, self._log, may_use)
+        functions = HostFunctions(wanted.skill, lambda *line: self.send(LogLine(*line)), may_use)
         task = anyio.get_current_task().id if skill.kind == "async" else None
         context = Context(
             principal=wanted.principal,
@@ -193,7 +184,7 @@ class Guest:
                 result = await call(skill, arguments, context, share, timeout=wanted.seconds)
                 answer = Result.of(result)
             except CALL_ERRORS as error:
-                answer = _failure(error)
+                answer = Failure.of(error)
             group.cancel_scope.cancel()
         return answer
 
@@ -221,12 +212,6 @@ class Guest:
         if waiting is not None:
             waiting.message = message
             waiting.event.set()
-
-    def _log(self, level: LogLevel, text: str) -> None:
-        self.send(LogLine(level, text))
-
-    async def _perform(self, function: Any) -> Any:
-        return await self.ask(function, type=function.result_type())
 
     async def ask(
         self,
@@ -260,22 +245,11 @@ class Guest:
             raise
         finally:
             del self._replies[number]
-        if message.error is not None:
-            raise _error(message.kind, message.error)
-        return msgspec.msgpack.decode(message.value, type=type)
+        return message.result(type)
 
 
 class ChildHost(PartialHost):
-    """Sends the operations of a skill in a child to the service.
-
-    Args:
-        guest: asks the service.
-        functions: those of the service that the skill may use.
-        skill: the name of the skill.
-        key: the idempotency key of the call.
-        task: the id of the event loop's task that runs the skill; None for a plain function, whose
-            thread does one thing after another.
-    """
+    """Sends the operations of a skill in a child to the service."""
 
     def __init__(
         self, guest: Guest, functions: HostFunctions, skill: str, key: str, task: int | None
@@ -293,32 +267,32 @@ class ChildHost(PartialHost):
             " rights of its caller. An admin can approve the skill as trusted."
         )
 
-    async def _progress(self, report: ReportProgress) -> None:
+    async def _do_progress(self, report: ReportProgress) -> None:
         await self._guest.ask(report, type=type(None))
 
-    async def _output(self, part: PublishPart) -> None:
+    async def _do_output(self, part: PublishPart) -> None:
         try:
             await self._guest.ask(part, type=type(None))
         except HostError as error:
             raise ValueError(str(error)) from error
 
-    async def _llm(self, asked: AskModel, _check: Callable[[str], object]) -> str:
+    async def _do_llm(self, asked: AskModel, _check: Callable[[str], object]) -> str:
         if AskModel not in self._functions.handlers:
             raise CapabilityMissing(self._skill, CAPABILITY)
         return await self._guest.ask(asked, branch=self._in_branch(), type=str)
 
-    async def _step(self, step: RunStep, work: Work[bytes]) -> bytes:
+    async def _do_step(self, step: RunStep, work: Work[bytes]) -> bytes:
         raised: list[Exception] = []
 
         async def run(idempotency_key: str) -> StepEnded:
-            outer = _in_step.set(True)
+            outer = in_step.set(True)
             try:
                 return StepEnded(0, await work(idempotency_key))
             except Exception as error:  # noqa: BLE001 - the service records it
                 raised.append(error)
                 return _ended(error)
             finally:
-                _in_step.reset(outer)
+                in_step.reset(outer)
 
         try:
             value = await self._guest.ask(step, branch=self._in_branch(), type=object, work=run)
@@ -330,65 +304,20 @@ class ChildHost(PartialHost):
             raise raised[0] from None
         return msgspec.json.encode(value)
 
-    async def _ask(self, asked: AskPrincipal) -> bytes:
-        if _in_step.get():
+    async def _do_ask(self, asked: AskPrincipal) -> bytes:
+        if in_step.get():
             raise UsageError("A skill asks a question before a step, and passes it the answer.")
         answer = await self._guest.ask(asked, branch=self._in_branch(), type=object)
         return msgspec.json.encode(answer)
 
-    async def _sleep(self, sleep: Sleep) -> None:
+    async def _do_sleep(self, sleep: Sleep) -> None:
         await self._guest.ask(sleep, branch=self._in_branch(), type=type(None))
-
-    handlers = {  # noqa: RUF012 - the base says that it is of the class
-        ReportProgress: _progress,
-        PublishPart: _output,
-        RunStep: _step,
-        AskPrincipal: _ask,
-        Sleep: _sleep,
-        AskModel: _llm,
-    }
-
-    def _in_branch(self) -> bool:
-        return self._task is not None and anyio.get_current_task().id != self._task
 
 
 class _Waiting:
     def __init__(self) -> None:
         self.event = anyio.Event()
         self.message: Reply | Begin | None = None
-
-
-def _error(kind: ErrorKind, text: str) -> Exception:
-    """Return the exception that a host function raised."""
-    match kind:
-        case "host":
-            return HostError(text)
-        case "refused":
-            return SkillError(text)
-        case "declined":
-            return Denied(text)
-        case "step":
-            return StepFailed(text)
-        case "usage":
-            return UsageError(text)
-        case "value":
-            return ValueError(text)
-        case "model":
-            return ModelFailed("refused", text)
-    return ModelFailed(kind, text)
-
-
-def _failure(error: Exception) -> Failure:
-    match error:
-        case InvalidParam():
-            return Failure("parameter", error.reason, error.name, error.path)
-        case CapabilityMissing():
-            return Failure("capability", str(error), error.capability)
-        case SkillTimeout():
-            return Failure("timeout", str(error))
-    cause = error.__cause__ or error
-    kind: FailureKind = "memory" if isinstance(cause, MemoryError) else "failed"
-    return Failure(kind, str(error), trace=_trace(cause))
 
 
 def _empty_directory() -> None:
@@ -402,10 +331,6 @@ def _empty_directory() -> None:
                 shutil.rmtree(entry.path, ignore_errors=True)
             else:
                 os.unlink(entry.path)  # noqa: PTH108 - the path is a string
-
-
-def _trace(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error))[-_TRACE:]
 
 
 def _ended(error: Exception) -> StepEnded:

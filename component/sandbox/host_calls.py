@@ -18,10 +18,10 @@ import anyio
 import msgspec
 
 from component.sandbox.messages import (
+    LONGEST_LINE,
     Ask,
     Begin,
     Described,
-    ErrorKind,
     Failure,
     FrameError,
     FromChild,
@@ -36,8 +36,8 @@ from component.sandbox.messages import (
 )
 from component.skills.context import Context
 from component.skills.errors import Denied, SkillError, StepFailed, UsageError, printable
-from component.skills.host import HostError, HostFunctions
-from component.skills.operations import AskPrincipal, ModelFailed, PublishPart, RunStep, Sleep, Work
+from component.skills.host import HostFunctions
+from component.skills.operations import AskPrincipal, PublishPart, RunStep, Sleep, Work
 from xep.binding.json_bounds import decoded_json
 
 Outcome: TypeAlias = Described | Result | Failure
@@ -46,7 +46,6 @@ MOST_ASKS: Final = 10_000
 """The maximum number of host functions that one call may use."""
 MOST_AT_ONCE: Final = 64
 """The maximum number of those that run at the same time."""
-_LINE: Final = 1000
 _LONGEST_QUESTION: Final = 2_000
 _LONGEST_KEY: Final = 200
 _LONGEST_TIME_S: Final = 366 * 86_400.0
@@ -103,7 +102,6 @@ class HostCalls:
     Args:
         host: performs them; None where there is no call.
         read: returns the next message of the child that is no line for the log.
-        write: writes a message to the child.
     """
 
     def __init__(
@@ -206,7 +204,6 @@ class HostCalls:
                 return message
 
     async def _run(self, ask: Ask) -> None:
-        """Run a host function, and write the reply."""
         try:
             with self._running[ask.id]:
                 if self._host is None:
@@ -235,7 +232,7 @@ class HostCalls:
                 return decoded_json(ended.value)
             except ValueError as error:
                 raise StepWorkError(f"its result is not JSON that can be read: {error}") from error
-        reason = printable(ended.error, _LINE)
+        reason = printable(ended.error, LONGEST_LINE)
         match ended.kind:
             case "refused":
                 raise SkillError(reason)
@@ -255,25 +252,7 @@ async def _reply(number: int, running: Awaitable[Any]) -> Reply:
     except (SkillError, Denied, StepFailed, UsageError, ValueError) as error:
         if isinstance(error, FrameError):
             raise
-        reason = error.reason if isinstance(error, Denied) else str(error)
-        return Reply(number, error=printable(reason, _LINE), kind=_kind_of(error))
-
-
-def _kind_of(error: Exception) -> ErrorKind:
-    match error:
-        case HostError():
-            return "host"
-        case ModelFailed():
-            return "model" if error.problem == "refused" else error.problem
-        case SkillError():
-            return "refused"
-        case Denied():
-            return "declined"
-        case StepFailed():
-            return "step"
-        case UsageError():
-            return "usage"
-    return "value"
+        return Reply.of_error(number, error)
 
 
 def _check_key(key: str | int | None) -> None:

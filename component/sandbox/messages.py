@@ -10,16 +10,30 @@ bounds where it is used.
 from __future__ import annotations
 
 import struct
-from typing import Annotated, Any, Final, Literal, TypeAlias
+import traceback
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import Meta
 
 from component.policy.taint import Taint
-from component.skills.host import Function, LogLevel
+from component.skills.errors import (
+    CapabilityMissing,
+    Denied,
+    InvalidParam,
+    SkillError,
+    SkillTimeout,
+    StepFailed,
+    UsageError,
+    printable,
+)
+from component.skills.host import Function, HostError, LogLevel
 from component.skills.operations import (
     AskModel,
     AskPrincipal,
+    ModelFailed,
+    Problem,
     PublishPart,
     ReportProgress,
     RunStep,
@@ -31,6 +45,10 @@ MOST_SKILLS: Final = 1_000
 """The maximum number of skills that a child can describe."""
 MOST_PARTS: Final = 10_000
 """The maximum number of parts of a result."""
+LONGEST_LINE: Final = 1000
+"""The maximum length of a line for the log, and of a reason."""
+_TRACE: Final = 4000
+T = TypeVar("T")
 
 
 class Describe(msgspec.Struct, frozen=True, tag="describe"):
@@ -59,20 +77,19 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
     """Cancels the current call. The child answers it with a failure, and may get the next one."""
 
 
-ErrorKind: TypeAlias = Literal[
-    "host",
-    "refused",
-    "declined",
-    "step",
-    "usage",
-    "value",
-    "unavailable",
-    "model",
-    "budget",
-    "invalid",
-]
-"""Which exception a host function raised; the last four are problems of a ModelFailed, where
-`model` stands for `refused`."""
+ErrorKind: TypeAlias = (
+    Literal["host", "refused", "declined", "step", "usage", "value", "model"] | Problem
+)
+"""Which exception a host function raised: one of `_ERRORS`, or else a ModelFailed with this
+problem, where `model` stands for `refused`."""
+_ERRORS: Final[Mapping[ErrorKind, type[Exception]]] = {
+    "host": HostError,
+    "refused": SkillError,
+    "declined": Denied,
+    "step": StepFailed,
+    "usage": UsageError,
+    "value": ValueError,
+}
 
 
 class Reply(msgspec.Struct, frozen=True, tag="reply"):
@@ -82,6 +99,25 @@ class Reply(msgspec.Struct, frozen=True, tag="reply"):
     value: msgspec.Raw = msgspec.Raw(b"\xc0")
     error: str | None = None
     kind: ErrorKind = "host"
+
+    @classmethod
+    def of_error(cls, number: int, error: Exception) -> Reply:
+        """Return the message of an exception for the skill."""
+        if isinstance(error, ModelFailed):
+            kind: ErrorKind = "model" if error.problem == "refused" else error.problem
+        else:
+            kind = next(kind for kind, made in _ERRORS.items() if isinstance(error, made))
+        reason = error.reason if isinstance(error, Denied) else str(error)
+        return cls(number, error=printable(reason, LONGEST_LINE), kind=kind)
+
+    def result(self, type: type[T]) -> T:  # noqa: A002 - it is one
+        """Return the value, of a type. Raises the exception of a message that has one."""
+        if self.error is None:
+            return msgspec.msgpack.decode(self.value, type=type)
+        if self.kind in _ERRORS:
+            raise _ERRORS[self.kind](self.error)
+        problem = "refused" if self.kind == "model" else cast("Problem", self.kind)
+        raise ModelFailed(problem, self.error)
 
 
 class Begin(msgspec.Struct, frozen=True, tag="begin"):
@@ -131,6 +167,25 @@ class Failure(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="fail
     name: str | None = None
     path: str | None = None
     trace: str = ""
+
+    @classmethod
+    def of(cls, error: Exception) -> Failure:
+        """Return the message of an error that a call of a skill raises (`CALL_ERRORS`)."""
+        match error:
+            case InvalidParam():
+                return cls("parameter", error.reason, error.name, error.path)
+            case CapabilityMissing():
+                return cls("capability", str(error), error.capability)
+            case SkillTimeout():
+                return cls("timeout", str(error))
+        cause = error.__cause__ or error
+        kind: FailureKind = "memory" if isinstance(cause, MemoryError) else "failed"
+        return cls(kind, str(error), trace=trace_of(cause))
+
+
+def trace_of(error: BaseException) -> str:
+    """Return the end of the traceback of an exception."""
+    return "".join(traceback.format_exception(error))[-_TRACE:]
 
 
 RecordedFunction: TypeAlias = AskModel | AskPrincipal | Sleep | RunStep
@@ -192,11 +247,7 @@ def frame(message: ToChild | FromChild) -> bytes:
 
 
 class Frames:
-    """Splits what is read from a pipe into messages.
-
-    Args:
-        most: maximum number of bytes of one message.
-    """
+    """Splits what is read from a pipe into messages."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -247,3 +298,18 @@ def _decoded(decoder: msgspec.msgpack.Decoder[Any], body: bytes) -> Any:
         return decoder.decode(body)
     except (ValueError, TypeError, RecursionError) as error:
         raise FrameError(f"a message is not valid: {error}") from error
+
+
+class _Refusal(msgspec.Struct):
+    """What a program, or a command in WebAssembly, writes that ends with another code than 0."""
+
+    error: str
+    parameter: str | None = None
+
+
+def refusal_in(output: bytes | bytearray) -> SkillError | InvalidParam:
+    """Return the error that a program reports. Raises ValueError or RecursionError without one."""
+    refusal = msgspec.json.decode(output, type=_Refusal)
+    if refusal.parameter is not None:
+        return InvalidParam(refusal.parameter, refusal.error)
+    return SkillError(refusal.error)

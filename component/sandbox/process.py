@@ -26,6 +26,7 @@ from component import system
 from component.sandbox.host_calls import ContextHost, HostCalls, Outcome
 from component.sandbox.launch import NOT_CONFINED, confined_module
 from component.sandbox.messages import (
+    LONGEST_LINE,
     Call,
     Cancel,
     Describe,
@@ -50,7 +51,6 @@ _log = structlog.get_logger("component.sandbox")
 CANCEL_S: Final = 1.0
 """Seconds that a child has to end a cancelled call before it is killed."""
 _MOST_LINES: Final = 100
-_LINE: Final = 1000
 _PIECE: Final = 1 << 18
 _DESCRIBED_BYTES: Final = 1 << 20
 MOST_PRINTED_BYTES: Final = 16 << 20
@@ -93,7 +93,7 @@ class ErrorOutput:
         self.read()
         lines = self._end.decode(errors="replace").strip().splitlines()
         self._end, self.size = b"", 0
-        return "\n".join(printable(line, _LINE) for line in lines)
+        return "\n".join(printable(line, LONGEST_LINE) for line in lines)
 
     def close(self) -> None:
         """Close the reader. What the child prints after that fails."""
@@ -204,8 +204,6 @@ class Child:
     """A child process of a module of skills. Only one task uses it at a time.
 
     Args:
-        profile: what it may do.
-        module: the name or `.py` file of the module.
         work: an empty directory for it alone.
     """
 
@@ -374,7 +372,7 @@ class Child:
                 return message
             self._lines += 1
             if self._lines <= _MOST_LINES and host is not None:
-                host.log(message.level, printable(message.text, _LINE))
+                host.log(message.level, printable(message.text, LONGEST_LINE))
 
     async def _send(self, message: ToChild) -> None:
         await self._write(frame(message))

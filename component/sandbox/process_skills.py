@@ -52,7 +52,6 @@ class ChildPool:
     """The confined children of a service.
 
     Args:
-        most: maximum number of children.
         per_principal: maximum number of those that work for one principal at the same time.
         idle_s: seconds after which a child without a call ends.
     """
@@ -122,7 +121,8 @@ class ChildPool:
         except BaseException:
             await self._release(child, key, keep=False)
             raise
-        await self._release(child, key, keep=_intact(outcome))
+        intact = isinstance(outcome, Result) or outcome.kind not in ("memory", "load")
+        await self._release(child, key, keep=intact)
         return outcome
 
     async def _release(self, child: Child | None, key: _Key, *, keep: bool) -> None:
@@ -197,10 +197,8 @@ class ProcessSkills:
     """The skills of a module, each call in a confined child.
 
     Args:
-        children: the children of the service.
         profile: what a child may do; it may read the module's files too.
         module: the `.py` file of the module, or its name.
-        functions: makes the host functions of a call.
         version: says which version of the files this is. Children of one are not used for another.
     """
 
@@ -301,8 +299,3 @@ class ProcessSkills:
             )
         except DeclarationError as error:
             raise SkillLoadError(str(error)) from error
-
-
-def _intact(outcome: Result | Failure) -> bool:
-    """Return whether a child can be used again after an outcome."""
-    return isinstance(outcome, Result) or outcome.kind not in ("memory", "load")

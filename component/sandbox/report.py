@@ -15,7 +15,6 @@ import os
 import resource
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -29,10 +28,12 @@ import structlog
 
 from component.sandbox.launch import confined_command
 from component.sandbox.profile import ConfinementError, Limits, Profile
+from component.sandbox.program import run_program
 
 _log = structlog.get_logger("component.sandbox")
 
 _PROBE_S: Final = 60.0
+_MOST_SAID: Final = 65_536
 _TEXTS: Final = {
     "files": (True, "read and change only the files of their profile"),
     "network": (True, "open no sockets without a declaration"),
@@ -58,7 +59,6 @@ class Guarantee(msgspec.Struct, frozen=True):
     """Something that confined processes cannot do here.
 
     Attributes:
-        name: identifies it.
         holds: whether it holds on this kernel, with the rights of this service.
         needed: whether code that is not trusted must not run without it.
         text: what confined processes do, after "they".
@@ -124,21 +124,15 @@ async def log_confinement() -> None:
 
 
 async def _probed(profile: Profile, arguments: Sequence[str]) -> dict[str, bool]:
-    """Run the probe. Raises ConfinementError if it cannot be confined."""
     python = [sys.executable, "-I", "-m", "component.sandbox.report"]
     with anyio.move_on_after(_PROBE_S):
-        done = await anyio.run_process(
-            confined_command(profile, [*python, *arguments]),
-            check=False,
-            env={},
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        command = confined_command(profile, [*python, *arguments])
+        ended = await run_program(command, most=_MOST_SAID)
         try:
-            return msgspec.json.decode(done.stdout, type=dict[str, bool])
+            return msgspec.json.decode(ended.output, type=dict[str, bool])
         except msgspec.MsgspecError:
-            reason = done.stderr.decode(errors="replace").strip()[-300:]
-            raise ConfinementError(reason or f"the probe ended with {done.returncode}") from None
+            reason = ended.errors.decode(errors="replace").strip()[-300:]
+            raise ConfinementError(reason or f"the probe ended with {ended.code}") from None
     raise ConfinementError(f"the probe did not end within {_PROBE_S:g} s")
 
 
@@ -220,7 +214,6 @@ def _fill() -> None:
 
 
 def _threads() -> int:
-    """Return how many threads it can have at the same time."""
     threading.stack_size(1 << 16)
     wait = threading.Event()
     found = 1

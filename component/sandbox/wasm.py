@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import importlib
 import os
 import stat
 import threading
@@ -116,7 +117,9 @@ class WasmRuntime:
             self._cache = WasmCache(self._directory, f"wasmtime {version('wasmtime')}")
         found = await self._in_thread(self._cache.get, digest) if self._cache else None
         if found is not None:
-            restored = await self._in_thread(_restored, skill, wasm, limits, found)
+            restored: Code | None = await self._in_thread(
+                _in_code, "restored_code", skill, wasm, limits, found
+            )
             if restored is not None:
                 return restored
         reason = await self._probe(wasm, limits.compile_s, limits.compile_bytes)
@@ -124,7 +127,8 @@ class WasmRuntime:
             raise SkillLoadError(
                 f"The code of the skill {skill} cannot be compiled: {printable(reason, 200)}"
             )
-        loaded, serialized = await self._in_thread(_compiled, skill, wasm, limits)
+        loaded: Code
+        loaded, serialized = await self._in_thread(_in_code, "compiled_code", skill, wasm, limits)
         if self._cache is not None:
             await self._in_thread(self._cache.put, digest, serialized)
         return loaded
@@ -147,27 +151,15 @@ class WasmRuntime:
         return await system.in_thread(result.result, abandon_on_cancel=True)
 
 
-# Importing wasmtime takes long, so that is done in the thread, too.
-
-
-def _compiled(skill: str, wasm: bytes, limits: WasmLimits) -> tuple[Code, bytes]:
-    from component.sandbox.wasm_code import compiled_code  # noqa: PLC0415 - see above
-
-    return compiled_code(skill, wasm, limits)
-
-
-def _restored(skill: str, wasm: bytes, limits: WasmLimits, compiled: bytes) -> Code | None:
-    from component.sandbox.wasm_code import restored_code  # noqa: PLC0415 - see above
-
-    return restored_code(skill, wasm, limits, compiled)
+def _in_code(function: str, *arguments: Any) -> Any:
+    """Call a function of `wasm_code`, whose import takes long, and is done in the thread, too."""
+    return getattr(importlib.import_module("component.sandbox.wasm_code"), function)(*arguments)
 
 
 class WasmSkill:
     """The code of one skill.
 
     Args:
-        runtime: compiles and runs it.
-        name: of the skill.
         wasm: the code, a component or a command module.
         host: makes the functions of the service for a call.
         limits: of its calls, with the imports that its manifest declares and an admin approved.
@@ -216,8 +208,6 @@ class WasmSkill:
             loaded = self._loaded or await self.prepare()
         except SkillLoadError as error:
             raise SkillFailed(self.name, str(error)) from error
-        from component.sandbox.wasm_code import run_code  # noqa: PLC0415 - loaded by now
-
         limits, remaining = self._limits, context.remaining()
         if remaining is not None:
             limits = msgspec.structs.replace(limits, seconds=round(remaining, 2))
@@ -226,7 +216,7 @@ class WasmSkill:
             call = WasmCall(self.name, text, self._host(context), limits, group)
             try:
                 share = self._runtime.threads.share(context.principal)
-                value = await in_own_thread(partial(run_code, loaded, call), share)
+                value = await in_own_thread(partial(_in_code, "run_code", loaded, call), share)
             finally:
                 call.cancel()
         if isinstance(value, SkillFailed | SkillTimeout | CapabilityMissing):

@@ -81,9 +81,6 @@ class WasmCall:
     """One call.
 
     Args:
-        skill: the name of the skill.
-        arguments: as JSON.
-        host: the functions of the service for this call.
         limits: of the call; `seconds` is the time that it may take.
         group: runs host functions, on the event loop.
     """

@@ -21,15 +21,10 @@ import msgspec
 import wasmtime
 
 from component import system
+from component.sandbox.messages import refusal_in
 from component.sandbox.wasm_call import GuestStopped, Import, WasmCall
 from component.sandbox.wasm_engine import engine, store_for
-from component.skills.errors import (
-    CapabilityMissing,
-    InvalidParam,
-    SkillError,
-    SkillLoadError,
-    printable,
-)
+from component.skills.errors import CapabilityMissing, SkillLoadError, printable
 
 MODULE: Final = "wasi_snapshot_preview1"
 _SUCCESS, _BADF, _FAULT, _INVAL, _SPIPE, _NOTSUP = 0, 8, 21, 28, 70, 58
@@ -101,11 +96,6 @@ _state = _State()
 class CommandCode:
     """A compiled command module, linked.
 
-    Args:
-        skill: the name of the skill.
-        module: the module.
-        granted: the imports that it may have.
-
     Raises CapabilityMissing for an import that is not granted, and SkillLoadError for a module that
     is no command.
     """
@@ -136,12 +126,9 @@ class CommandCode:
         if not ended.exit_code:
             return call.json(bytes(ended.output))
         try:
-            refusal = msgspec.json.decode(ended.output, type=_Refusal)
+            raise refusal_in(ended.output)
         except (msgspec.DecodeError, RecursionError):
             raise call.failed(f"it ended with the exit code {ended.exit_code}.") from None
-        if refusal.parameter is not None:
-            raise InvalidParam(refusal.parameter, refusal.error)
-        raise SkillError(refusal.error)
 
     def _ended(self, call: WasmCall) -> CommandState:
         store = store_for(call, 1)
@@ -166,13 +153,6 @@ class CommandCode:
             state.flush()
             _state.state = None
             store.close()
-
-
-class _Refusal(msgspec.Struct):
-    """What a command writes that ends with another exit code than 0."""
-
-    error: str
-    parameter: str | None = None
 
 
 def _check_import(skill: str, each: wasmtime.ImportType, granted: frozenset[Import]) -> None:
@@ -301,16 +281,9 @@ def _fd_fdstat_get(state: CommandState, fd: int, at: int) -> int:
     return _SUCCESS
 
 
-def _standard(_: CommandState, fd: int, *rest: int) -> int:
-    return _SUCCESS if fd in _RIGHTS else _BADF
-
-
-def _seek(_: CommandState, fd: int, *rest: int) -> int:
-    return _SPIPE if fd in _RIGHTS else _BADF
-
-
-def _no_file(*_: object) -> int:
-    return _BADF
+def _for_standard(code: int) -> Callable[..., int]:
+    """A function that returns a code for the standard streams, and refuses all other files."""
+    return lambda _state, fd, *_: code if fd in _RIGHTS else _BADF
 
 
 def _proc_exit(state: CommandState, code: int) -> int:
@@ -356,11 +329,11 @@ _FUNCTIONS: Final[Mapping[str, tuple[Callable[..., int], str]]] = {
     "fd_read": (_fd_read, "iiii"),
     "fd_write": (_fd_write, "iiii"),
     "fd_fdstat_get": (_fd_fdstat_get, "ii"),
-    "fd_close": (_standard, "i"),
-    "fd_seek": (_seek, "iIii"),
-    "fd_tell": (_seek, "ii"),
-    "fd_prestat_get": (_no_file, "ii"),
-    "fd_prestat_dir_name": (_no_file, "iii"),
+    "fd_close": (_for_standard(_SUCCESS), "i"),
+    "fd_seek": (_for_standard(_SPIPE), "iIii"),
+    "fd_tell": (_for_standard(_SPIPE), "ii"),
+    "fd_prestat_get": (lambda *_: _BADF, "ii"),
+    "fd_prestat_dir_name": (lambda *_: _BADF, "iii"),
     "proc_exit": (_proc_exit, "i"),
     "sched_yield": (lambda *_: _SUCCESS, ""),
     "poll_oneoff": (lambda *_: _NOTSUP, "iiii"),

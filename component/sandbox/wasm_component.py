@@ -53,21 +53,11 @@ _linking = threading.Lock()
 
 PACKAGE: Final = "xmpp-agent:skill"
 WIT_VERSION: Final = "0.1.0"
-_NAMES: Final = {
-    wc.Bool: "bool",
-    wc.S8: "s8",
-    wc.S16: "s16",
-    wc.S32: "s32",
-    wc.S64: "s64",
-    wc.U8: "u8",
-    wc.U16: "u16",
-    wc.U32: "u32",
-    wc.U64: "u64",
-    wc.F32: "f32",
-    wc.F64: "f64",
-    wc.Char: "char",
-    wc.String: "string",
-}
+_PLAIN: Final = (
+    *("Bool", "S8", "S16", "S32", "S64", "U8", "U16", "U32", "U64", "F32", "F64", "Char"),
+    "String",
+)
+_NAMES: Final = {getattr(wc, name): name.lower() for name in _PLAIN}
 _DEEPEST: Final = 8
 
 
@@ -187,11 +177,6 @@ EXECUTE: Final = (
 
 class ComponentCode:
     """A component that was checked: it exports `execute`, and imports only what is granted.
-
-    Args:
-        skill: the name of the skill.
-        component: the component.
-        granted: the imports that it may have.
 
     Raises CapabilityMissing for an interface that is not granted, and SkillLoadError for a
     component that is no skill.

@@ -25,8 +25,6 @@ _IDLE_TICKS: Final = 100
 
 
 class _Ticker:
-    """Increments the epoch while calls run."""
-
     def __init__(self, engine: wasmtime.Engine) -> None:
         self._engine = engine
         self._lock = threading.Lock()

@@ -15,17 +15,15 @@ wasmtime is an extra, and imported only where code is compiled.
 
 from __future__ import annotations
 
-import contextlib
 import math
-import subprocess
 import sys
 from typing import TYPE_CHECKING, Final
 
 import anyio
-from anyio.abc import Process
 
 from component.sandbox.launch import NOT_CONFINED, confined_command
 from component.sandbox.profile import Limits, Profile
+from component.sandbox.program import run_program
 
 if TYPE_CHECKING:
     import wasmtime
@@ -71,49 +69,18 @@ async def probe(wasm: bytes, seconds: float, most_bytes: int) -> str:
     profile = compiler_profile(seconds, most_bytes)
     command = confined_command(profile, [sys.executable, "-I", "-m", __name__])
     with anyio.move_on_after(seconds):
-        process = await anyio.open_process(
-            command, stderr=subprocess.DEVNULL, env={}, cwd="/", start_new_session=True
-        )
-        async with process:
-            try:
-                said = await _exchange(process, wasm)
-                code = await process.wait()
-            except BaseException:
-                with contextlib.suppress(ProcessLookupError):
-                    process.kill()
-                raise
-        if code == NOT_CONFINED:
+        ended = await run_program(command, wasm, most=_REASON, most_errors=0)
+        if ended.code == NOT_CONFINED:
             return "the process that tries it cannot be confined: see `xmpp-agent doctor`"
-        if code == 0:
+        if ended.code == 0:
             return ""
-        if code == 1 and said:
-            return said.decode("utf-8", "replace")
+        if ended.code in (1, None) and ended.output:
+            return ended.output.decode("utf-8", "replace")
         return (
             f"the compiler did not survive it, with at most {most_bytes >> 20:,} MiB of memory and"
             f" {seconds:g} seconds"
         )
     return f"it was not compiled within {seconds:g} seconds"
-
-
-async def _exchange(process: Process, wasm: bytes) -> bytes:
-    """Write the code to a child, and return the beginning of what it writes meanwhile. It may end
-    before it has read everything.
-    """
-    assert process.stdin is not None
-    assert process.stdout is not None
-    said = bytearray()
-
-    async def write() -> None:
-        assert process.stdin is not None
-        with contextlib.suppress(anyio.BrokenResourceError):
-            await process.stdin.send(wasm)
-        await process.stdin.aclose()
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(write)
-        async for piece in process.stdout:
-            said += piece[: _REASON - len(said)]
-    return bytes(said)
 
 
 def compiler_profile(seconds: float, most_bytes: int) -> Profile:

@@ -1,19 +1,32 @@
-"""What admins have approved: which content of which skill, with which capabilities.
+"""What is stored of skills in directories: what admins have approved, and what skills remember.
 
-An approval also has the description of the skill, so that a start reads rows and no directories.
+An approval is of one content, with its capabilities. It also has the description of the skill, so
+that a start reads rows and no directories. Memories are texts by keys, of each skill and each of
+its callers by themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, Final
 
 import msgspec
 
 from component.skills.capabilities import Capabilities
+from component.skills.errors import CapabilityMissing
+from component.skills.host import (
+    DeleteMemory,
+    Handlers,
+    HostError,
+    ListMemory,
+    ReadMemory,
+    WriteMemory,
+)
 from component.skills.manifest import Manifest, read_manifest
 from component.store.database import Database
+from component.store.errors import StorageError
 from component.store.schema import Table
 from component.store.storage import Storage
 from component.store.tables import tells
@@ -45,9 +58,7 @@ TABLES: Final = (
             value TEXT NOT NULL,
             PRIMARY KEY (skill, principal, name)
         """,
-        indexes={
-            "skill_memories_principal": "(principal)",
-        },
+        indexes={"skill_memories_principal": "(principal)"},
     ),
 )
 
@@ -142,3 +153,131 @@ class Approvals:
             return done.rowcount > 0
 
         return await self._storage.write(op)
+
+
+MOST_KEYS: Final = 1_000
+LONGEST_KEY: Final = 200
+LONGEST_VALUE: Final = 65_536
+
+
+class SkillMemory:
+    """Performs the host functions of memory for one skill and one caller.
+
+    Args:
+        storage: has the table; None where nothing is kept, and nothing can be remembered.
+        principal: the bare JID of its caller.
+    """
+
+    def __init__(
+        self, storage: Storage | None, skill: str, principal: str, capabilities: Capabilities
+    ) -> None:
+        self._storage = storage
+        self._skill = skill
+        self._principal = principal
+        self._reads = bool(capabilities.memory_read or capabilities.memory_write)
+        self._writes = bool(capabilities.memory_write)
+        self.handlers: Handlers = {
+            ReadMemory: self._get,
+            WriteMemory: self._put,
+            DeleteMemory: self._delete,
+            ListMemory: self._keys,
+        }
+
+    async def _get(self, wanted: ReadMemory) -> str | None:
+        key = wanted.key
+        self._check("read", self._reads)
+        _check_text(key)
+
+        def op(database: Database) -> str | None:
+            found = database.execute(
+                "SELECT value FROM skill_memories WHERE skill = ? AND principal = ? AND name = ?",
+                (self._skill, self._principal, key),
+            ).fetchone()
+            return None if found is None else str(found[0])
+
+        with _explained():
+            return await self._stored().read(op)
+
+    async def _put(self, wanted: WriteMemory) -> None:
+        key, value = wanted.key, wanted.value
+        self._check("write", self._writes)
+        if not 1 <= len(key) <= LONGEST_KEY:
+            raise HostError(f"A key has 1 to {LONGEST_KEY} characters.")
+        _check_text(key)
+        if _check_text(value) > LONGEST_VALUE:
+            raise HostError(f"A value has at most {LONGEST_VALUE} bytes.")
+
+        def op(database: Database) -> bool:
+            (number,) = database.execute(
+                "SELECT count(*) FROM skill_memories"
+                " WHERE skill = ? AND principal = ? AND name <> ?",
+                (self._skill, self._principal, key),
+            ).fetchone() or (0,)
+            if number >= MOST_KEYS:
+                return False
+            database.execute(
+                "INSERT INTO skill_memories (skill, principal, name, value) VALUES (?, ?, ?, ?)"
+                " ON CONFLICT (skill, principal, name) DO UPDATE SET value = excluded.value",
+                (self._skill, self._principal, key, value),
+            )
+            return True
+
+        with _explained():
+            if not await self._stored().write(op):
+                raise HostError(f"The skill has {MOST_KEYS} keys for this caller: delete some.")
+
+    async def _delete(self, wanted: DeleteMemory) -> None:
+        key = wanted.key
+        self._check("write", self._writes)
+        _check_text(key)
+
+        def op(database: Database) -> None:
+            database.execute(
+                "DELETE FROM skill_memories WHERE skill = ? AND principal = ? AND name = ?",
+                (self._skill, self._principal, key),
+            )
+
+        with _explained():
+            await self._stored().write(op)
+
+    async def _keys(self, wanted: ListMemory) -> list[str]:
+        self._check("read", self._reads)
+
+        def op(database: Database) -> list[str]:
+            found = database.execute(
+                "SELECT name FROM skill_memories WHERE skill = ? AND principal = ? ORDER BY name",
+                (self._skill, self._principal),
+            )
+            return [str(name) for (name,) in found.fetchall()]
+
+        with _explained():
+            names = await self._stored().read(op)
+        return [name for name in names if name.startswith(wanted.prefix)]
+
+    def _stored(self) -> Storage:
+        if self._storage is None:
+            raise HostError("Nothing is remembered here: no service runs.")
+        return self._storage
+
+    def _check(self, what: str, allowed: bool) -> None:
+        if not allowed:
+            raise CapabilityMissing(self._skill, f"memory:{what}:skill")
+
+
+def _check_text(text: str) -> int:
+    """Return the length of a text in bytes. Raises HostError for one that no database can store."""
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        raise HostError("Keys and values have no halves of surrogate pairs.") from None
+    if b"\0" in data:
+        raise HostError("Keys and values have no character of code 0.")
+    return len(data)
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except StorageError as error:
+        raise HostError("The memory is not available now.") from error

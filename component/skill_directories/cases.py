@@ -244,7 +244,6 @@ def _text(part: Part) -> str:
 
 
 def _decoded(text: str | bytes) -> object:
-    """Return the JSON of a text, or the text if it is not JSON."""
     try:
         return msgspec.json.decode(text)
     except (ValueError, RecursionError):

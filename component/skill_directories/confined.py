@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
-import subprocess
 from collections.abc import Mapping
 from typing import Any, Final
 
 import anyio
 import msgspec
 import structlog
-from anyio.abc import ByteReceiveStream, ByteSendStream, Process, TaskGroup, TaskStatus
+from anyio.abc import TaskGroup, TaskStatus
 
 from component.sandbox.launch import NOT_CONFINED, confined_command
+from component.sandbox.messages import refusal_in
 from component.sandbox.process_skills import ChildPool, ProcessSkills
 from component.sandbox.profile import ConfinementError, Limits, Profile
+from component.sandbox.program import Ended, run_program
 from component.skill_directories.host_functions import Services, check_grantable, functions_of
 from component.skill_directories.version import Artefact, SkillRunner
 from component.skills.context import Context
-from component.skills.errors import InvalidParam, SkillError, SkillLoadError, SkillUnavailable
+from component.skills.errors import SkillLoadError, SkillUnavailable
 from component.skills.outputs import SkillResult
 from component.skills.spec import spec_fields, spec_json
 from xep.binding.json_bounds import decoded_json
 
 _log = structlog.get_logger("component.skills")
 
-_ERRORS_BYTES: Final = 4_000
 _OF_THE_SERVICE: Final = ("credential", "llm", "memory_read", "memory_write", "xmpp")
 
 
@@ -125,34 +124,12 @@ class Programs(SkillRunner[list[str]]):
     async def call(self, artefact: Artefact, arguments: dict[str, Any], context: Context) -> Any:
         """See `SkillRunner`."""
         most = artefact.manifest.skill.execution.output_bytes
-        process = await anyio.open_process(
-            await self._of(artefact),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={},
-            start_new_session=True,
+        ended = await run_program(
+            await self._of(artefact), msgspec.json.encode(arguments), most=most
         )
-        async with process:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            assert process.stderr is not None
-            output, errors = bytearray(), bytearray()
-            try:
-                async with anyio.create_task_group() as group:
-                    group.start_soon(_write, process.stdin, msgspec.json.encode(arguments))
-                    group.start_soon(_read, process.stderr, errors, _ERRORS_BYTES)
-                    await _read(process.stdout, output, most + 1)
-                    if len(output) > most:
-                        group.cancel_scope.cancel()
-            except BaseException:
-                _kill(process)
-                raise
-            if len(output) > most:
-                _kill(process)
-                raise SkillUnavailable(f"The skill {artefact.name} returned over {most:,} bytes.")
-            code = await process.wait()
-        return _value(artefact.name, bytes(output), bytes(errors), code)
+        if ended.code is None:
+            raise SkillUnavailable(f"The skill {artefact.name} returned over {most:,} bytes.")
+        return _value(artefact.name, ended)
 
     async def _load(self, artefact: Artefact) -> list[str]:
         runs = artefact.manifest.skill.execution
@@ -162,48 +139,20 @@ class Programs(SkillRunner[list[str]]):
             raise SkillLoadError(f"{runs.entry} cannot run: {error}; is it executable?") from error
 
 
-def _kill(process: Process) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        process.kill()
-
-
-async def _write(stream: ByteSendStream, data: bytes) -> None:
-    with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-        await stream.send(data)
-        await stream.aclose()
-
-
-async def _read(stream: ByteReceiveStream, into: bytearray, most: int) -> None:
-    """Read up to so many bytes; of an error output the rest is dropped."""
-    async for piece in stream:
-        into += piece[: most - len(into)]
-        if len(into) >= most and most != _ERRORS_BYTES:
-            return
-
-
-def _value(name: str, output: bytes, errors: bytes, code: int) -> Any:
+def _value(name: str, ended: Ended) -> Any:
     """Return the result of a program. Raises SkillError, InvalidParam, SkillUnavailable."""
-    why = errors.decode(errors="replace").strip().rpartition("\n")[2]
-    if code == NOT_CONFINED:
+    why = ended.errors.decode(errors="replace").strip().rpartition("\n")[2]
+    if ended.code == NOT_CONFINED:
         _log.error("a skill cannot be confined", skill=name, reason=why)
         raise SkillUnavailable(
             f"The skill {name} cannot be confined here: see `xmpp-agent doctor`.", begun=False
         )
     try:
-        if code == 0:
-            return decoded_json(output)
-        refusal = msgspec.json.decode(output, type=_Refusal)
+        if ended.code == 0:
+            return decoded_json(ended.output)
+        refusal = refusal_in(ended.output)
     except (ValueError, RecursionError) as error:
         unread = f"its output is not JSON that can be read: {error}"
-        what = unread if code == 0 else f"it ended with status {code}"
+        what = unread if ended.code == 0 else f"it ended with status {ended.code}"
         raise SkillUnavailable(f"The skill {name} failed: {what}. {why}".rstrip()) from None
-    if refusal.parameter is not None:
-        raise InvalidParam(refusal.parameter, refusal.error)
-    raise SkillError(refusal.error)
-
-
-class _Refusal(msgspec.Struct):
-    """What a program writes that ends with another exit code than 0."""
-
-    error: str
-    parameter: str | None = None
+    raise refusal

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import msgspec
 import structlog
 
-from component.skill_directories.memories import SkillMemory
+from component.skill_directories.approvals import SkillMemory
 from component.skill_directories.version import Artefact
 from component.skills.capabilities import Capabilities, Endpoint
 from component.skills.context import Context
@@ -48,9 +49,7 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
     """A secret that the service adds to requests of skills.
 
     Attributes:
-        value: the secret.
         hosts: the hosts that it is sent to.
-        header: the header that it is sent in.
         prefix: what stands before it there.
     """
 
@@ -81,12 +80,14 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
         storage: keeps what skills remember; None if nothing can be kept.
         gates: makes the gates of requests; None makes those that connect.
         messages: returns what sends messages; None where there is no connection.
+        compiled: the directory of compiled WebAssembly; None compiles it in every process.
     """
 
     credentials: Mapping[str, Credential] = {}
     storage: Storage | None = None
     gates: Gates | None = None
     messages: Callable[[], SendMessageOf | None] = lambda: None
+    compiled: Path | None = None
 
 
 Functions: TypeAlias = Callable[[Context], HostFunctions]
@@ -115,8 +116,6 @@ def functions_for(name: str, capabilities: Capabilities, services: Services) -> 
 
 
 class _Functions:
-    """Performs the host functions of one call of a skill."""
-
     def __init__(
         self, skill: str, capabilities: Capabilities, services: Services, context: Context
     ) -> None:

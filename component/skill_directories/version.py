@@ -5,11 +5,12 @@ There is one runner for each kind of skill, imported when it is first used.
 
 from __future__ import annotations
 
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -21,12 +22,8 @@ from component.policy.flows import covers
 from component.skill_directories.approvals import Approval
 from component.skill_directories.content import ContentStore, SkillContent
 from component.skills.context import Context
-from component.skills.errors import (
-    DeclarationError,
-    SkillLoadError,
-    SkillUnavailable,
-)
-from component.skills.inputs import Arguments, later_inputs, schema_inputs
+from component.skills.errors import DeclarationError, SkillLoadError, SkillUnavailable
+from component.skills.inputs import Arguments, SchemaInputs, schema_inputs
 from component.skills.manifest import FILE, Manifest, ManifestError
 from component.skills.skill import Skill
 from component.skills.spec import Schema, spec_fields, spec_json
@@ -39,6 +36,14 @@ T = TypeVar("T")
 
 TRUSTED_PYTHON = "trusted python"
 """The kind of a Python skill that runs inside the service."""
+_RUNNERS: Final = {
+    TRUSTED_PYTHON: ("python", "TrustedPython"),
+    "python": ("confined", "ConfinedPython"),
+    "wasm": ("webassembly", "WebAssembly"),
+    "process": ("confined", "Programs"),
+    "rest": ("rest", "RestRequests"),
+}
+"""The module and the class of the runner of each kind."""
 
 
 class Artefact(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,15 +114,10 @@ class SkillRunner(ABC, Generic[T]):
 
 
 class Runners:
-    """The runners of all kinds, each made when it is first used.
+    """The runners of all kinds, each made when it is first used."""
 
-    Args:
-        cache: the directory of compiled WebAssembly; None compiles it in every process.
-    """
-
-    def __init__(self, services: Services, cache: Path | None = None) -> None:
+    def __init__(self, services: Services) -> None:
         self._services = services
-        self._cache = cache
         self._made: dict[str, SkillRunner[Any]] = {}
         self._making = anyio.Lock()
         self._group: TaskGroup | None = None
@@ -161,28 +161,12 @@ class Runners:
 
     def make(self, kind: str) -> SkillRunner[Any]:
         """Make the runner of a kind. Raises SkillLoadError if it cannot run here."""
-        match kind:
-            case "trusted python":
-                from component.skill_directories.python import TrustedPython  # noqa: PLC0415
-
-                return TrustedPython(self._services)
-            case "python":
-                from component.skill_directories.confined import ConfinedPython  # noqa: PLC0415
-
-                return ConfinedPython(self._services)
-            case "wasm":
-                from component.skill_directories.webassembly import WebAssembly  # noqa: PLC0415
-
-                return WebAssembly(self._services, self._cache)
-            case "process":
-                from component.skill_directories.confined import Programs  # noqa: PLC0415
-
-                return Programs(self._services)
-            case "rest":
-                from component.skill_directories.rest import RestRequests  # noqa: PLC0415
-
-                return RestRequests(self._services)
-        raise SkillLoadError(f"This release cannot run skills of the kind {kind!r}.")
+        if kind not in _RUNNERS:
+            raise SkillLoadError(f"This release cannot run skills of the kind {kind!r}.")
+        module, name = _RUNNERS[kind]
+        runner = getattr(importlib.import_module(f"{__package__}.{module}"), name)(self._services)
+        assert isinstance(runner, SkillRunner), "they are"
+        return runner
 
     def forget(self, digest: str) -> None:
         """Tell the runners that a content runs no longer."""
@@ -280,7 +264,7 @@ class Version:
             **fields,
             source=approval.directory,
             versioned_by_content=True,
-            inputs=later_inputs(fields["input_schema"]),
+            inputs=SchemaInputs(fields["input_schema"]),
             kind="async",
             wants_context=True,
             invoke=self._invoke,

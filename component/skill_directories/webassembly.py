@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,15 +22,11 @@ _THREADS = 16
 
 
 class WebAssembly(SkillRunner[WasmSkill]):
-    """Runs code in WebAssembly.
+    """Runs code in WebAssembly."""
 
-    Args:
-        cache: the directory of compiled code; None compiles it in every process.
-    """
-
-    def __init__(self, services: Services, cache: Path | None) -> None:
+    def __init__(self, services: Services) -> None:
         super().__init__(services)
-        self._runtime = WasmRuntime(Threads(_THREADS, _THREADS // 2), cache)
+        self._runtime = WasmRuntime(Threads(_THREADS, _THREADS // 2), services.compiled)
 
     async def describe(self, artefact: Artefact) -> Mapping[str, Any]:
         """See `SkillRunner`. The manifest says everything; the code is compiled and checked."""

@@ -18,13 +18,7 @@ import anyio.from_thread
 import anyio.lowlevel
 
 from component import system
-from component.skills.errors import (
-    CALL_ERRORS,
-    InvalidParam,
-    SkillError,
-    SkillFailed,
-    SkillTimeout,
-)
+from component.skills.errors import CALL_ERRORS, InvalidParam, SkillError, SkillFailed, SkillTimeout
 from component.skills.outputs import Output, SkillResult
 from component.system import perf_counter
 
@@ -39,10 +33,7 @@ T = TypeVar("T")
 
 
 def call_inline(
-    skill: Skill,
-    arguments: Arguments,
-    context: Context | None = None,
-    started: float | None = None,
+    skill: Skill, arguments: Arguments, context: Context | None = None, started: float | None = None
 ) -> SkillResult:
     """Run an inline skill at once. The context is needed only if `skill.wants_context`. `started`
     is when the call has begun, by `perf_counter`: now unless given.

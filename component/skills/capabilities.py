@@ -79,7 +79,8 @@ class Endpoint(str):
             raise ValueError(_why_no_endpoint(text))
         scheme, host = found["scheme"], _host(found["host"])
         if scheme not in SCHEMES:
-            raise ValueError(f"{text!r} has the scheme {scheme!r}: write {_one_of(SCHEMES)}")
+            known = f"{', '.join(SCHEMES[:-1])} or {SCHEMES[-1]}"
+            raise ValueError(f"{text!r} has the scheme {scheme!r}: write {known}")
         port = _port(text, found["port"], DEFAULT_PORTS.get(scheme))
         shown = f"[{host}]" if ":" in host else host
         made = cls(f"{scheme}://{shown}:{port}")
@@ -270,10 +271,6 @@ _TEXTS: Final = {
     "shell": ("shell", "run programs of this machine"),
 }
 """Each capability as policies know it, and for admins."""
-
-
-def _one_of(words: tuple[str, ...]) -> str:
-    return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 def _refuse_characters(text: str) -> None:

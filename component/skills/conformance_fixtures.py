@@ -205,10 +205,7 @@ class _TextAnswer(msgspec.Struct, frozen=True):
 
 
 @own_skill(name="conformance.say", destructive=False, open_world=False, durable=True)
-async def _say(
-    question: Annotated[str, msgspec.Meta(max_length=1000)],
-    context: Context,
-) -> str:
+async def _say(question: Annotated[str, msgspec.Meta(max_length=1000)], context: Context) -> str:
     """Ask the caller for a text, and return it.
 
     Args:

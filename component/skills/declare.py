@@ -15,16 +15,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterable
-from typing import (
-    Any,
-    Final,
-    Generic,
-    ParamSpec,
-    TypedDict,
-    TypeVar,
-    Unpack,
-    overload,
-)
+from typing import Any, Final, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 

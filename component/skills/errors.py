@@ -137,13 +137,7 @@ class SkillTimeout(Exception):
         super().__init__(f"The skill {skill} did not finish within {seconds:g} seconds.")
 
 
-CALL_ERRORS: Final = (
-    InvalidParam,
-    SkillFailed,
-    SkillTimeout,
-    SkillUnavailable,
-    CapabilityMissing,
-)
+CALL_ERRORS: Final = (InvalidParam, SkillFailed, SkillTimeout, SkillUnavailable, CapabilityMissing)
 """The errors that a call of a skill raises."""
 
 

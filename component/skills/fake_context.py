@@ -113,40 +113,28 @@ class FakeContext(Context):
     """
 
     def __init__(self, **options: Unpack[FakeOptions]) -> None:
-        answers, model = options.get("answers", ()), options.get("model", ())
-        host = _Host(list(answers), list(model), dict(options.get("children") or {}))
         principal = options.get("principal", "juliet@example.com")
+        self._fake = fake = _Host(self, options)
         super().__init__(
             principal=principal,
             sender=f"{principal}/test",
             skill="test",
             agent=options.get("agent", "assistant"),
-            host=host,
+            host=fake,
         )
-        self.progress_reports = host.progress_reports
-        self.artifacts = host.artifacts
-        self.steps = host.steps
-        self.questions = host.questions
-        self.prompts = host.prompts
-        self.started = host.started
-        self.slept = host.slept
-        self._fake = host
-        self._ports = ports = _Ports(
-            options.get("http", ()),
-            dict(options.get("memories") or {}),
-            options.get("credentials", ()),
-        )
-        self._capabilities: Sequence[str] = ()
-        if (manifest := options.get("manifest")) is not None:
-            read = read_manifest(Path(manifest).read_text("utf-8"))
-            self._capabilities = read.skill.capabilities.texts
-        self.requests = ports.requests
-        self.memories = ports.memories
-        self.sent = ports.sent
+        self.progress_reports: list[tuple[float, str]] = []
+        self.artifacts: dict[str, str] = {}
+        self.steps: list[str] = []
+        self.questions: list[str] = []
+        self.prompts: list[str] = []
+        self.started: list[tuple[str, dict[str, Any]]] = []
+        self.slept: list[float] = []
+        self.requests: list[HttpRequest] = []
+        self.memories = dict(options.get("memories") or {})
+        self.sent: list[tuple[str, str]] = []
         self._now = options.get("now", datetime(2026, 1, 1, 12, tzinfo=UTC))
         self._generator = Random(0)  # noqa: S311 - a test sees the same numbers in each run
-        handlers: Handlers = {ReportProgress: host.progress, **ports.handlers}
-        self.provide(HostFunctions("test", ports.log, handlers))
+        self.provide(HostFunctions("test", fake.log, fake.functions))
 
     def now(self) -> datetime:
         """Return the time of the test."""
@@ -160,8 +148,7 @@ class FakeContext(Context):
         """Use the context for a skill: what it must declare is checked as in the service."""
         self.skill = skill.name
         self._fake.skill = skill
-        declared = self._fake.declared = (*skill.capabilities, *self._capabilities)
-        self._ports.of(skill.name, declared)
+        declared = self._fake.declared = (*skill.capabilities, *self._fake.of_manifest)
         if self.functions is not None:
             kinds = {"", *(each.partition(":")[0] for each in declared)}
             handlers = self.functions.handlers.items()
@@ -171,7 +158,7 @@ class FakeContext(Context):
     @property
     def unused(self) -> int:
         """The number of answers of the person, the model and servers that nobody asked for."""
-        return len(self._fake.answers) + len(self._fake.model) + len(self._ports.answers)
+        return len(self._fake.answers) + len(self._fake.model) + len(self._fake.http)
 
 
 def call(
@@ -192,26 +179,36 @@ async def called(skill: Skill, arguments: Mapping[str, Any], context: FakeContex
 
 
 class _Host(PartialHost):
-    """Performs the operations of a test."""
+    """Performs the operations and the host functions of a test, and notes them in its context."""
 
     key = "test"
 
-    def __init__(
-        self, answers: list[object], model: list[object], children: dict[str, str | Exception]
-    ) -> None:
-        self.answers = answers
-        self.model = model
-        self._children = children
+    def __init__(self, test: FakeContext, options: FakeOptions) -> None:
+        http = options.get("http", ())
+        self._test = test
+        self.answers = list(options.get("answers", ()))
+        self.model = list(options.get("model", ()))
+        self.http = [] if callable(http) else list(http)
+        self._answer = http if callable(http) else None
+        self._children = dict(options.get("children") or {})
+        self._credentials = options.get("credentials", ())
+        self.of_manifest: Sequence[str] = ()
+        if (manifest := options.get("manifest")) is not None:
+            read = read_manifest(Path(manifest).read_text("utf-8"))
+            self.of_manifest = read.skill.capabilities.texts
         self.skill: Skill | None = None
         self.declared: Sequence[str] = ()
-        self.progress_reports: list[tuple[float, str]] = []
-        self.artifacts: dict[str, str] = {}
-        self.steps: list[str] = []
-        self.questions: list[str] = []
-        self.prompts: list[str] = []
-        self.started: list[tuple[str, dict[str, Any]]] = []
-        self.slept: list[float] = []
         self._over: set[str] = set()
+        self.functions: Handlers = {
+            ReportProgress: self.perform,
+            HttpRequest: self._request,
+            ReadMemory: self._read,
+            WriteMemory: self._write,
+            DeleteMemory: self._delete,
+            ListMemory: self._list,
+            HasCredential: self._has_credential,
+            SendMessage: self._send,
+        }
 
     async def perform(self, operation: Operation, *local: Callable[[str], Any]) -> Any:
         """Perform an operation, if the skill is declared so that it may ask for it."""
@@ -230,18 +227,18 @@ class _Host(PartialHost):
     def unsupported(self, method: str) -> UsageError:
         return UsageError(f"A test cannot use context.{method}: only goals wait for turns.")
 
-    async def progress(self, operation: ReportProgress) -> None:
-        self.progress_reports.append((operation.fraction, operation.text))
+    async def _do_progress(self, operation: ReportProgress) -> None:
+        self._test.progress_reports.append((operation.fraction, operation.text))
 
-    async def _output(self, part: PublishPart) -> None:
+    async def _do_output(self, part: PublishPart) -> None:
         if part.name in self._over:
             raise ValueError(f"the artifact {part.name!r} has had its last part")
-        self.artifacts[part.name] = self.artifacts.get(part.name, "") + part.text
+        self._test.artifacts[part.name] = self._test.artifacts.get(part.name, "") + part.text
         if part.last:
             self._over.add(part.name)
 
-    async def _step(self, step: RunStep, work: Work[bytes]) -> bytes:
-        self.steps.append(step.name)
+    async def _do_step(self, step: RunStep, work: Work[bytes]) -> bytes:
+        self._test.steps.append(step.name)
         try:
             return await work(
                 f"{self.key} {step.name} {'' if step.key is None else step.key}".strip()
@@ -251,27 +248,27 @@ class _Host(PartialHost):
         except Exception as error:
             raise StepFailed(f"The step {step.name} failed: {error}") from error
 
-    async def _ask(self, asked: AskPrincipal) -> bytes:
-        self.questions.append(asked.question)
+    async def _do_ask(self, asked: AskPrincipal) -> bytes:
+        self._test.questions.append(asked.question)
         answer = _next(self.answers, f"The skill asks {asked.question!r}", "answers")
         return msgspec.json.encode(answer)
 
-    async def _sleep(self, operation: Sleep) -> None:
-        self.slept.append(operation.seconds)
+    async def _do_sleep(self, operation: Sleep) -> None:
+        self._test.slept.append(operation.seconds)
 
-    async def _start(self, start: StartTask) -> str:
+    async def _do_start(self, start: StartTask) -> str:
         if start.skill not in self._children:
             raise AssertionError(f"The skill starts {start.skill!r}: add it to `children`.")
-        self.started.append((start.skill, msgspec.json.decode(start.params)))
-        return f"{len(self.started)}"
+        self._test.started.append((start.skill, msgspec.json.decode(start.params)))
+        return f"{len(self._test.started)}"
 
-    async def _wait(self, operation: WaitForTasks) -> bytes:
+    async def _do_wait(self, operation: WaitForTasks) -> bytes:
         return msgspec.json.encode([self._child(task) for task in operation.tasks])
 
-    async def _llm(self, asked: AskModel, check: Callable[[str], object]) -> str:
+    async def _do_llm(self, asked: AskModel, check: Callable[[str], object]) -> str:
         if self.skill is not None and CAPABILITY not in self.declared:
             raise CapabilityMissing(self.skill.name, CAPABILITY)
-        self.prompts.append(asked.prompt)
+        self._test.prompts.append(asked.prompt)
         answer = _next(self.model, f"The skill asks the model {asked.prompt!r}", "model")
         text = msgspec.json.encode(answer).decode()
         try:
@@ -280,19 +277,8 @@ class _Host(PartialHost):
             raise ModelFailed("invalid", f"The answer does not fit the schema: {error}") from None
         return text
 
-    handlers = {  # noqa: RUF012 - the base says that it is of the class
-        ReportProgress: progress,
-        PublishPart: _output,
-        RunStep: _step,
-        AskPrincipal: _ask,
-        Sleep: _sleep,
-        StartTask: _start,
-        WaitForTasks: _wait,
-        AskModel: _llm,
-    }
-
     def _child(self, task: str) -> ChildResult:
-        skill, _ = self.started[int(task) - 1]
+        skill, _ = self._test.started[int(task) - 1]
         outcome = self._children[skill]
         if isinstance(outcome, SkillError):
             return ChildResult(task, "completed", str(outcome), is_error=True)
@@ -300,41 +286,9 @@ class _Host(PartialHost):
             return ChildResult(task, "failed", reason=str(outcome))
         return ChildResult(task, "completed", outcome)
 
-
-class _Ports:
-    """Performs the host functions of a test."""
-
-    def __init__(
-        self,
-        answers: Sequence[object] | Http,
-        memories: dict[str, str],
-        credentials: Collection[str],
-    ) -> None:
-        self.answers = [] if callable(answers) else list(answers)
-        self._answer = answers if callable(answers) else None
-        self.memories = memories
-        self._credentials = credentials
-        self.requests: list[HttpRequest] = []
-        self.sent: list[tuple[str, str]] = []
-        self._skill = ""
-        self._declared: Sequence[str] | None = None
-        self.handlers: Handlers = {
-            HttpRequest: self._request,
-            ReadMemory: self._read,
-            WriteMemory: self._write,
-            DeleteMemory: self._delete,
-            ListMemory: self._list,
-            HasCredential: self._has_credential,
-            SendMessage: self._send,
-        }
-
-    def of(self, skill: str, declared: Sequence[str]) -> None:
-        """Check what a skill does against what it declares."""
-        self._skill, self._declared = skill, declared
-
     def _check(self, capability: str, shown: str = "") -> None:
-        if self._declared is not None and covers(self._declared, (capability,)) is not None:
-            raise CapabilityMissing(self._skill, shown or capability)
+        if self.skill is not None and covers(self.declared, (capability,)) is not None:
+            raise CapabilityMissing(self.skill.name, shown or capability)
 
     def log(self, level: LogLevel, text: str) -> None:
         """Nobody reads the log of a test."""
@@ -349,28 +303,28 @@ class _Ports:
             self._check(f"credential:{request.credential}")
         if request.credential and request.credential not in self._credentials:
             raise HostError(f"The credential {request.credential} is not set.")
-        self.requests.append(request)
+        self._test.requests.append(request)
         if self._answer is not None:
             return await self._answer(request)
-        answer = _next(self.answers, f"The skill requests {request.url!r}", "http")
+        answer = _next(self.http, f"The skill requests {request.url!r}", "http")
         if isinstance(answer, HttpResponse):
             return answer
         kind = (("content-type", "application/json"),)
         return HttpResponse(200, kind, msgspec.json.encode(answer))
 
     async def _read(self, wanted: ReadMemory) -> str | None:
-        return self.memories.get(wanted.key)
+        return self._test.memories.get(wanted.key)
 
     async def _write(self, wanted: WriteMemory) -> None:
         self._check("memory:write:skill")
-        self.memories[wanted.key] = wanted.value
+        self._test.memories[wanted.key] = wanted.value
 
     async def _delete(self, wanted: DeleteMemory) -> None:
         self._check("memory:write:skill")
-        self.memories.pop(wanted.key, None)
+        self._test.memories.pop(wanted.key, None)
 
     async def _list(self, wanted: ListMemory) -> list[str]:
-        return sorted(key for key in self.memories if key.startswith(wanted.prefix))
+        return sorted(key for key in self._test.memories if key.startswith(wanted.prefix))
 
     async def _has_credential(self, wanted: HasCredential) -> bool:
         self._check(f"credential:{wanted.name}")
@@ -378,7 +332,7 @@ class _Ports:
 
     async def _send(self, message: SendMessage) -> None:
         self._check(f"xmpp:{message.to}")
-        self.sent.append((message.to, message.text))
+        self._test.sent.append((message.to, message.text))
 
 
 def _next(script: list[object], what: str, where: str) -> object:

@@ -15,7 +15,14 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from component.skills.params import read_boolean, read_integer, read_number
+from component.skills.params import (
+    Reader,
+    either,
+    read_boolean,
+    read_choice,
+    read_integer,
+    read_number,
+)
 from component.skills.validation import pointed_to
 from xep.binding.escaping import without_forbidden
 from xep.binding.json_bounds import MOST_VALUES, checked_json
@@ -32,11 +39,6 @@ ABSENT: Final = msgspec.UNSET
 NEWLINE: Final = re.compile("\r\n|\r|\n")
 _SPACE = " \t\r\n"
 _MOST_CHOICES = 20
-_EXPECTED: Final[Mapping[str, str]] = {
-    "boolean": "true or false",
-    "integer": "an integer",
-    "number": "a number",
-}
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -109,14 +111,15 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
             lines = NEWLINE.split(whole)
             if self.item == "text":
                 return [line for line in lines if line]
-            return [self._scalar(self.item, line) for line in lines if line.strip(_SPACE)]
+            read = _scalar_reader(self.item)
+            return [read.one(line) for line in lines if line.strip(_SPACE)]
         if self.kind == "choices":
             return [self._choice(text) for text in texts if text or self._has_empty()]
         if len(texts) > 1:
             raise ValueError("expected one value")
-        return (
-            self._choice(texts[0]) if self.kind == "choice" else self._scalar(self.kind, texts[0])
-        )
+        if self.kind == "choice":
+            return self._choice(texts[0])
+        return self.reader.one(texts[0])
 
     def shown_default(self) -> tuple[str, ...]:
         """Return the texts of the field in an empty form; none for a default that a form cannot
@@ -162,20 +165,20 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
             return repr(value)
         return None
 
-    def _scalar(self, kind: FieldKind, text: str) -> Any:
-        if kind == "text":
-            return text
-        try:
-            if kind == "boolean":
-                return read_boolean(text)
-            try:
-                return read_integer(text)
-            except ValueError:
-                if kind == "integer":
-                    raise
-                return read_number(text)
-        except ValueError:
-            raise ValueError(f"expected {_EXPECTED[kind]}") from None
+    @property
+    def reader(self) -> Reader:
+        """What reads the texts of a parameter. Values that no text can express are read as JSON."""
+        match self.kind:
+            case "choice" | "choices":
+                choices = {each.text: each.value for each in self.choices}
+                words = f"one of {', '.join(list(choices)[:_MOST_CHOICES])}"
+                if self.kind == "choice":
+                    return Reader(words, read_choice(choices))
+                return Reader(f"an array of {words}", items=(read_choice(choices),))
+            case "lines":
+                item = _scalar_reader(self.item)
+                return Reader(f"an array of {item.expected}", items=(item.scalar,))
+        return _scalar_reader(self.kind)
 
     def _choice(self, text: str) -> Any:
         for choice in self.choices:
@@ -196,6 +199,27 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
 
     def _has_empty(self) -> bool:
         return any(not choice.text for choice in self.choices)
+
+
+def _scalar_reader(kind: FieldKind) -> Reader:
+    match kind:
+        case "boolean":
+            return Reader("true or false", read_boolean)
+        case "integer":
+            return Reader("an integer", read_integer)
+        case "number":
+            return Reader("a number", either([read_integer, read_number]))
+        case "text":
+            return Reader("text", str, verbatim=True)
+    return Reader("JSON", _json_or_text)
+
+
+def _json_or_text(text: str) -> Any:
+    """Read JSON, or take a text that is none as a string."""
+    try:
+        return msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def digits(value: float | None) -> str | None:
@@ -392,7 +416,9 @@ def _members(
         if not isinstance(parts, list | tuple) or not parts:
             continue
         # Beside a type, they may restrict it in any way; constants are an enumeration.
-        if "type" not in schema or all(map(_is_constant, parts)):
+        if "type" not in schema or all(
+            isinstance(part, Mapping) and "const" in part for part in parts
+        ):
             for part in parts:
                 yield from _members(part, root, seen)
             return
@@ -406,8 +432,30 @@ def _members(
         yield {**schema, "type": None}
 
 
-def _is_constant(part: object) -> bool:
-    return isinstance(part, Mapping) and "const" in part
+def json_type(declared: object, root: Schema) -> str:
+    """Return the one type of JSON that a schema allows besides null, or `any`."""
+    found: set[str] = set()
+    for member in _members(declared, root):
+        values = _enumerated(member)
+        if isinstance(kind := member.get("type"), str):
+            found.add(kind)
+        elif values is None:
+            found.add("any")
+        else:
+            found |= {_JSON_TYPES.get(type(value), "object") for value in values}
+    found.discard("null")
+    return found.pop() if len(found) == 1 else "any"
+
+
+_JSON_TYPES: Final[Mapping[type, str]] = {
+    bool: "boolean",
+    str: "string",
+    int: "integer",
+    float: "number",
+    list: "array",
+    tuple: "array",
+    type(None): "null",
+}
 
 
 def _followed(

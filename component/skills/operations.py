@@ -13,8 +13,9 @@ the work of a step, and the check of a model's answer.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from functools import partial
-from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias, TypeVar, get_args
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 import anyio
 import msgspec
@@ -280,19 +281,30 @@ class Host(Protocol):
         """
 
 
+in_step: Final[ContextVar[bool]] = ContextVar("in_step", default=False)
+"""Whether the work of a step runs, in the hosts that do not record steps in a database."""
+
+
 class PartialHost:
-    """A host that supports some operations: those of `handlers`, with a method for each."""
+    """A host that supports some operations: those for which it has a method, such as `_do_step`."""
 
     key: str
     resumes: bool = False
-    handlers: ClassVar[Mapping[type[Operation], Callable[..., Awaitable[Any]]]] = {}
+    _task: int | None = None
+    """The id of the event loop's task that runs the skill; None for a plain function, whose thread
+    does one thing after another."""
 
     async def perform(self, operation: Operation, *local: Callable[[str], Any]) -> Any:
         """Perform an operation. Raises UsageError if it is not supported."""
-        handler = self.handlers.get(type(operation))
+        method = METHODS[type(operation)]
+        handler = getattr(self, f"_do_{method}", None)
         if handler is None:
-            raise self.unsupported(METHODS[type(operation)])
-        return await handler(self, operation, *local)
+            raise self.unsupported(method)
+        return await handler(operation, *local)
+
+    def _in_branch(self) -> bool:
+        """Whether the skill asks in a branch beside others."""
+        return self._task is not None and anyio.get_current_task().id != self._task
 
     def unsupported(self, method: str) -> UsageError:
         """Return the error for a method of `Context` that cannot be used here."""
@@ -306,22 +318,15 @@ class PlainHost(PartialHost):
         self.key = system.token_hex(16)
         self._report = report
 
-    async def _progress(self, operation: ReportProgress) -> None:
+    async def _do_progress(self, operation: ReportProgress) -> None:
         if self._report is not None:
             await self._report(operation.fraction, operation.text)
 
-    async def _output(self, operation: PublishPart) -> None:
+    async def _do_output(self, operation: PublishPart) -> None:
         pass
 
-    async def _step(self, _operation: RunStep, work: Work[bytes]) -> bytes:
+    async def _do_step(self, _operation: RunStep, work: Work[bytes]) -> bytes:
         return await work(self.key)
 
-    async def _sleep(self, operation: Sleep) -> None:
+    async def _do_sleep(self, operation: Sleep) -> None:
         await anyio.sleep(operation.seconds)
-
-    handlers = {  # noqa: RUF012 - the base says that it is of the class
-        ReportProgress: _progress,
-        PublishPart: _output,
-        RunStep: _step,
-        Sleep: _sleep,
-    }

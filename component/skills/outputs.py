@@ -31,7 +31,7 @@ class Output(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, 
     def __post_init__(self) -> None:
         """Replace characters that XML does not allow."""
         if not self.text.isprintable():
-            fit = json_without_forbidden if _is_json(self.media_type) else without_forbidden
+            fit = json_without_forbidden if is_json(self.media_type) else without_forbidden
             force_setattr(self, "text", fit(self.text))
         if self.name is not None and not self.name.isprintable():
             force_setattr(self, "name", without_forbidden(self.name))
@@ -127,7 +127,8 @@ def _make_sendable(part: File | Link) -> None:
             force_setattr(part, name, without_forbidden(text))
 
 
-def _is_json(media_type: str) -> bool:
+def is_json(media_type: str) -> bool:
+    """Return whether a media type is one of JSON (RFC 6839 §3.1)."""
     return media_type == JSON or media_type.endswith("+json")
 
 

@@ -132,10 +132,12 @@ def _scalar(members: list[types.Type]) -> tuple[Scalar | None, list[str]]:
     readers = [reader for _, reader in sorted(ranked, key=lambda pair: pair[0])]
     if not readers:
         return None, words
-    return (readers[0] if len(readers) == 1 else _first(readers)), words
+    return (readers[0] if len(readers) == 1 else either(readers)), words
 
 
-def _first(readers: list[Scalar]) -> Scalar:
+def either(readers: list[Scalar]) -> Scalar:
+    """Return what reads a text by the first of these that can."""
+
     def read(text: str) -> Any:
         for reader in readers:
             try:
@@ -210,9 +212,7 @@ _GOT = re.compile(r", got `[^`]*`")
 
 
 def prepare(
-    skill: Skill,
-    texts: Iterable[tuple[str, str]] = (),
-    json: bytes | str | None = None,
+    skill: Skill, texts: Iterable[tuple[str, str]] = (), json: bytes | str | None = None
 ) -> Arguments:
     """Return a skill's arguments, of the type `inputs.type`.
 

@@ -31,7 +31,14 @@ _FORM: Final = ("Content-Type", "application/x-www-form-urlencoded")
 _TEXT: Final = ("Content-Type", "text/plain; charset=utf-8")
 
 
-class ContextHttp:
+class _Port:
+    __slots__ = ("_functions",)
+
+    def __init__(self, functions: HostFunctions) -> None:
+        self._functions = functions
+
+
+class ContextHttp(_Port):
     """Makes HTTP requests to the servers that the manifest declares (`network`).
 
     All methods return the response whatever its status, and raise HostError, whose message says
@@ -41,11 +48,6 @@ class ContextHttp:
 
     `credential` names a declared credential, which the service adds to the request.
     """
-
-    __slots__ = ("_functions",)
-
-    def __init__(self, functions: HostFunctions) -> None:
-        self._functions = functions
 
     async def get(
         self,
@@ -103,17 +105,12 @@ class ContextHttp:
         )
 
 
-class ContextMemory:
+class ContextMemory(_Port):
     """Reads and writes what the skill remembers (`memory_read`, `memory_write`): texts by keys.
 
     The memories belong to this skill and the caller. All methods raise HostError if the memory is
     not available or full, and CapabilityMissing for a change where only reading is declared.
     """
-
-    __slots__ = ("_functions",)
-
-    def __init__(self, functions: HostFunctions) -> None:
-        self._functions = functions
 
     async def get(self, key: str) -> str | None:
         """Return a value, or None."""
@@ -132,13 +129,8 @@ class ContextMemory:
         return await self._functions.perform(ListMemory(prefix))
 
 
-class ContextXmpp:
+class ContextXmpp(_Port):
     """Sends messages to the addresses that the manifest declares (`xmpp`)."""
-
-    __slots__ = ("_functions",)
-
-    def __init__(self, functions: HostFunctions) -> None:
-        self._functions = functions
 
     async def send(self, to: str, text: str, *, key: str | None = None) -> None:
         """Send a message to a bare JID.

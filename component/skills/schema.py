@@ -22,7 +22,7 @@ from msgspec import inspect as types
 
 from component.skills.context import Context
 from component.skills.errors import DeclarationError, UsageError
-from component.skills.inputs import Inputs, params_of
+from component.skills.inputs import Inputs, StructInputs
 from component.skills.outputs import JSON, TEXT, Part, SkillResult
 from component.skills.params import Reader, reader_of
 from component.skills.patterns import unfit
@@ -72,7 +72,9 @@ def signature_of(function: Callable[..., Any], docs: Mapping[str, str]) -> Signa
     base: type[msgspec.Struct] | None = None
     for param in inspect.signature(function).parameters.values():
         where = f"The parameter {param.name!r} of the skill function {title}"
-        if param.kind is param.POSITIONAL_ONLY and _is_struct(hints.get(param.name)):
+        hint = hints.get(param.name)
+        of_struct = isinstance(hint, type) and issubclass(hint, msgspec.Struct)
+        if param.kind is param.POSITIONAL_ONLY and of_struct:
             base = hints[param.name]
             readers |= _readers_of(base, title)
             continue
@@ -80,7 +82,6 @@ def signature_of(function: Callable[..., Any], docs: Mapping[str, str]) -> Signa
             raise DeclarationError(f"{where} has no name for callers: declare it as a plain one.")
         if param.name not in hints:
             raise DeclarationError(f"{where} has no type hint: add one, such as {param.name}: str.")
-        hint = hints[param.name]
         if isinstance(hint, type) and issubclass(hint, Context):
             if context is not None:
                 raise DeclarationError(f"{where} is a second Context: one is enough.")
@@ -118,15 +119,9 @@ def signature_of(function: Callable[..., Any], docs: Mapping[str, str]) -> Signa
         if name in schema["properties"]:
             schema["properties"][name].setdefault("description", text)
     _add_field_texts(schema["properties"], base)
-    inputs = Inputs(
-        type=struct,
-        params=params_of(schema),
-        readers=readers,
-        verbatim=frozenset(name for name, reader in readers.items() if reader.verbatim),
-    )
-    return Signature(
-        inputs, schema, context, positional and context is None, as_struct=base is not None
-    )
+    inputs = StructInputs(struct, schema, readers)
+    as_struct = base is not None
+    return Signature(inputs, schema, context, positional and context is None, as_struct)
 
 
 def outputs_of(function: Callable[..., Any]) -> Outputs:
@@ -175,10 +170,6 @@ def _check_name(name: str, where: str) -> None:
         raise DeclarationError(f"{where} starts with an underscore: callers see this name.")
     if name == "FORM_TYPE":
         raise DeclarationError(f"{where} has the name of a field that every form has already.")
-
-
-def _is_struct(hint: object) -> bool:
-    return isinstance(hint, type) and issubclass(hint, msgspec.Struct)
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

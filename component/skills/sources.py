@@ -5,6 +5,7 @@ A call keeps the skill that it began with. Later calls get the skill that the so
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeAlias
 
@@ -12,6 +13,7 @@ import anyio
 import structlog
 from anyio.abc import TaskStatus
 
+from component import system
 from component.skills.errors import DuplicateSkillError, SkillLoadError
 from component.skills.registry import Registry
 from component.skills.skill import Skill
@@ -40,6 +42,33 @@ class SkillSource(Protocol):
         keeps the version that it offered before, and logs why. Raises SkillLoadError when it cannot
         work now: its skills stay as they are, and it is run again later.
         """
+
+
+class ExtraSource:
+    """A source whose libraries an extra installs. Importing them takes a second, in which the event
+    loop has other work; so they are imported when it runs.
+
+    Args:
+        module: has a class `Serving`, whose `run` offers the skills.
+        missing: says, in a sentence, which extra is needed.
+        arguments: of the class.
+    """
+
+    def __init__(self, name: str, module: str, missing: str, *arguments: object) -> None:
+        self.name = name
+        self._module = module
+        self._missing = missing
+        self._arguments = arguments
+
+    async def run(self, offer: Offer, *, task_status: TaskStatus[None]) -> None:
+        """Offer skills until cancelled. While what offers them is down, they stay, and a call fails
+        at once. Raises SkillLoadError if the extra is not installed.
+        """
+        try:
+            module = await system.in_thread(importlib.import_module, self._module)
+        except ImportError as error:
+            raise SkillLoadError(self._missing) from error
+        await module.Serving(*self._arguments).run(offer, task_status)
 
 
 class SkillSources:

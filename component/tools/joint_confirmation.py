@@ -16,7 +16,7 @@ from component.agent.protocol import Caller, Waiting
 from component.models.messages import ToolCall
 from component.policy.flows import Decision
 from component.skills import InvalidParam, Skill
-from component.skills.inputs import Arguments, later_inputs
+from component.skills.inputs import Arguments, SchemaInputs
 from component.skills.spec import Annotations
 from component.tasks.admission import ANSWERS
 from component.tasks.gate import Approvers, arguments_of, completed
@@ -48,7 +48,7 @@ SEVERAL_CALLS: Final = Skill(
     annotations=Annotations(read_only=True, destructive=False, open_world=False),
     hidden=True,
     input_schema=_SCHEMA,
-    inputs=later_inputs(_SCHEMA),
+    inputs=SchemaInputs(_SCHEMA),
     kind="inline",
     wants_context=False,
     invoke=lambda arguments, _context: _approved(arguments),

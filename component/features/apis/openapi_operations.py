@@ -29,6 +29,7 @@ from component.rest.template import (
     value_text,
 )
 from component.skills.errors import InvalidParam
+from component.skills.outputs import is_json
 from component.skills.spec import Schema
 
 ParameterPlace: TypeAlias = Literal["path", "query", "header", "json", "form", "text", "field"]
@@ -132,8 +133,6 @@ def read_operation(document: OpenApiDocument, entry: ListedOperation) -> Operati
 
 
 class _Reader:
-    """Reads an operation. Methods raise Unusable."""
-
     def __init__(self, document: OpenApiDocument, entry: ListedOperation) -> None:
         self._document = document
         self._entry = entry
@@ -285,7 +284,8 @@ def _check_path(path: str) -> None:
 
 def _is_json(media_type: str) -> bool:
     kind = media_type.partition(";")[0].strip().lower()
-    return (kind == "application/json" or kind.endswith("+json")) and _is_plain(media_type)
+    plain = media_type.isascii() and media_type.isprintable() and len(media_type) < 100
+    return plain and is_json(kind)
 
 
 def _is_form(media_type: str) -> bool:
@@ -294,10 +294,6 @@ def _is_form(media_type: str) -> bool:
 
 def _is_text(media_type: str) -> bool:
     return media_type.partition(";")[0].strip().lower() == "text/plain"
-
-
-def _is_plain(media_type: str) -> bool:
-    return media_type.isascii() and media_type.isprintable() and len(media_type) < 100
 
 
 class Granted(msgspec.Struct, frozen=True):

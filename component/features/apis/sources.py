@@ -317,7 +317,6 @@ def _url(server: object, base: str) -> str | None:
 
 
 def _content(path: Path, most: int) -> bytes:
-    """Return at most so many bytes of a file. Raises SkillLoadError."""
     try:
         if not path.is_file():
             raise SkillLoadError(f"{path} is not a file.")

@@ -175,7 +175,6 @@ class Folder:
 
 
 def _parts(path: str) -> list[str]:
-    """Return the names in a path. Raises FolderError for one that could lead out."""
     parts = path.split("/")
     if len(parts) > _DEEPEST or not all(_NAME.fullmatch(part) for part in parts):
         raise FolderError(

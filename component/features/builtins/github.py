@@ -36,8 +36,6 @@ _LONGEST_TEXT: Final = 500
 
 
 class _Row(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An issue or pull request, as programs get it."""
-
     number: int
     title: str
     state: str
@@ -48,8 +46,6 @@ class _Row(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _Client:
-    """Makes the requests."""
-
     def __init__(self, settings: GitHub) -> None:
         self._url = settings.base_url
         self._token = settings.token.get_secret_value()

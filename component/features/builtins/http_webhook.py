@@ -101,10 +101,7 @@ def _schema(targets: Mapping[str, HttpWebhook]) -> Schema:
     return {
         "type": "object",
         "properties": {
-            "target": {
-                "enum": list(targets),
-                "description": f"Where to send it. {told}".strip(),
-            },
+            "target": {"enum": list(targets), "description": f"Where to send it. {told}".strip()},
             "event": {
                 "type": "string",
                 "pattern": "^[A-Za-z0-9_.-]{1,100}$",

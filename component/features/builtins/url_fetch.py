@@ -122,13 +122,13 @@ def _result(response: HttpResponse, title: str, text: str, start: int, most: int
     more = ""
     if end < len(text):
         more = f"\n\n[Characters {start} to {end} of {len(text)}. Go on with start={end}.]"
-    page = Page(response.url, title, _media_type(response), len(text), start)
+    page = Page(response.url, title, response.media_type, len(text), start)
     return text_and_data(head + text[start:end] + more, page, "page")
 
 
 async def _text_of(response: HttpResponse, *, links: bool) -> tuple[str, str]:
     """Return the title and the text. Raises SkillError."""
-    media_type, data = _media_type(response), response.body
+    media_type, data = response.media_type, response.body
     if data.startswith(b"%PDF-"):
         kind = "pdf"
     elif media_type in _PAGES or (not media_type and data.lstrip()[:1] == b"<"):
@@ -174,10 +174,6 @@ def _listed(pieces: Sequence[DocumentPiece], base: str) -> str:
             found.setdefault(url, text)
     lines = [f"- {text or 'link'}: {url}" for url, text in found.items()]
     return "Links:\n" + ("\n".join(lines) or "none")
-
-
-def _media_type(response: HttpResponse) -> str:
-    return response.header("content-type").partition(";")[0].strip().lower()
 
 
 def _in_utf8(response: HttpResponse) -> bytes:

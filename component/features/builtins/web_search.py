@@ -84,11 +84,7 @@ def web_search_skill(settings: WebSearch) -> Skill:
 
 _FIELDS: Final[Mapping[str, tuple[dict[str, Any], str, str]]] = {
     "tavily": ({"search_depth": "basic"}, "time_range", "include_domains"),
-    "perplexity": (
-        {"max_tokens_per_page": 512},
-        "search_recency_filter",
-        "search_domain_filter",
-    ),
+    "perplexity": ({"max_tokens_per_page": 512}, "search_recency_filter", "search_domain_filter"),
 }
 """For each service that takes JSON: what it always gets, and its names of period and domains."""
 

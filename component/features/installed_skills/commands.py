@@ -10,14 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from component.audit.protocol import AuditEvent, Recorder
-from component.commands import (
-    AnyCommand,
-    Asking,
-    CommandError,
-    CommandResult,
-    NoParams,
-    Outline,
-)
+from component.commands import AnyCommand, Asking, CommandError, CommandResult, NoParams, Outline
 from component.skill_directories.approvals import Approval
 from component.skill_directories.content import SkillDirectory
 from component.skills.capabilities import Capabilities

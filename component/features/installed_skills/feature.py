@@ -97,7 +97,7 @@ def skill_directories(
     if settings.proposals_path is not None:
         with suppress(OSError):  # reported when the directories are read
             make_directory(settings.proposals_path.expanduser())
-    runners = Runners(services, settings.storage.path / "compiled-skills")
+    runners = Runners(services)
     auto_approve = settings.skills.auto_approve
     return SkillDirectories(settings.skill_roots, storage, runners, recorder, auto_approve)
 

@@ -1,6 +1,6 @@
 """The tools of MCP servers as skills (https://modelcontextprotocol.io).
 
-`serving` keeps a server running and offers its tools; `pool` gives each person a connection; a
+`serving` keeps a server running, offers its tools and gives each person a connection; a
 `connection` is one of them, over the streams of `stdio` or `http`, whose messages `guard`
 bounds; `calls` runs a tool; `tools` makes skills of tools, `contents` outputs of results, and
 `questions` questions of the server's requests. They import the SDK, so they are imported only where

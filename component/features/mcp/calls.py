@@ -22,6 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from component.features.mcp.contents import result_of
 from component.features.mcp.errors import line, plain, reason_of
+from component.features.mcp.http import ENDED, is_loss
 from component.features.mcp.questions import (
     ANSWER,
     answer_of,
@@ -31,7 +32,6 @@ from component.features.mcp.questions import (
     schema_of,
     tokens_of,
 )
-from component.features.mcp.sessions import ENDED, is_loss
 from component.features.mcp.tools import schema_mismatch
 from component.skills.errors import Denied, SkillError, SkillUnavailable, UsageError
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mcp.client.client import Client
 
     from component.features.mcp.connection import ToolDescription
-    from component.features.mcp.pool import Pool
+    from component.features.mcp.serving import Pool
     from component.features.mcp.settings import McpServer
     from component.skills.context import Context
     from component.skills.outputs import SkillResult

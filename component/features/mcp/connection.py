@@ -18,8 +18,7 @@ from pydantic import ValidationError
 from component.features.mcp.calls import RunningCall
 from component.features.mcp.errors import ServerFailed, line, reason_of
 from component.features.mcp.guard import CLOSED, MessageGuard, Streams
-from component.features.mcp.http import http_streams
-from component.features.mcp.sessions import ENDED, is_loss
+from component.features.mcp.http import ENDED, http_streams, is_loss
 from component.features.mcp.stdio import stdio_streams
 
 if TYPE_CHECKING:
@@ -55,8 +54,6 @@ class ServerConnection:
     """A connection to a server.
 
     Args:
-        name: the name of the server.
-        entry: its settings.
         idle_s: seconds without a call after which the connection is closed; None for never.
 
     Attributes:

@@ -1,44 +1,22 @@
 """The tools of MCP servers as skills."""
 
-import importlib
 from collections.abc import AsyncIterator
+from typing import Final
 
-from anyio.abc import TaskStatus
-
-from component import system
 from component.features.feature import Feature, Opened
 from component.features.mcp.settings import SERVERS, McpServer
 from component.kernel.check import Check
 from component.kernel.kernel import Kernel
-from component.skills.errors import SkillLoadError
-from component.skills.sources import Offer
+from component.skills.sources import ExtraSource
+
+_INSTALL: Final = "the mcp extra: pip install 'xmpp-agent-component[mcp]'"
 
 
-class McpSource:
-    """Offers the tools of an MCP server as skills."""
-
-    def __init__(self, server: str, entry: McpServer) -> None:
-        self.name = f"mcp.{server}"
-        self._server = server
-        self._entry = entry
-
-    async def run(self, offer: Offer, *, task_status: TaskStatus[None]) -> None:
-        """Keep the server running, and offer its tools until cancelled.
-
-        While it is down its skills stay, and a call fails at once. Raises SkillLoadError if the SDK
-        is not installed.
-        """
-        try:
-            # It takes a second, in which the event loop has other work.
-            serving = await system.in_thread(
-                importlib.import_module, "component.features.mcp.serving"
-            )
-        except ImportError as error:
-            raise SkillLoadError(
-                f"The MCP server {self._server} needs the mcp extra:"
-                " pip install 'xmpp-agent-component[mcp]'."
-            ) from error
-        await serving.Serving(self._server, self._entry).run(offer, task_status)
+def mcp_source(server: str, entry: McpServer) -> ExtraSource:
+    """Return the source of the tools of an MCP server."""
+    missing = f"The MCP server {server} needs {_INSTALL}."
+    module = "component.features.mcp.serving"
+    return ExtraSource(f"mcp.{server}", module, missing, server, entry)
 
 
 class McpFeature(Feature):
@@ -47,7 +25,7 @@ class McpFeature(Feature):
     def open(self, kernel: Kernel) -> Opened:
         """Make a source of skills for each server."""
         servers = self.settings[SERVERS].items()
-        return Opened(remote_sources=[McpSource(name, entry) for name, entry in servers])
+        return Opened(remote_sources=[mcp_source(name, entry) for name, entry in servers])
 
     async def availability(self) -> AsyncIterator[Check]:
         """Start or call each server, and list its tools."""
@@ -56,8 +34,7 @@ class McpFeature(Feature):
             from component.features.mcp.errors import ServerFailed  # noqa: PLC0415
             from component.features.mcp.serving import probe  # noqa: PLC0415
         except ImportError:
-            text = "MCP servers need the mcp extra: pip install 'xmpp-agent-component[mcp]'"
-            yield Check("mcp", "failed", text)
+            yield Check("mcp", "failed", f"MCP servers need {_INSTALL}")
             return
         for name, entry in self.settings[SERVERS].items():
             try:

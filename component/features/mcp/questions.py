@@ -70,8 +70,10 @@ def schema_of(request: Mapping[str, Any]) -> Mapping[str, Any]:
     except DeclarationError as error:
         raise ValueError(str(error)) from error
     for name, field in fields.items():
-        if "default" in field and not _fits(validator, name, field["default"]):
-            del field["default"]
+        if "default" in field:
+            wrong = validator.mismatches({name: field["default"]})
+            if any(one.member == name for one in wrong):
+                del field["default"]
     return schema
 
 
@@ -170,10 +172,6 @@ def _sendable(text: object) -> str:
     if not isinstance(text, str) or text != without_forbidden(text):
         raise ValueError("the name or a choice of a field has a character that cannot be sent")
     return text
-
-
-def _fits(validator: SchemaValidator, name: str, value: Any) -> bool:
-    return all(wrong.member != name for wrong in validator.mismatches({name: value}))
 
 
 def answer_of(schema: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The sections about MCP servers, whose tools are skills."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
@@ -18,12 +18,8 @@ _OF_PROGRAMS: Final = ("env", "readable", "writable", "network", "processes")
 _VARIABLE: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
-def _url(value: str) -> str:
-    return http_address(value, "https://mcp.example.com/mcp")
-
-
-def _issuer(value: str) -> str:
-    return http_address(value, "https://auth.example.com")
+def _address(example: str) -> Callable[[str], str]:
+    return lambda value: http_address(value, example)
 
 
 def _prefix(value: str | None) -> str | None:
@@ -60,7 +56,9 @@ class McpOAuth(Section):
     credentials).
     """
 
-    issuer: Annotated[str, AfterValidator(_issuer)] = Field(examples=["https://auth.example.com"])
+    issuer: Annotated[str, AfterValidator(_address("https://auth.example.com"))] = Field(
+        examples=["https://auth.example.com"]
+    )
     """Issuer of the authorization server. The credentials are sent to no other one."""
     client_id: str = Field(examples=["xmpp-agent"])
     """Id of the client."""
@@ -75,7 +73,7 @@ class McpServer(Section):
 
     command: tuple[str, ...] = Field(default=(), examples=[["mcp-server-time"]])
     """Program to start, and its arguments. The server speaks on its standard input and output."""
-    url: Annotated[str, AfterValidator(_url)] = Field(
+    url: Annotated[str, AfterValidator(_address("https://mcp.example.com/mcp"))] = Field(
         default="", examples=["https://mcp.example.com/mcp"]
     )
     """URL of a server that runs elsewhere (streamable HTTP), instead of command."""

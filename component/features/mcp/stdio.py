@@ -123,8 +123,6 @@ async def stdio_streams(server: str, entry: McpServer) -> AsyncIterator[Streams]
 
 
 class _Child:
-    """The process of a server."""
-
     def __init__(self, server: str, process: Process, longest: int) -> None:
         self._server = server
         self._process = process
@@ -170,7 +168,6 @@ class _Child:
             raise ServerFailed(f"it sent a message of more than {self._longest} bytes")
 
     def _message(self, text: bytes) -> SessionMessage | None:
-        """Return the message on a line, None if there is none. Raises ServerFailed."""
         if not text.strip():
             return None
         try:

@@ -1,6 +1,6 @@
 """Skills of other machines.
 
-`source.py` offers them and `calls.py` calls them, through the queue of `client.py`. The package
+`serving.py` offers them and `calls.py` calls them, through the queue of `client.py`. The package
 `program` is the process that runs them. Both use `queue.py` and `messages.py`.
 """
 

@@ -55,9 +55,6 @@ class WorkerCalls:
     """Calls one version of a skill.
 
     Args:
-        entry: the settings of the queue.
-        client: sends the calls.
-        skill: the name of the skill.
         lane: the version.
         repeatable: whether a call may run twice.
         timeout_s: seconds that the skill may run.

@@ -39,8 +39,6 @@ _progress: Final = msgspec.json.Decoder(Progress)
 
 
 class _Pending:
-    """A call in flight."""
-
     def __init__(self, call: NewCall) -> None:
         self.call = call
         self.changed = anyio.Event()
@@ -54,9 +52,6 @@ class _Pending:
 
 class Client:
     """Sends calls to the workers of a queue.
-
-    Args:
-        entry: the settings of the queue.
 
     Attributes:
         reason: why the queue cannot be used now; empty if it can.
@@ -297,4 +292,4 @@ class Client:
 
 
 async def _no_report(_fraction: float, _text: str) -> None:
-    """Ignore progress."""
+    pass

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Final
 
 from component import system
 from component.features.feature import Feature, Opened
-from component.features.workers.settings import QUEUES, WORKER
-from component.features.workers.source import WorkersSource
+from component.features.workers.settings import QUEUES, WORKER, WorkersEntry
 from component.kernel.check import Check
 from component.kernel.kernel import Kernel
 from component.skills.errors import SkillLoadError
+from component.skills.sources import ExtraSource
 
 if TYPE_CHECKING:
     from component.features.workers.messages import Offered
@@ -17,12 +17,18 @@ if TYPE_CHECKING:
 _INSTALL: Final = "needs the workers extra: pip install 'xmpp-agent-component[workers]'"
 
 
+def workers_source(entry: WorkersEntry) -> ExtraSource:
+    """Return the source of the skills of the workers of a queue."""
+    module = "component.features.workers.serving"
+    return ExtraSource(f"workers.{entry.queue}", module, f"[[workers]] {_INSTALL}.", entry)
+
+
 class WorkersFeature(Feature):
     """The queues of workers."""
 
     def open(self, kernel: Kernel) -> Opened:
         """Make a source of skills for each queue."""
-        return Opened(remote_sources=[WorkersSource(entry) for entry in self.settings[QUEUES]])
+        return Opened(remote_sources=[workers_source(entry) for entry in self.settings[QUEUES]])
 
     async def availability(self) -> AsyncIterator[Check]:
         """Check whether each queue can be used, and whether it has workers."""

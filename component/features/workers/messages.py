@@ -7,7 +7,7 @@ its records, runs the skill from its beginning, as the service does with its own
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -103,9 +103,7 @@ class Offered(msgspec.Struct, frozen=True):
     """A skill that workers offer.
 
     Attributes:
-        name: its name.
         lane: the name of the queue of procrastinate for calls of exactly this version.
-        description: its description (`component.skills.spec`).
         workers: the names of the workers that have it and are alive.
     """
 
@@ -113,10 +111,3 @@ class Offered(msgspec.Struct, frozen=True):
     lane: str
     description: str
     workers: tuple[str, ...] = ()
-
-
-def fields_of(offered: Offered) -> dict[str, Any]:
-    """Return the fields of the description. Raises ValueError: another release wrote it."""
-    from component.skills.spec import spec_fields  # noqa: PLC0415 - it makes types when loaded
-
-    return spec_fields(offered.description)

@@ -16,11 +16,12 @@ from anyio.abc import TaskStatus
 
 from component.features.workers.calls import WorkerCalls
 from component.features.workers.client import Client
-from component.features.workers.messages import Offered, fields_of
+from component.features.workers.messages import Offered
 from component.policy.globs import pattern
 from component.skills.errors import DeclarationError
 from component.skills.inputs import schema_inputs
 from component.skills.skill import Skill
+from component.skills.spec import spec_fields
 
 if TYPE_CHECKING:
     from component.features.workers.settings import WorkersEntry
@@ -34,11 +35,7 @@ _IN_THE_SKILL: Final = frozenset(
 
 
 class Serving:
-    """Serves one queue.
-
-    Args:
-        entry: the settings of the queue.
-    """
+    """Serves one queue."""
 
     def __init__(self, entry: WorkersEntry) -> None:
         self._entry = entry
@@ -124,18 +121,13 @@ class Serving:
 
 def skill_of(entry: WorkersEntry, client: Client, offered: Offered) -> Skill:
     """Return the skill of a version. Raises DeclarationError and ValueError."""
-    fields: dict[str, Any] = fields_of(offered)
+    fields: dict[str, Any] = spec_fields(offered.description)
     timeout_s: float = fields["timeout"]
     repeatable: bool = fields["annotations"].repeatable
     said: dict[str, Any] = msgspec.json.decode(offered.description)
     claims = {name: value for name, value in said.items() if name not in _IN_THE_SKILL}
     calls = WorkerCalls(
-        entry,
-        client,
-        offered.name,
-        offered.lane,
-        repeatable=repeatable,
-        timeout_s=timeout_s,
+        entry, client, offered.name, offered.lane, repeatable=repeatable, timeout_s=timeout_s
     )
     fields |= {
         "timeout": entry.wait_s + timeout_s,

@@ -51,8 +51,6 @@ class Statements:
 
     Args:
         connection: a connection with autocommit, which sees only the tables of queues.
-        queue: the name of the queue.
-        priority: the priority of calls.
         channel: the channel on which the service is notified.
     """
 

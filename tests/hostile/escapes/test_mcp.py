@@ -13,7 +13,7 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from component.features.mcp import guard, pool, stdio
+from component.features.mcp import guard, stdio
 from component.features.mcp import serving as mcp_serving
 from component.features.mcp.settings import McpServer
 from component.skills import InvalidParam, SkillUnavailable
@@ -271,7 +271,7 @@ async def test_a_server_that_fills_the_memory() -> None:
 
 
 async def test_a_server_that_dies_at_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool.Backoff, "FIRST_S", 0.01)
+    monkeypatch.setattr(mcp_serving.Backoff, "FIRST_S", 0.01)
     async with beside(bad=scripted()) as (served, logs):
         for _ in range(2):
             error = await served.failure("bad.die", "SIGKILL")

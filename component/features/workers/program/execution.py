@@ -1,33 +1,210 @@
-"""Runs the skill of one call, and says how it ended."""
+"""Runs the skill of one call, says how it ended, and implements its Context on a worker."""
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple, TypeVar
 
+import anyio
+import msgspec
 from msgspec.structs import replace
 
-from component.features.workers.messages import Asked, CallMessage, Declined, Outcome, encode
-from component.features.workers.program.host import Report, WorkerHost
-from component.sandbox.messages import Failure, FailureKind, Result
+from component.features.workers.messages import (
+    Asked,
+    CallMessage,
+    Declined,
+    Outcome,
+    Records,
+    encode,
+)
+from component.sandbox.messages import Failure, Result, trace_of
 from component.skills.calling import Threads, call
 from component.skills.context import Context
 from component.skills.errors import (
     CALL_ERRORS,
-    CapabilityMissing,
     Denied,
     InvalidParam,
+    SkillError,
     SkillFailed,
-    SkillTimeout,
+    StepFailed,
     UsageError,
 )
-from component.skills.operations import Parked
-from component.skills.outputs import SkillResult
+from component.skills.operations import (
+    CAPABILITY,
+    METHODS,
+    AskModel,
+    AskPrincipal,
+    ModelOutcome,
+    Operation,
+    Parked,
+    PartialHost,
+    PublishPart,
+    ReportProgress,
+    RunStep,
+    Sleep,
+    Work,
+    in_step,
+)
+from component.skills.outputs import Output, SkillResult
 from component.skills.params import prepare
 from component.skills.skill import Skill
+from component.tasks.journal import (
+    Recorded,
+    StepId,
+    Steps,
+    described,
+    failed,
+    json_of,
+    refused,
+    result_of,
+    succeeded,
+)
 
-_TRACE: Final = 4000
+T = TypeVar("T")
+
+_PROGRESS_S: Final = 0.5
+"""Least number of seconds between two reports of progress."""
+
+Report = Callable[[float, str], Awaitable[None]]
+
+
+class WorkerHost(PartialHost):
+    """Performs the operations of one call.
+
+    Attributes:
+        asked: what the skill asks the service for; it is interrupted for that.
+    """
+
+    def __init__(self, skill: Skill, message: CallMessage, report: Report) -> None:
+        self.asked: Asked | None = None
+        self.key = message.key
+        self._skill = skill
+        self._report = report
+        done = {name: Recorded(*each) for name, each in message.records.items()}
+        self._steps = Steps(message.key)
+        self._steps.done = done
+        self._task = anyio.get_current_task().id if skill.kind == "async" else None
+        self._outputs: dict[str, _Artifact] = {}
+        self._reported = -_PROGRESS_S
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """The artifacts that were published."""
+        return tuple(
+            Output("".join(one.texts), one.media_type, name) for name, one in self._outputs.items()
+        )
+
+    async def perform(self, operation: Operation, *local: Callable[[str], Any]) -> Any:
+        """Perform an operation, if the skill can run again where that is necessary."""
+        if isinstance(operation, RunStep | AskPrincipal | AskModel) and not (
+            self._skill.durable or self._skill.annotations.repeatable
+        ):
+            method = METHODS[type(operation)]
+            raise UsageError(
+                f"The skill {self._skill.name} uses context.{method}, for which it must be able to"
+                " run again from its beginning: declare it with durable=True and put all its"
+                " effects into steps, or read_only=True or idempotent=True if that is what it is."
+            )
+        return await super().perform(operation, *local)
+
+    def unsupported(self, method: str) -> UsageError:
+        """Return the error for what only the service does."""
+        return UsageError(
+            f"The skill {self._skill.name} uses context.{method}, which is not possible on a"
+            " worker: only the service starts tasks (docs/workers.md)."
+        )
+
+    async def _do_progress(self, report: ReportProgress) -> None:
+        now = anyio.current_time()
+        if now - self._reported >= _PROGRESS_S:
+            self._reported = now
+            await self._report(report.fraction, report.text)
+
+    async def _do_output(self, part: PublishPart) -> None:
+        """Keep a part of an artifact; the service gets it with the result."""
+        artifact = self._outputs.setdefault(part.name, _Artifact(part.media_type))
+        if artifact.ended or artifact.media_type != part.media_type:
+            what = "has had its last part" if artifact.ended else "has another media type"
+            raise ValueError(f"the artifact {part.name!r} {what}")
+        artifact.texts.append(part.text)
+        artifact.ended = part.last
+
+    async def _do_step(self, operation: RunStep, work: Work[bytes]) -> bytes:
+        """Run a step, or return its result if it ran in an earlier call of the same execution."""
+        name = operation.name
+        step = self._steps.step(name, operation.key, operation.input, branch=self._in_branch())
+        if step.name in self._steps.done:
+            return json_of(self._steps.done[step.name])
+        outer = in_step.set(True)
+        try:
+            made = succeeded(msgspec.Raw(await work(self._steps.key_of(step.name))))
+        except (Denied, InvalidParam, UsageError):
+            raise
+        except SkillError as error:
+            self._record(step, refused(error))
+            raise
+        except Exception as error:
+            self._record(step, failed(error, effects=False))
+            raise StepFailed(f"The step {name!r} failed: {described(error)}") from error
+        finally:
+            in_step.reset(outer)
+        return json_of(self._record(step, made))
+
+    def _record(self, step: StepId, result: str) -> Recorded:
+        recorded = self._steps.done[step.name] = Recorded(result, step.input)
+        return recorded
+
+    async def _do_ask(self, asked: AskPrincipal) -> bytes:
+        if in_step.get():
+            raise UsageError(
+                f"The skill {self._skill.name} asks a question inside a step: ask before the step,"
+                " and pass it the answer."
+            )
+        step = self._steps.question(asked.question, asked.key, branch=self._in_branch())
+        if step.name in self._steps.done:
+            return json_of(self._steps.done[step.name])
+        raise self._park(
+            Asked(step.name, asked.question, asked.schema, asked.expires_s, records=self._records())
+        )
+
+    async def _do_llm(self, asked: AskModel, _check: object) -> str:
+        if CAPABILITY not in self._skill.capabilities:
+            raise UsageError(
+                f"The skill {self._skill.name} uses context.llm, for which it must declare"
+                f' capabilities=["{CAPABILITY}"].'
+            )
+        value = msgspec.json.encode([asked.prompt, msgspec.Raw(asked.schema)])
+        step = self._steps.step("llm", asked.key, value, branch=self._in_branch())
+        if step.name not in self._steps.done:
+            raise self._park(
+                Asked(
+                    step.name,
+                    asked.prompt,
+                    asked.schema,
+                    max_tokens=asked.max_tokens,
+                    records=self._records(),
+                )
+            )
+        return result_of(self._steps.done[step.name], ModelOutcome).answer()
+
+    def _park(self, asked: Asked) -> Parked:
+        if self.asked is None:
+            self.asked = asked
+        return Parked()
+
+    def _records(self) -> Records:
+        return {name: (one.result, one.input) for name, one in self._steps.done.items()}
+
+    async def _do_sleep(self, sleep: Sleep) -> None:
+        """Wait. Unlike in the service, the call goes on meanwhile."""
+        await anyio.sleep(sleep.seconds)
+
+
+class _Artifact:
+    def __init__(self, media_type: str) -> None:
+        self.media_type = media_type
+        self.texts: list[str] = []
+        self.ended = False
 
 
 class Runtime(NamedTuple):
@@ -95,20 +272,13 @@ def _bounded(skill: Skill, outcome: Result | Asked, most_bytes: int) -> Outcome:
 
 def _failure(skill: Skill, error: Exception) -> Outcome:
     match error:
-        case InvalidParam():
-            return Failure("parameter", error.reason, error.name, error.path)
-        case CapabilityMissing():
-            return Failure("capability", str(error), error.capability)
-        case SkillTimeout():
-            return Failure("timeout", str(error))
         case SkillFailed(__cause__=Denied() as denied):
             return Declined(denied.reason)
         case SkillFailed(__cause__=UsageError() as usage):
             return Failure("load", str(usage))
         case SkillFailed(reason=str() as reason) if reason:
             return Failure("load", reason)
-    cause = error.__cause__ or error
-    kind: FailureKind = "memory" if isinstance(cause, MemoryError) else "failed"
-    text = f"The skill {skill.name} needs more memory than there is." if kind == "memory" else ""
-    trace = "".join(traceback.format_exception(cause))[-_TRACE:]
-    return Failure(kind, text or str(error), trace=trace)
+        case SkillFailed(__cause__=MemoryError() as cause):
+            text = f"The skill {skill.name} needs more memory than there is."
+            return Failure("memory", text, trace=trace_of(cause))
+    return Failure.of(error)

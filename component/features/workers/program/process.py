@@ -56,14 +56,9 @@ _UNAVAILABLE: Final = (Error, PoolTimeout, ConnectorException)
 class WorkerProcess:
     """A worker.
 
-    Args:
-        settings: its settings.
-        registry: the skills that it has; their sources may change them.
-
         provide: gives the context of a call the functions that the skill declares.
 
     Attributes:
-        name: its name for people.
         runtime: what calls run with.
     """
 
@@ -218,8 +213,6 @@ class _Jobs:
     """Runs jobs.
 
     Args:
-        process: has the skills.
-        rows: the rows of the calls.
         group: writes outcomes even if their job is cancelled meanwhile.
     """
 

@@ -45,8 +45,6 @@ class WorkerRows:
     Args:
         pool: connections that see only the tables of queues.
         id: identifies this process.
-        queue: the name of the queue.
-        name: the name of the worker, for people.
         lost_after_s: seconds without a sign of life after which it counts as lost.
     """
 

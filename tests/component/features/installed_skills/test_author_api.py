@@ -100,13 +100,11 @@ class Model(PartialHost):
         self.answer = answer
         self.asked: list[AskModel] = []
 
-    async def _llm(self, asked: AskModel, _check: object) -> str:
+    async def _do_llm(self, asked: AskModel, _check: object) -> str:
         self.asked.append(asked)
         if not self.answer:
             raise ModelFailed("budget", "The budget is spent.")
         return self.answer
-
-    handlers = {AskModel: _llm}  # noqa: RUF012 - the base says that it is of the class
 
 
 @asynccontextmanager

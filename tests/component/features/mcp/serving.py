@@ -12,7 +12,7 @@ import anyio
 import msgspec
 import pytest
 
-from component.features.mcp.feature import McpSource
+from component.features.mcp.feature import mcp_source
 from component.features.mcp.settings import McpServer
 from component.skills import (
     Context,
@@ -120,7 +120,7 @@ def context_of(name: str, who: str = ANN, **more: Any) -> Context:
 async def serving(**servers: McpServer) -> AsyncIterator[Served]:
     """Run the sources of some servers."""
     registry = Registry()
-    made = [McpSource(name, entry) for name, entry in servers.items()]
+    made = [mcp_source(name, entry) for name, entry in servers.items()]
     async with anyio.create_task_group() as group:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sources, "START_S", 60.0)  # loading the SDK may take long
@@ -142,31 +142,24 @@ class Answering(PartialHost):
         self._answer = answer
         self._model = model
 
-    async def _progress(self, report: ReportProgress) -> None:
+    async def _do_progress(self, report: ReportProgress) -> None:
         self.progressed.append((report.fraction, report.text))
         self.under_way.set()
 
-    async def _step(self, step: RunStep, work: Any) -> Any:
+    async def _do_step(self, step: RunStep, work: Any) -> Any:
         self.steps.append(step.name)
         return await work(self.key)
 
-    async def _ask(self, asked: AskPrincipal) -> bytes:
+    async def _do_ask(self, asked: AskPrincipal) -> bytes:
         schema = msgspec.json.decode(asked.schema)
         self.asked.append((asked.question, schema))
         if isinstance(self._answer, type) and issubclass(self._answer, Exception):
             raise self._answer("no")
         return msgspec.json.encode(self._answer(schema))
 
-    async def _llm(self, asked: AskModel, _check: object) -> str:
+    async def _do_llm(self, asked: AskModel, _check: object) -> str:
         self.prompts.append(asked.prompt)
         return self._model
-
-    handlers = {  # noqa: RUF012 - the base says that it is of the class
-        ReportProgress: _progress,
-        RunStep: _step,
-        AskPrincipal: _ask,
-        AskModel: _llm,
-    }
 
 
 __all__ = ["ANN", "BOB", "Answering", "Denied", "Served", "UsageError", "context_of", "scripted"]

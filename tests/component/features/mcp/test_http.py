@@ -16,7 +16,7 @@ import pytest
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
-from component.features.mcp.feature import McpSource
+from component.features.mcp.feature import mcp_source
 from component.features.mcp.settings import McpOAuth, McpServer
 from component.skills import Registry, SkillUnavailable
 from component.skills.sources import SkillSources
@@ -282,7 +282,7 @@ async def test_credentials_go_to_no_other_authorization_server() -> None:
         oauth = McpOAuth(
             issuer="https://auth.example.com", client_id="agent", client_secret=SecretStr("hidden")
         )
-        source = McpSource("web", McpServer(url=url, oauth=oauth))
+        source = mcp_source("web", McpServer(url=url, oauth=oauth))
         with capture_logs() as logs:
             async with anyio.create_task_group() as group:
                 group.start_soon(SkillSources(Registry(), [source]).run)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from component.features.mcp import serving as serving_module
-from component.features.mcp.sessions import SESSION_LOST, Sent, is_loss, loss_in, sent_in
+from component.features.mcp.http import SESSION_LOST, Sent, is_loss, loss_in, sent_in
 from component.features.mcp.settings import McpServer
 from component.skills import SkillUnavailable
 from tests.component.features.mcp.serving import scripted, serving

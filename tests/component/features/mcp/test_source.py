@@ -14,8 +14,8 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from component.features.mcp import pool
-from component.features.mcp.feature import McpSource
+from component.features.mcp import serving as mcp_serving
+from component.features.mcp.feature import mcp_source
 from component.features.mcp.settings import McpServer
 from component.skills import Denied, SkillUnavailable, UsageError
 from component.skills.outputs import JSON, File, Output
@@ -139,7 +139,7 @@ async def test_a_server_that_is_killed_costs_one_call() -> None:
 async def test_a_server_that_is_down_refuses_calls_at_once_and_comes_back(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(pool.Backoff, "FIRST_S", 0.05)
+    monkeypatch.setattr(mcp_serving.Backoff, "FIRST_S", 0.05)
     broken = tmp_path / "broken"
     async with serving(s=scripted("once", str(broken), shared=True, readable=[tmp_path])) as served:
         pid = int(await served.text("s.pid"))
@@ -282,11 +282,11 @@ async def test_what_a_server_says_of_its_tools_is_kept_until_an_admin_approves_a
     storage: Storage,
 ) -> None:
     """The server is the one of the first offer, and then one whose author sells it."""
-    async with pinned(storage, McpSource("clock", scripted())) as world:
+    async with pinned(storage, mcp_source("clock", scripted())) as world:
         first = {one.name: one.description for one in world.registry}
         assert first["clock.echo"] == "Do echo."
         versions = {one.name: one.version for one in world.registry}
-    async with pinned(storage, McpSource("clock", scripted("poisoned"))) as world:
+    async with pinned(storage, mcp_source("clock", scripted("poisoned"))) as world:
         assert world.registry.get("clock.leak") is None, "it is new"
         assert world.registry.get("clock.pid") is None, "its parameters have changed"
         del first["clock.pid"]

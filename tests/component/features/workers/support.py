@@ -17,8 +17,8 @@ import anyio
 from anyio import to_thread
 from pydantic import SecretStr
 
+from component.features.workers.feature import workers_source
 from component.features.workers.settings import WorkersEntry
-from component.features.workers.source import WorkersSource
 from component.skills.registry import Registry
 from component.skills.sources import SkillSources
 from component.store import Storage
@@ -200,7 +200,7 @@ async def offering(entry: WorkersEntry, *wanted: str) -> AsyncIterator[Registry]
     """Run the source of a queue; its skills are in the registry, those wanted from the start."""
     registry = Registry()
     async with anyio.create_task_group() as group:
-        await group.start(SkillSources(registry, [WorkersSource(entry)]).run)
+        await group.start(SkillSources(registry, [workers_source(entry)]).run)
         await eventually(lambda: all(registry.get(name) is not None for name in wanted))
         yield registry
         group.cancel_scope.cancel()

@@ -8,10 +8,8 @@ from component.features.workers.messages import (
     Asked,
     CallMessage,
     Declined,
-    Offered,
     Stopped,
     encode,
-    fields_of,
     read_call,
     read_outcome,
 )
@@ -19,6 +17,7 @@ from component.features.workers.queue import lane_of
 from component.sandbox.messages import Failure, Result
 from component.skills.errors import SkillUnavailable
 from component.skills.outputs import File, Link, Output, SkillResult
+from component.skills.spec import spec_fields
 
 PARTS = st.one_of(
     st.builds(Output, st.text(), st.just("text/plain"), st.none() | st.text()),
@@ -75,4 +74,4 @@ def test_each_version_and_queue_has_a_lane_of_its_own() -> None:
 
 def test_a_description_of_another_release_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown"):
-        fields_of(Offered("a", "lane", '{"name": "a", "input_schema": {}, "unknown": 1}'))
+        spec_fields('{"name": "a", "input_schema": {}, "unknown": 1}')
