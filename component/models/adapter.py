@@ -6,7 +6,7 @@ No HTTP, no retries: `component.models.hosted` sends the requests.
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final
 
 import msgspec
 import structlog
@@ -28,9 +28,6 @@ from component.models.tool_schemas import ToolNames
 from component.models.usage import Reported, UsageFigures
 
 _log = structlog.get_logger("component.models")
-
-SDK: TypeAlias = Literal["openai", "anthropic"]
-"""The vendor's SDK by which requests are sent: the name of its package."""
 
 _SCHEMA: Final = "\n\nAnswer with JSON only, no other text, that fits this JSON Schema:\n"
 _NOTE: Final = "[A note from the system, which nobody else sees: {}]"
@@ -92,14 +89,12 @@ class Adapter(ABC):
     """One dialect, for one model. It remembers which parameters the model has rejected.
 
     Attributes:
-        sdk: the SDK that sends its requests.
         optional: the parameters that a request can do without.
         schema_parameter: the one of them that holds an answer to a schema.
         path: the path of requests, below the base URL.
         origin: identifies dialect and model in opaque parts.
     """
 
-    sdk: ClassVar[SDK] = "openai"
     optional: ClassVar[tuple[str, ...]]
     schema_parameter: ClassVar[str]
 
