@@ -180,7 +180,7 @@ class Sessions:
         key: SessionKey,
         lines: Sequence[Line],
         now: float,
-        before: FileState | None,
+        before: FileState,
         after: FileState,
     ) -> None:
         tail = self._tails.pop(key, None)
@@ -203,15 +203,14 @@ class Sessions:
 
     def _write(
         self, key: SessionKey, data: bytes, now: float, *, sync: bool
-    ) -> tuple[FileState | None, FileState]:
+    ) -> tuple[FileState, FileState]:
         path = self._path(key)
         files.make_folder(self.layout.root, path.parent)
-        before = files.state_of(path)
 
         def first() -> bytes:
             return encode_line(Header(version=1, created=rfc3339(now), jid=str(key.who.bare)))
 
-        return before, files.append(path, data, first=first, sync=sync)
+        return files.append(path, data, first=first, sync=sync)
 
     def _read(self, path: Path, budget: int, count: Callable[[str], int]) -> CachedTail | None:
         with _opened(path) as descriptor:
