@@ -5,6 +5,7 @@ This is decided before any access: a search gets the places that it may read, an
 """
 
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -30,13 +31,9 @@ class Place(NamedTuple):
 
     scope: str
     folder: Path
+    file: Path
     owner: str
     may_write: bool
-
-    @property
-    def file(self) -> Path:
-        """The path of the file."""
-        return self.folder / FILE_NAME
 
 
 class _Scope(NamedTuple):
@@ -83,13 +80,18 @@ class Sharing:
             )
             self._scopes[scope.name] = _Scope(members, writers)
         reader.finish()
+        # Each turn asks for these, and to make a path takes longer than to call `stat` for it.
+        self._visible = lru_cache(maxsize=1024)(self._make_visible)
+        self.documents = lru_cache(maxsize=64)(self._make_documents)
 
     def visible(self, agent: str, principal: JID) -> tuple[Place, ...]:
         """Return all places that the principal may read with this agent, its own first.
 
         A sub-agent has only private memories.
         """
-        who = principal.bare
+        return self._visible(agent, principal.bare)
+
+    def _make_visible(self, agent: str, who: JID) -> tuple[Place, ...]:
         places = [self.private(SessionKey(agent, who))]
         if "/" not in agent:
             names = dict.fromkeys((AGENT, *self._scopes))
@@ -118,7 +120,7 @@ class Sharing:
             return self._folder_of(scope, agent, may_write=True)
         return self.place(scope, agent, principal)
 
-    def documents(self, agent: str) -> Place | None:
+    def _make_documents(self, agent: str) -> Place | None:
         """Return the folder with the documents of an agent; a sub-agent has none."""
         if "/" in agent:
             return None
@@ -145,7 +147,7 @@ class Sharing:
 
     def _place(self, scope: str, folder: Path, *, may_write: bool) -> Place:
         owner = folder.relative_to(self.layout.root).as_posix()
-        return Place(scope, folder, owner, may_write)
+        return Place(scope, folder, folder / FILE_NAME, owner, may_write)
 
 
 def taint_for(item: Item, place: Place, principal: JID) -> Taint | None:
