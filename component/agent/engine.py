@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 import anyio
 import msgspec
 import structlog
+from cachebox import LRUCache
 
 from component.agent import completions, history, sentences
 from component.agent.compaction import Compaction
@@ -48,6 +49,10 @@ Models: TypeAlias = Callable[[Profile], Model]
 
 _SHORT_WAIT_S: Final = 20.0
 """Maximum number of seconds that a turn waits, once, for a model that says when to retry."""
+_AHEAD: Final = 256
+"""Messages whose memories are looked up ahead of their turns."""
+_AHEAD_S: Final = 1.0
+"""Seconds after which they are looked up again, because they may have changed."""
 _SHORTENED: Final = 3
 """How often a prompt is shortened because the model rejected it as too long."""
 
@@ -67,6 +72,14 @@ class Answered(msgspec.Struct, frozen=True):
     def of(cls, line: Said) -> "Answered":
         """Return the answer that a line contains."""
         return cls(line.sent_text, bool(line.notice and not line.content), line.taints)
+
+
+class _Recalling(msgspec.Struct):
+    """The memories that match a message, which are looked up while its row is written."""
+
+    begun: float
+    done: anyio.Event
+    found: Sequence[Recalled] = ()
 
 
 class EngineLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,10 +119,21 @@ class Engine:
             limits.history_tokens, limits.max_tokens, limits.loop.tool_result_tokens
         )
         self._recalled = limits.recalled
+        self._recalling: LRUCache[str, _Recalling] = LRUCache(_AHEAD)
         self._tool_calls = ToolCalls(
             tools, self._injection_check, self._token_budget, model_calls.observer
         )
         self._compaction = Compaction(model_calls, self._token_budget)
+
+    async def recall_ahead(self, request: TurnRequest) -> None:
+        """Look up the memories for a message whose turn begins as soon as its row is on disk."""
+        if self._recall is not None and self._recalled:
+            ahead = _Recalling(anyio.current_time(), anyio.Event())
+            self._recalling[request.id] = ahead
+            try:
+                ahead.found = await self._recalled_for(request.agent, request, request.id)
+            finally:
+                ahead.done.set()
 
     def add(self, builtin: Tools) -> None:
         """Offer more built-in tools, which need the engine."""
@@ -205,19 +229,28 @@ class Engine:
 
     async def _remember(self, run: Run, request: TurnRequest) -> list[tuple[Recalled, str]]:
         """Return the memories that match a message, each with what the scanner has found in it."""
-        if self._recall is None or not self._recalled:
-            return []
-        try:
-            recalled = await self._recall.recall(
-                *(run.ask.profile.agent, request.principal, request.text, self._recalled),
-                trace=run.ask.id,
-            )
-        except StorageError as error:
-            _log.warning("memories cannot be searched", turn=run.ask.id, reason=str(error))
-            return []
+        ahead = self._recalling.pop(request.id, None)
+        if ahead is not None and anyio.current_time() - ahead.begun < _AHEAD_S:
+            await ahead.done.wait()
+            recalled = ahead.found
+        else:
+            recalled = await self._recalled_for(run.ask.profile.agent, request, run.ask.id)
         texts = [(one.text, one.taint) for one in recalled]
         findings = await self._injection_check.scan_all(run, texts)
         return list(zip(recalled, findings, strict=True))
+
+    async def _recalled_for(
+        self, agent: str, request: TurnRequest, turn: str
+    ) -> Sequence[Recalled]:
+        if self._recall is None or not self._recalled:
+            return ()
+        try:
+            return await self._recall.recall(
+                agent, request.principal, request.text, self._recalled, trace=turn
+            )
+        except StorageError as error:
+            _log.warning("memories cannot be searched", turn=turn, reason=str(error))
+            return ()
 
     async def _look_up_memories(self, run: Run) -> None:
         """Look up the memories of earlier messages, so that the prompt has none that were deleted
