@@ -464,20 +464,13 @@ class Run:
 
     def caller(self) -> Caller:
         """Return the caller of the turn's tools, with the current taints."""
-        profile = self.ask.profile
         untrusted = not self.taints <= TRUSTED
         return Caller(
             request=self.ask.messages[0],
-            agent=profile.agent,
+            profile=self.ask.profile,
             turn=self.ask.id,
             paid_by=self.ask.paid_by or self.ask.id,
-            spawn=profile.spawn,
-            tier=profile.tier,
-            model_of=profile.model_of,
-            zone=profile.zone,
             operator=self.ask.operator or self.ask.messages[0].operator or "",
-            capabilities=profile.capabilities,
-            skills=profile.skills,
             taints=frozenset(self.taints),
             written=self._written(),
             said=(*self.ask.said, *self.journal.said_by_person()) if untrusted else (),

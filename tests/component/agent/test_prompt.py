@@ -90,7 +90,7 @@ async def test_a_profile_replaces_the_defaults(tmp_path: Path) -> None:
     assert request.temperature == 0.3
     caller = world.shop.callers[0]
     assert (caller.agent, caller.turn) == ("assistant", "m0")
-    assert (caller.capabilities, caller.skills) == (("memory:*",), ("lo*",))
+    assert (caller.profile.capabilities, caller.profile.skills) == (("memory:*",), ("lo*",))
 
 
 async def test_memories_are_shown_as_data(tmp_path: Path) -> None:
