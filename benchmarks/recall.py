@@ -175,7 +175,7 @@ class _Words:
     def entry(self, number: int) -> MemoryLine:
         return MemoryLine(
             key=f"key {number}",
-            content=self.text(25),
+            body=self.text(25),
             title=self.text(3),
             tags=(self.text(1),),
             ts="2026-01-01T00:00:00Z",

@@ -87,7 +87,7 @@ async def _ranks(
         place = sharing.place(PRIVATE, _AGENT, _ANN)
         assert place is not None
         place.folder.mkdir(parents=True)
-        lines = [MemoryLine(key=one.key, content=one.body, by=str(_ANN)) for one in memories]
+        lines = [MemoryLine(key=one.key, body=one.body, by=str(_ANN)) for one in memories]
         place.file.write_bytes(b"".join(map(encode_memory, lines)))
         index = Index(root / FILE_NAME, embedder)
         knowledge = Knowledge(index, sharing, Memory(), NoRecord())

@@ -28,7 +28,7 @@ from component.config.agents import Loop
 from component.conversations.lines import Line, Note, Said
 from component.conversations.sessions import Sessions
 from component.memory.knowledge import Knowledge
-from component.memory.store import Recalled
+from component.memory.store import Remembered
 from component.models.messages import OpaquePart, TextPart
 from component.models.protocol import (
     Completion,
@@ -79,7 +79,7 @@ class _Recalling(msgspec.Struct):
 
     begun: float
     done: anyio.Event
-    found: Sequence[Recalled] = ()
+    found: Sequence[Remembered] = ()
 
 
 class EngineLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -227,7 +227,7 @@ class Engine:
             lines.append(run.message_line(one, finding, recalled, notes=is_last))
         await run.journal.add(lines)
 
-    async def _remember(self, run: Run, request: TurnRequest) -> list[tuple[Recalled, str]]:
+    async def _remember(self, run: Run, request: TurnRequest) -> list[tuple[Remembered, str]]:
         """Return the memories that match a message, each with what the scanner has found in it."""
         ahead = self._recalling.pop(request.id, None)
         if ahead is not None and anyio.current_time() - ahead.begun < _AHEAD_S:
@@ -241,7 +241,7 @@ class Engine:
 
     async def _recalled_for(
         self, agent: str, request: TurnRequest, turn: str
-    ) -> Sequence[Recalled]:
+    ) -> Sequence[Remembered]:
         if self._recall is None or not self._recalled:
             return ()
         try:

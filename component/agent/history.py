@@ -11,7 +11,7 @@ import msgspec
 
 from component.agent.untrusted_text import Fence
 from component.conversations.lines import Called, Line, Note, Resulted, Said, Summary
-from component.memory.store import Recalled
+from component.memory.store import Remembered
 from component.models.contents import without_parts
 from component.models.messages import (
     FilePart,
@@ -83,7 +83,7 @@ class View(msgspec.Struct, frozen=True):
     count: Tokens
     result_tokens: int
     turns: Collection[str] = ()
-    memories: Mapping[tuple[str, str], Recalled] = msgspec.field(default_factory=dict)
+    memories: Mapping[tuple[str, str], Remembered] = msgspec.field(default_factory=dict)
     omitted: frozenset[str] = frozenset()
     made: MadeBlocks = msgspec.field(default_factory=dict)
     earlier: MadeBlocks = msgspec.field(default_factory=dict)

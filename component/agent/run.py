@@ -27,7 +27,7 @@ from component.conversations.lines import (
 from component.conversations.sessions import Sessions
 from component.conversations.tail import tokens_of_each
 from component.memory.knowledge_lines import seconds_of
-from component.memory.store import Recalled
+from component.memory.store import Remembered
 from component.memory_directory.layout import SessionKey
 from component.models.messages import ModelMessage, OpaquePart, TextPart, ToolCall, text_message
 from component.models.protocol import Completion, Model, Usage
@@ -395,7 +395,7 @@ class Run:
         self.most: int | None = None
         self.rounds = 0
         self.offered: Offered | None = None
-        self.memories: dict[tuple[str, str], Recalled] = {}
+        self.memories: dict[tuple[str, str], Remembered] = {}
         self._again = ""
         self._notified = False
         self._view: View | None = None
@@ -423,7 +423,7 @@ class Run:
         self,
         request: TurnRequest,
         finding: str,
-        recalled: Sequence[tuple[Recalled, str]],
+        recalled: Sequence[tuple[Remembered, str]],
         *,
         notes: bool,
     ) -> Said:

@@ -330,7 +330,7 @@ class FileStore:
     def _check(self, entry: MemoryLine) -> None:
         if not entry.key.strip():
             raise KnowledgeError("A memory needs a key: a short name by which it is found again.")
-        size = len(entry.title.encode()) + len(entry.content.encode())
+        size = len(entry.title.encode()) + len(entry.body.encode())
         if size > self._settings.item_bytes:
             raise KnowledgeError(
                 f"This memory has {size} bytes, and {self._settings.item_bytes} are the most."

@@ -6,7 +6,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Final, NamedTuple
+from typing import Final
 
 import structlog
 
@@ -17,14 +17,13 @@ from component.memory.documents import Documents
 from component.memory.file_store import FileStore
 from component.memory.index import Index
 from component.memory.index_search import Hit, Search
-from component.memory.knowledge_lines import Item, MemoryLine, current_timestamp
+from component.memory.knowledge_lines import Memo, current_timestamp
 from component.memory.reconciler import Stores, SyncOptions
 from component.memory.replica import Replica
 from component.memory.sharing import PRIVATE, Place, Sharing, taint_for
-from component.memory.store import KnowledgeError, MemoryStore, MissingDecision, Recalled
+from component.memory.store import KnowledgeError, MemoryStore, MissingDecision, Remembered
 from component.memory.words import wanted
 from component.memory_directory.layout import SessionKey
-from component.policy.taint import Taint
 from component.store.errors import StorageError
 from xep.characters import without_forbidden
 from xep.jid import JID
@@ -35,29 +34,6 @@ _log = structlog.get_logger("component.memory")
 
 _RECALL_CHARACTERS: Final = 8000  # characters of a message that are searched for significant words
 _RELATIVE_SCORE: Final = 0.25  # of the best score: worse matches are not added to a prompt
-
-
-class Memo(NamedTuple):
-    """A memory to be stored. `taint` says who could have written it; `expires` is a time of RFC
-    3339.
-    """
-
-    key: str
-    body: str
-    title: str = ""
-    topic: str = ""
-    tags: tuple[str, ...] = ()
-    taint: Taint | None = None
-    expires: str = ""
-
-
-class Remembered(NamedTuple):
-    """A memory that a principal has found, with its scope and its taint."""
-
-    scope: str
-    item: Item
-    taint: Taint | None
-    score: float = 0.0
 
 
 class Knowledge:
@@ -116,7 +92,7 @@ class Knowledge:
             if replica is not None:
                 await replica.before_use(whose)
                 await replica.before_change(whose, memo.key)
-            item = await self.files.put(place, _entry(memo, principal))
+            item = await self.files.put(place, memo.as_line(current_timestamp(), str(whose.who)))
         except (KnowledgeError, StorageError) as error:
             self._record(whose, trace, memo.key, f"store in {scope}: {error}", "refused")
             raise
@@ -210,7 +186,7 @@ class Knowledge:
 
     async def recall(
         self, agent: str, principal: JID, words: str, most: int, *, trace: str = ""
-    ) -> Sequence[Recalled]:
+    ) -> Sequence[Remembered]:
         """Return memories that match a message; none if it has no significant words.
 
         Errors of the disk are logged and not raised: the turn continues without memories.
@@ -227,16 +203,16 @@ class Knowledge:
         if not found:
             return ()
         enough = found[0].score * _RELATIVE_SCORE
-        return [_recalled(one) for one in found if one.score >= enough]
+        return [one for one in found if one.score >= enough]
 
     async def unchanged(
         self, agent: str, principal: JID, shown: Collection[tuple[str, str]]
-    ) -> dict[tuple[str, str], Recalled]:
-        """Return the memories with these keys and digests (`Recalled.digest`) that are still stored
-        unchanged. Raises StorageError.
+    ) -> dict[tuple[str, str], Remembered]:
+        """Return the memories with these keys and digests that are still stored unchanged. Raises
+        StorageError.
         """
         stored = await self._get_many(agent, principal, {key for key, _ in shown})
-        found = {(one.key, one.digest): one for one in map(_recalled, stored)}
+        found = {(one.key, one.digest): one for one in stored}
         return {at: found[at] for at in shown if at in found}
 
     async def tidy(self, owners: Iterable[str] | None = None) -> None:
@@ -303,27 +279,3 @@ class Knowledge:
             for place, hit in self.documents.current(found)
             if not hit.item.is_expired(at)
         ]
-
-
-def _recalled(one: Remembered) -> Recalled:
-    return Recalled(
-        key=one.item.key,
-        title=one.item.title,
-        body=one.item.body,
-        score=one.score,
-        taint=one.taint,
-    )
-
-
-def _entry(memo: Memo, principal: JID) -> MemoryLine:
-    return MemoryLine(
-        key=memo.key,
-        content=memo.body,
-        ts=current_timestamp(),
-        title=memo.title,
-        topic=memo.topic,
-        tags=memo.tags,
-        by=str(principal.bare),
-        taint=memo.taint,
-        expires=memo.expires,
-    )

@@ -449,17 +449,7 @@ def _is_behind(local: Item | None, remote: Item | None) -> bool:
 
 
 def _entry(item: Item) -> MemoryLine:
-    return MemoryLine(
-        key=item.key,
-        content=item.body,
-        ts=item.updated or current_timestamp(),
-        title=item.title,
-        topic=item.topic,
-        tags=item.tags,
-        by=item.by,
-        taint=item.taint,
-        expires=item.expires,
-    )
+    return item.as_line(item.updated or current_timestamp(), item.by)
 
 
 class MergeDecision(msgspec.Struct, frozen=True):

@@ -308,8 +308,7 @@ class MemoryCommands:
 
 def _changed(former: Remembered, text: str) -> Memo:
     """Return the memory with a new text, written by the person."""
-    item = former.item
-    return Memo(item.key, text, item.title, item.topic, item.tags, None, item.expires)
+    return msgspec.structs.replace(former.item, body=text, taint=None)
 
 
 def _exported(one: Remembered) -> ExportedMemory:

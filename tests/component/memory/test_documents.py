@@ -27,7 +27,7 @@ async def documents(path: Path) -> AsyncIterator[tuple[Room, Path]]:
 
 
 async def titles(room: Room, words: str, agent: str = AGENT) -> list[str]:
-    return [one.title for one in await room.knowledge.recall(agent, ANN, words, 5)]
+    return [one.item.title for one in await room.knowledge.recall(agent, ANN, words, 5)]
 
 
 async def test_a_document_is_recalled_with_its_source(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ async def test_documents_are_untrusted_unless_they_are_in_the_trusted_folder(
         (folder / "found.txt").write_text("The vault is blue")
         await room.knowledge.documents.refresh()
         found = await room.knowledge.recall(AGENT, ANN, "vault", 5)
-        assert {one.title: one.taint for one in found} == {
+        assert {one.item.title: one.taint for one in found} == {
             "trusted/own.txt": None,
             "found.txt": "file",
         }

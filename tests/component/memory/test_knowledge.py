@@ -57,8 +57,8 @@ async def test_changed_and_deleted_memories_are_not_among_the_unchanged_ones(
         shown = {(one.key, one.digest) for one in found}
         assert {key for key, _ in shown} == {"tea", "cat"}
         unchanged = await room.knowledge.unchanged(AGENT, ANN, shown)
-        assert {at: one.body for at, one in unchanged.items()} == {
-            (one.key, one.digest): one.body for one in found
+        assert {at: one.item.body for at, one in unchanged.items()} == {
+            (one.key, one.digest): one.item.body for one in found
         }
         assert not await room.knowledge.unchanged(AGENT, BOB, shown)
         await room.store("tea", "Ann likes black tea")

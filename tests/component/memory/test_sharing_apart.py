@@ -151,9 +151,9 @@ class Apart(RuleBasedStateMachine):
         know = self.room.knowledge
         text = f"{words} mark{mark}mark"
         recalled = self.portal.call(know.recall, agent, who, text, 50)
-        assert {one.body for one in recalled} <= mine
+        assert {one.item.body for one in recalled} <= mine
         exact = {body for body in mine if f"mark{mark}mark" in body}
-        assert exact <= {one.body for one in recalled}
+        assert exact <= {one.item.body for one in recalled}
         searched = self.portal.call(know.search, agent, who, Search(text, most=50, common=True))
         assert {one.item.body for one in searched} <= mine
         for key in KEYS:

@@ -31,7 +31,7 @@ async def test_an_edit_of_the_owner_is_used_immediately(tmp_path: Path) -> None:
         here.nodes.edit("tea", "Ann likes coffee", 7)
         assert await here.get("tea") == "Ann likes coffee"
         recalled = await here.knowledge.recall(AGENT, ANN, "buy green coffee", 5)
-        assert [one.body for one in recalled] == ["Ann likes coffee"]
+        assert [one.item.body for one in recalled] == ["Ann likes coffee"]
         await here.remember("tea", "Ann likes both")
         assert here.nodes.payload("tea").version == 8, "one more than what was read (MEM-006)"
 
