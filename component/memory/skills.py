@@ -25,6 +25,7 @@ _FROM = {
     "file": "from a file or somebody else",
 }
 _SHOWN = 1500  # characters of a body in a list
+_SAME: Any = {"idempotent": True, "open_world": False, "tags": ("memory",), "cost_usd": 0.0}
 
 Key = Annotated[
     str,
@@ -52,8 +53,8 @@ class FoundMemory(msgspec.Struct, frozen=True, omit_defaults=True):
     """A memory in a result for programs. `origin` is its possible author."""
 
     key: str
-    scope: str
     body: str
+    scope: str = ""
     title: str = ""
     topic: str = ""
     tags: tuple[str, ...] = ()
@@ -76,13 +77,10 @@ def memory_skills(
     @skill(
         title="Remember",
         destructive=False,
-        idempotent=True,
-        open_world=False,
         capabilities=("memory:write",),
-        tags=("memory",),
         examples=("Remember that my flight leaves at 8:12 on Friday.",),
         typical_duration=0.05,
-        cost_usd=0.0,
+        **_SAME,
     )
     async def memory_store(
         context: Context,
@@ -112,15 +110,12 @@ def memory_skills(
     @skill(
         title="Recall",
         read_only=True,
-        idempotent=True,
-        open_world=False,
         capabilities=("memory:read",),
         taint="web",
         output_media_types=(TEXT, JSON),
-        tags=("memory",),
         examples=("favourite_tea",),
         typical_duration=0.02,
-        cost_usd=0.0,
+        **_SAME,
     )
     async def memory_recall(
         context: Context,
@@ -156,15 +151,12 @@ def memory_skills(
     @skill(
         title="Search memories",
         read_only=True,
-        idempotent=True,
-        open_world=False,
         capabilities=("memory:read",),
         taint="web",
         output_media_types=(TEXT, JSON),
-        tags=("memory",),
         examples=("train to Paris",),
         typical_duration=0.02,
-        cost_usd=0.0,
+        **_SAME,
     )
     async def memory_search(
         context: Context,
@@ -190,13 +182,10 @@ def memory_skills(
     @skill(
         title="Forget",
         destructive=True,
-        idempotent=True,
-        open_world=False,
         capabilities=("memory:write",),
-        tags=("memory",),
         examples=("favourite_tea",),
         typical_duration=0.1,
-        cost_usd=0.0,
+        **_SAME,
     )
     async def memory_forget(context: Context, key: Key, scope: Scope = PRIVATE) -> str:
         """Forget one memory for good, with all its earlier versions.
@@ -290,18 +279,12 @@ def _shown(one: Remembered, longest: int | None) -> str:
 
 
 def _data(one: Remembered, longest: int | None) -> FoundMemory:
-    item = one.item
-    return FoundMemory(
-        key=item.key,
+    found = msgspec.convert(one.item, FoundMemory, from_attributes=True)
+    return msgspec.structs.replace(
+        found,
+        body=_cut(one.item.body, longest),
         scope=one.scope,
-        body=_cut(item.body, longest),
-        title=item.title,
-        topic=item.topic,
-        tags=item.tags,
-        version=item.version,
-        created=item.created,
-        updated=item.updated,
-        contributor=item.by,
+        contributor=one.item.by,
         origin=one.taint or "",
     )
 
