@@ -325,7 +325,7 @@ async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
     from component.memory.knowledge import Knowledge, Memo
     from component.memory.sharing import Sharing
     from component.memory_directory.files import open_root
-    from component.memory_directory.layout import Layout
+    from component.memory_directory.layout import Layout, SessionKey
     from component.models.catalog import resolve
     from component.models.hosted import HostedModel
     from component.policy.persons import Persons
@@ -353,8 +353,7 @@ async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
         for person in range(_PEOPLE):
             for number in range(4):
                 await knowledge.store(
-                    "assistant",
-                    JID(f"person{person}", "example.org"),
+                    SessionKey("assistant", JID(f"person{person}", "example.org")),
                     Memo(f"tide-{number}", "Tides", f"Note {number}: the tide at the pier", "sea"),
                 )
         engine = Engine(

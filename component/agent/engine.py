@@ -29,6 +29,7 @@ from component.conversations.lines import Line, Note, Said
 from component.conversations.sessions import Sessions
 from component.memory.knowledge import Knowledge
 from component.memory.store import Remembered
+from component.memory_directory.layout import SessionKey
 from component.models.messages import OpaquePart, TextPart
 from component.models.protocol import (
     Completion,
@@ -246,7 +247,7 @@ class Engine:
             return ()
         try:
             return await self._recall.recall(
-                agent, request.principal, request.text, self._recalled, trace=turn
+                SessionKey(agent, request.principal), request.text, self._recalled, trace=turn
             )
         except StorageError as error:
             _log.warning("memories cannot be searched", turn=turn, reason=str(error))
@@ -264,9 +265,9 @@ class Engine:
         }
         if not shown or self._recall is None:
             return
-        profile, principal = run.ask.profile, run.ask.messages[-1].principal
+        whose = SessionKey(run.ask.profile.agent, run.ask.messages[-1].principal)
         try:
-            run.memories.update(await self._recall.unchanged(profile.agent, principal, shown))
+            run.memories.update(await self._recall.unchanged(whose, shown))
         except StorageError as error:
             _log.warning("memories cannot be read", turn=run.ask.id, reason=str(error))
 

@@ -61,7 +61,7 @@ def test_everything_lies_where_it_is_drawn() -> None:
     files = [
         place.folder / FILE_NAME
         for agent in ("assistant", "researcher")
-        for place in sharing.visible(agent, ALICE)
+        for place in sharing.visible(SessionKey(agent, ALICE))
         if place.scope != "private"
     ]
     paths = {path.relative_to(root).as_posix() for path in (*folders, *files)}

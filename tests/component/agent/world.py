@@ -315,14 +315,14 @@ class Memories:
         self.deleted: set[str] = set()
 
     async def recall(
-        self, agent: str, principal: JID, words: str, most: int, *, trace: str = ""
+        self, whose: SessionKey, words: str, most: int, *, trace: str = ""
     ) -> list[Remembered]:
         found = self.found[:most]
         self.known.update(((one.key, one.digest), one) for one in found)
         return found
 
     async def unchanged(
-        self, agent: str, principal: JID, shown: Collection[tuple[str, str]]
+        self, whose: SessionKey, shown: Collection[tuple[str, str]]
     ) -> dict[tuple[str, str], Remembered]:
         return {at: self.known[at] for at in shown if at[0] not in self.deleted}
 
