@@ -176,9 +176,6 @@ class Children:
         )
 
     def _turn_of(self, caller: Caller) -> anyio.CapacityLimiter:
-        """Return the limiter of the sub-agents that one agent runs at the same time; others
-        wait.
-        """
         key = (caller.turn, caller.agent)
         limiter = self._at_work.get(key)
         if limiter is None:

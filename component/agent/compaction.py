@@ -223,7 +223,6 @@ class Compaction:
         await journal.add([summary])
 
     async def _summed_up(self, run: Run, old: Sequence[Line]) -> str:
-        """Return the model's summary of these lines; empty if it makes none."""
         model = run.model
         within = any(_is_request(line, run.journal.ids) for line in old)
         most = min(SUMMARISED_TOKENS, model.context_tokens // 2)
@@ -245,7 +244,6 @@ class Compaction:
 
 
 def _calls_before(run: Run, at: int) -> list[Called]:
-    """The calls of this turn before a line of its journal."""
     kept = {line.id for line in run.journal.lines[at:] if isinstance(line, Called)}
     return [call for calls in run.journal.rounds() for call in calls if call.id not in kept]
 

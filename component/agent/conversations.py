@@ -270,7 +270,6 @@ class Conversations:
                 conversation.parked.add_until(turn.id, until)
 
     async def _watch_tasks(self) -> None:
-        """Continue turns whose tasks end on other instances."""
         wait = FIRST_WAIT_S
         while True:
             try:

@@ -272,7 +272,6 @@ class Engine:
             _log.warning("memories cannot be read", turn=run.ask.id, reason=str(error))
 
     def _record_notes(self, run: Run) -> None:
-        """Record which notes on the person the prompt has."""
         profile = run.ask.profile
         notes = {"user.md": profile.user, "memory.md": profile.memory}
         read = [name for name, text in notes.items() if text.strip()]
@@ -351,7 +350,6 @@ class Engine:
         return Answered.of(line)
 
     async def _excuse(self, run: Run, sentence: str) -> Answered:
-        """End a turn with a sentence of the service as its answer. Raises StorageError."""
         return await self._persist(run, Verdict(notice=sentence), Usage())
 
     async def broke(self, ask: TurnInput, sentence: str) -> Answered:

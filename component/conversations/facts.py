@@ -231,7 +231,6 @@ class Facts:
         return found
 
     def _load(self, key: SessionKey) -> tuple[dict[str, _Kept], str]:
-        """Return the last line of each key, and the text of user.md."""
         folder = self._layout.folder(key)
         if not files.check_folder(self._layout.root, folder):
             return {}, ""
@@ -254,7 +253,6 @@ class Facts:
         return lines
 
     def _write(self, key: SessionKey, text: str) -> str:
-        """Write user.md, and return the name of the file."""
         folder = self._layout.folder(key)
         files.make_folder(self._layout.root, folder)
         path = _user_file(folder)

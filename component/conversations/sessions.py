@@ -157,7 +157,6 @@ class Sessions:
     async def _tail(
         self, key: SessionKey, tokens: int | None, count: Callable[[str], int]
     ) -> CachedTail | None:
-        """Return the tail of a conversation, from the cache if the file is unchanged."""
         budget = self._settings.history_tokens if tokens is None else tokens
         path = self._path(key)
         seen = files.state_of(path) if files.check_folder(self.layout.root, path.parent) else None
@@ -238,7 +237,6 @@ class Sessions:
         return tuple(lines)
 
     def _warn(self, path: Path, descriptor: int, damage: Sequence[Damage]) -> None:
-        """Log each damaged line once."""
         inode = files.state_of_open(descriptor).inode
         for offset, why in damage:
             if (inode, offset) in self._warned:

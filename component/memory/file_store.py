@@ -224,7 +224,6 @@ class CurrentIndex:
     async def _run(
         self, limiter: anyio.CapacityLimiter, work: Callable[..., T], *args: object
     ) -> T:
-        """Run in a thread, and once more with a new index if it is damaged."""
         database = self._index.database
         opened = database.opened
         try:

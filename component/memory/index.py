@@ -362,7 +362,6 @@ def _add_vector(connection: "Connection", item: int, owner: int, vector: bytes) 
 
 
 def _texts(owner: int, item: Item) -> tuple[str, str]:
-    """The columns of the full-text index."""
     grams = grams_of((item.title, item.key, " ".join((*item.tags, item.topic)), item.body))
     return _with_owner(owner, grams), _with_owner(owner, filters_of(item.topic, item.tags))
 

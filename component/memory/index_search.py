@@ -246,7 +246,6 @@ class Finder:
     def _counts_of(
         self, connection: "Connection", owner: int, grams: Sequence[str]
     ) -> dict[str, int]:
-        """Return the number of an owner's memories that have each group."""
         terms = {f"{owner}_{gram}": gram for gram in grams}
         counts = {term: self._counts.get(term, 0) for term in terms}
         unknown = [term for term in terms if not counts[term]]
@@ -288,7 +287,6 @@ def _candidates(
 
 
 def _matching(connection: "Connection", query: str, most: int) -> list[int]:
-    """Return numbers of the memories that match, the newest first."""
     rows = connection.execute(
         "SELECT rowid FROM texts WHERE texts MATCH ? ORDER BY rowid DESC LIMIT ?", (query, most)
     )

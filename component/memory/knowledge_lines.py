@@ -269,7 +269,6 @@ def _candidates(data: bytes, marks: Sequence[bytes]) -> list[_Span]:
 
 
 def _without(data: bytes, lines: Sequence[_Span]) -> bytes:
-    """Return the data without these lines, and with a line feed after the last one."""
     whole = memoryview(data)  # a slice of it is no copy
     kept: list[memoryview] = []
     begin = 0

@@ -120,7 +120,6 @@ class Sharing:
         return self.place(scope, whose)
 
     def _make_documents(self, agent: str) -> Place | None:
-        """Return the folder with the documents of an agent; a sub-agent has none."""
         if "/" in agent:
             return None
         folder = self.layout.agent_directory(agent) / KNOWLEDGE

@@ -219,7 +219,6 @@ class Questions:
         return f" {text}" if text.endswith((".", "!", "?")) else f" {text}."
 
     def _parameters(self, action: AskedAction) -> dict[str, object]:
-        """Return the parameters by title; by name if titles are not unique."""
         values = parameters_of(action)
         skill = self._known(action)
         if skill is None:
@@ -241,7 +240,6 @@ class Questions:
 def _message(
     question: Question, to: JID, id_: str, body: str, **more: Unpack[_More]
 ) -> OutboundMessage:
-    """Return a message about a question to a person who was asked."""
     return OutboundMessage(
         id=id_,
         conversation=conversation_with(question.agent, to, question.thread),
@@ -254,7 +252,6 @@ def _message(
 
 
 def _choices_of(question: Input) -> str:
-    """Return the choices of the values, one per line, unless the line about the answer has them."""
     properties = properties_of(schema_of(question))
     declared = only_value(question)
     paragraphs = []

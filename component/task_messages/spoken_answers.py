@@ -145,7 +145,6 @@ def _shared_out(question: Input, text: str) -> dict[str, Any] | None:
 
 
 def _value_of(declared: Property, text: str) -> Any:
-    """Return the value of a text. Raises ValueError with the reason."""
     if declared.kind == "choices":
         return _several(declared, text)
     said = yes_or_no(text) if declared.kind == "boolean" else None
@@ -169,7 +168,6 @@ def _choice_text(declared: Property, text: str) -> str:
 
 
 def _several(declared: Property, text: str) -> Any:
-    """Return the values of choices, separated by commas, semicolons, line breaks or "and"."""
     whole = _choice_text(declared, text)
     if any(one.text == whole for one in declared.choices):
         return declared.read((whole,))

@@ -302,7 +302,6 @@ class ToolExecutor:
         return skill if skill is not None and mine.fullmatch(skill.name) else None
 
     def _of_view(self, caller: Caller, name: str) -> Skill | None:
-        """Return the skill for a tool's name, if the principal may use it."""
         view = self._view(caller.request.principal)
         skill = view.get(name)
         if skill is None and "." not in name:
@@ -360,7 +359,6 @@ def tool_name(skill: str) -> str:
 
 
 def _session(caller: Caller, call_id: str) -> str:
-    """Return the name that identifies repetitions of a call."""
     return f"{caller.turn} {caller.agent} {call_id}"
 
 
@@ -376,7 +374,6 @@ def _taint(conditions: Iterable[object], taint: Taint | None) -> Taint | None:
 
 
 def _family(caller: Caller) -> str:
-    """Return the agent that a caller is, or whose sub-agent it is."""
     return caller.agent.partition("/")[0]
 
 

@@ -196,7 +196,6 @@ class MessageHandler:
         return self._send(message, parts=(Text(text),), must_arrive=True)
 
     def _send(self, message: InboundMessage, **content: Any) -> Delivery:
-        """Send something to the reply address of the message."""
         return self._messages.send(
             OutboundMessage(
                 id=system.token_hex(_ID_BYTES),
@@ -208,7 +207,6 @@ class MessageHandler:
 
 
 def _form_of(stanza: Incoming) -> Form | None:
-    """Return the form that a message carries; None also if it is not valid."""
     try:
         return stanza.payload(Form)
     except ContentError:

@@ -307,7 +307,6 @@ class MemoryCommands:
 
 
 def _changed(former: Remembered, text: str) -> Memo:
-    """Return the memory with a new text, written by the person."""
     return msgspec.structs.replace(former.item, body=text, taint=None)
 
 

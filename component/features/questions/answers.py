@@ -84,7 +84,6 @@ def uncertain(words: Questions, questions: Sequence[Question]) -> str:
 
 
 def _lines(words: Questions, questions: Sequence[Question]) -> list[str]:
-    """Return one line per question: its action, its principal, and how to answer it."""
     lines: list[str] = []
     for each in questions[:_LISTED]:
         short = _short(each, questions)
@@ -103,7 +102,6 @@ def _lines(words: Questions, questions: Sequence[Question]) -> list[str]:
 
 
 def _short(question: Question, questions: Sequence[Question]) -> str:
-    """Return the shortest unique beginning of an identifier."""
     others = [each.id for each in questions if each is not question]
     for length in range(SHORTEST, len(question.id)):
         if not any(other.startswith(question.id[:length]) for other in others):
@@ -299,9 +297,6 @@ class ChatAnswers:
         words: str,
         questions: Sequence[Question],
     ) -> str:
-        """Process a command that identifies the question by the beginning of its identifier; return
-        the reply.
-        """
         id_ = _plain(identifier)
         naming: Naming | None = Naming(beginning=id_)
         found = [
@@ -444,7 +439,6 @@ def _newest(questions: Sequence[Question], who: JID, named: Sequence[Question]) 
 
 
 def _replied_to(message: InboundMessage) -> str | None:
-    """Return the id of the agent's message that this one replies to."""
     reply = message.replies_to
     return reply.id if reply is not None and reply.is_ours else None
 
@@ -461,14 +455,12 @@ def _not_plain(unclear: str) -> str:
 
 
 def _may_answer(question: Question, said: SpokenYesNo | None) -> bool:
-    """Return whether a body can be an answer to a question."""
     if isinstance(question.content, Confirm):
         return said is not None
     return takes_words(question.content)
 
 
 def _refusal_text(error: StanzaError) -> str:
-    """Return the chat text of a refusal."""
     if any(isinstance(one, errors.InvalidParam) for one in error.application):
         return f"I can't accept that answer: {printable(error.text, 500)}"
     return error.text
