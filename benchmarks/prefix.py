@@ -20,10 +20,9 @@ import msgspec
 from benchmarks.report import Line, Target
 from component.agent.protocol import Profile
 from component.config.llm import LLM
-from component.memory.store import Recalled
 from component.models.building import Models
 from component.models.protocol import Completion, Model, ModelRequest, OnText, Void
-from tests.component.agent.world import World, message
+from tests.component.agent.world import World, message, remembered
 from tests.component.models.endpoint import Calls, Text, in_thread
 
 TURNS = 10
@@ -94,8 +93,8 @@ async def talk(directory: Path, model: Model) -> None:
     world.shop.result = lambda name, arguments: f"{name} {arguments}: open from 9 to 17. " * 20
     async with world.life() as conversations:
         for turn in range(TURNS):
-            tea = Recalled("tea", "Tea", f"They like tea, said {turn} times.", taint="person")
-            world.memories.found = [tea, Recalled("key", "Key", f"Shelf {turn}.", taint="file")]
+            tea = remembered("tea", "Tea", f"They like tea, said {turn} times.", taint="person")
+            world.memories.found = [tea, remembered("key", "Key", f"Shelf {turn}.", taint="file")]
             notes = f"Lives in Verona. Has {turn // 4} cats."
             world.profile = msgspec.structs.replace(world.profile, user=notes)
             await conversations.received(message(f"m{turn}", _WORDS[turn % len(_WORDS)]))

@@ -27,7 +27,7 @@ from component.memory.knowledge import Knowledge, Memo
 from component.memory.knowledge_lines import MemoryLine, encode_memory, parse_memories
 from component.memory.sharing import PRIVATE, Sharing
 from component.memory_directory.files import open_root
-from component.memory_directory.layout import Layout
+from component.memory_directory.layout import Layout, SessionKey
 from xep.jid import JID
 
 _MEMORIES = 100_000
@@ -82,22 +82,22 @@ async def _one(path: Path, runs: int, figures: Figures) -> None:
     index = Index(root / FILE_NAME)
     knowledge = Knowledge(index, sharing, Memory(items_per_principal=2 * _MEMORIES), NoRecord())
     before = perf_counter()
-    assert await knowledge.recall(_AGENT, _ANN, words.text(8), 5)
+    assert await knowledge.recall(SessionKey(_AGENT, _ANN), words.text(8), 5)
     figures["rebuild"] = [perf_counter() - before]
     peer = _peer(path, sharing)
     for run in range(runs):
         questions = [words.text(8) for _ in range(_QUESTIONS)]
-        times = [await _ms(knowledge.recall(_AGENT, _ANN, q, 5)) for q in questions]
+        times = [await _ms(knowledge.recall(SessionKey(_AGENT, _ANN), q, 5)) for q in questions]
         _add(figures, "p50", "p99", times)
         _add(figures, "peer p50", "peer p99", [_peer_ms(peer, question) for question in questions])
         long = [words.text(300) for _ in range(20)]
-        times = [await _ms(knowledge.recall(_AGENT, _ANN, q, 5)) for q in long]
+        times = [await _ms(knowledge.recall(SessionKey(_AGENT, _ANN), q, 5)) for q in long]
         _add(figures, "long", "", times)
         memos = [Memo(f"new {run} {number}", words.text(25)) for number in range(_STORES)]
-        times = [await _ms(knowledge.store(_AGENT, _ANN, m)) for m in memos]
+        times = [await _ms(knowledge.store(SessionKey(_AGENT, _ANN), m)) for m in memos]
         _add(figures, "store", "", times)
         keys = [memo.key for memo in memos[:3]]
-        times = [await _ms(knowledge.forget(_AGENT, _ANN, k)) for k in keys]
+        times = [await _ms(knowledge.forget(SessionKey(_AGENT, _ANN), k)) for k in keys]
         _add(figures, "forget", "", times)
     peer.close()
     index.close()
@@ -112,10 +112,10 @@ async def _many(path: Path, runs: int, figures: Figures) -> None:
     knowledge = Knowledge(index, sharing, Memory(), NoRecord())
     for who in people:
         _write(sharing, who, [words.entry(number) for number in range(_MEMORIES // _PEOPLE)])
-        await knowledge.recall(_AGENT, who, words.text(8), 5)
+        await knowledge.recall(SessionKey(_AGENT, who), words.text(8), 5)
     for _ in range(runs):
         asked = [(words.choose(people), words.text(8)) for _ in range(_QUESTIONS)]
-        times = [await _ms(knowledge.recall(_AGENT, w, q, 5)) for w, q in asked]
+        times = [await _ms(knowledge.recall(SessionKey(_AGENT, w), q, 5)) for w, q in asked]
         _add(figures, "many p50", "many p99", times)
     index.close()
 
@@ -129,12 +129,14 @@ async def _finding(
     _write(sharing, _ANN, [words.entry(number) for number in range(count)])
     index = Index(root / FILE_NAME, embedder)
     knowledge = Knowledge(index, sharing, Memory(items_per_principal=2 * count), NoRecord())
-    await knowledge.recall(_AGENT, _ANN, words.text(8), 5)
+    await knowledge.recall(SessionKey(_AGENT, _ANN), words.text(8), 5)
     await knowledge.files.index.embedded()
-    await knowledge.recall(_AGENT, _ANN, words.text(8), 5)  # the vectors are in memory then
+    await knowledge.recall(
+        SessionKey(_AGENT, _ANN), words.text(8), 5
+    )  # the vectors are in memory then
     for _ in range(runs):
         questions = [words.text(8) for _ in range(_QUESTIONS)]
-        times = [await _ms(knowledge.recall(_AGENT, _ANN, q, 5)) for q in questions]
+        times = [await _ms(knowledge.recall(SessionKey(_AGENT, _ANN), q, 5)) for q in questions]
         _add(figures, f"{name} p50", "", times)
     index.close()
 
@@ -175,7 +177,7 @@ class _Words:
     def entry(self, number: int) -> MemoryLine:
         return MemoryLine(
             key=f"key {number}",
-            content=self.text(25),
+            body=self.text(25),
             title=self.text(3),
             tags=(self.text(1),),
             ts="2026-01-01T00:00:00Z",
@@ -184,14 +186,14 @@ class _Words:
 
 
 def _write(sharing: Sharing, who: JID, entries: list[MemoryLine]) -> None:
-    place = sharing.place(PRIVATE, _AGENT, who)
+    place = sharing.place(PRIVATE, SessionKey(_AGENT, who))
     assert place is not None
     place.folder.mkdir(parents=True)
     place.file.write_bytes(b"".join(map(encode_memory, entries)))
 
 
 def _peer(path: Path, sharing: Sharing) -> sqlite3.Connection:
-    place = sharing.place(PRIVATE, _AGENT, _ANN)
+    place = sharing.place(PRIVATE, SessionKey(_AGENT, _ANN))
     assert place is not None
     connection = sqlite3.connect(path / "peer.db")
     connection.execute("CREATE VIRTUAL TABLE texts USING fts5 (title, key, tags, body)")

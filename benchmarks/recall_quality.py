@@ -25,7 +25,7 @@ from component.memory.knowledge import Knowledge
 from component.memory.knowledge_lines import MemoryLine, encode_memory
 from component.memory.sharing import PRIVATE, Sharing
 from component.memory_directory.files import open_root
-from component.memory_directory.layout import Layout
+from component.memory_directory.layout import Layout, SessionKey
 from xep.jid import JID
 
 _AGENT = "assistant"
@@ -84,14 +84,14 @@ async def _ranks(
     with tempfile.TemporaryDirectory() as directory:
         root = open_root(Path(directory))
         sharing = Sharing(Layout(root))
-        place = sharing.place(PRIVATE, _AGENT, _ANN)
+        place = sharing.place(PRIVATE, SessionKey(_AGENT, _ANN))
         assert place is not None
         place.folder.mkdir(parents=True)
-        lines = [MemoryLine(key=one.key, content=one.body, by=str(_ANN)) for one in memories]
+        lines = [MemoryLine(key=one.key, body=one.body, by=str(_ANN)) for one in memories]
         place.file.write_bytes(b"".join(map(encode_memory, lines)))
         index = Index(root / FILE_NAME, embedder)
         knowledge = Knowledge(index, sharing, Memory(), NoRecord())
-        await knowledge.recall(_AGENT, _ANN, "make the index", 5)
+        await knowledge.recall(SessionKey(_AGENT, _ANN), "make the index", 5)
         before = perf_counter()
         await knowledge.files.index.embedded()
         seconds = perf_counter() - before
@@ -99,7 +99,7 @@ async def _ranks(
         times: list[float] = []
         for question in questions:
             before = perf_counter()
-            found = await knowledge.recall(_AGENT, _ANN, question.text, 5)
+            found = await knowledge.recall(SessionKey(_AGENT, _ANN), question.text, 5)
             times.append((perf_counter() - before) * 1e3)
             keys = [one.key for one in found]
             ranks[question] = 1 + (

@@ -247,11 +247,6 @@ class _Instant:
         return len(text) // 3
 
 
-class _Quiet:
-    def scan(self, text: str) -> str | None:
-        return None
-
-
 class _Ours:
     def __init__(self, conversations: Any, voice: _Voice, model: list[Any]) -> None:
         from component.agent.requests import MessageStarter, TurnRequest
@@ -315,6 +310,7 @@ async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
     from component.agent.engine import Engine, EngineLimits
     from component.agent.model_calls import ModelCalls
     from component.agent.protocol import Profile
+    from component.agent.untrusted_text import HiddenTextScanner
     from component.app import schema
     from component.audit.record import Audit
     from component.budget.book import BudgetBook
@@ -329,7 +325,7 @@ async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
     from component.memory.knowledge import Knowledge, Memo
     from component.memory.sharing import Sharing
     from component.memory_directory.files import open_root
-    from component.memory_directory.layout import Layout
+    from component.memory_directory.layout import Layout, SessionKey
     from component.models.catalog import resolve
     from component.models.hosted import HostedModel
     from component.policy.persons import Persons
@@ -357,8 +353,7 @@ async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
         for person in range(_PEOPLE):
             for number in range(4):
                 await knowledge.store(
-                    "assistant",
-                    JID(f"person{person}", "example.org"),
+                    SessionKey("assistant", JID(f"person{person}", "example.org")),
                     Memo(f"tide-{number}", "Tides", f"Note {number}: the tide at the pier", "sea"),
                 )
         engine = Engine(
@@ -367,7 +362,7 @@ async def _ours(url: str, directory: Path) -> AsyncIterator[_Ours]:
             tools=_Tools(),
             sessions=Sessions(layout, Session()),
             recall=knowledge,
-            scanner=_Quiet(),
+            scanner=HiddenTextScanner(),
             limits=EngineLimits(loop=Loop()),
         )
 

@@ -89,7 +89,7 @@ class Children:
     def offered(self, caller: Caller) -> Sequence[Tool]:
         """Return the tool if the caller may have sub-agents and is not at the maximum depth."""
         deep = caller.agent.count("/") >= self._loop.depth
-        return () if deep or not caller.spawn else (self._tool,)
+        return () if deep or not caller.profile.spawn else (self._tool,)
 
     def together(self, _caller: Caller, _name: str) -> bool:
         """Return True: sub-agents work in parallel."""
@@ -114,8 +114,8 @@ class Children:
             self.refused(caller, NAME)
             return ToolResult(f"No sub-agent was made: {error}.", is_error=True)
         for what, asked, had in (
-            ("tool", spawn.skills, caller.skills),
-            ("capability", spawn.capabilities, caller.capabilities),
+            ("tool", spawn.skills, caller.profile.skills),
+            ("capability", spawn.capabilities, caller.profile.capabilities),
         ):
             beyond = within(asked, had)
             if beyond is not None:
@@ -152,9 +152,6 @@ class Children:
         turn = hashlib.sha256(f"{caller.turn} {call_id}".encode()).hexdigest()[:32]
         label = "".join(c for c in spawn.role.casefold() if c.isascii() and c.isalnum())
         agent = f"{caller.agent}/{label[:_LABEL_CHARACTERS] or 'helper'}-{turn[:8]}"
-        above = [caller.agent]
-        while "/" in above[-1]:
-            above.append(above[-1].rpartition("/")[0])
         said = msgspec.structs.replace(
             caller.request,
             id=turn,
@@ -167,7 +164,7 @@ class Children:
         return TurnInput(
             id=turn,
             key=SessionKey(agent, said.principal),
-            profile=_profile(caller, agent, spawn, tuple(above)),
+            profile=_profile(caller.profile, agent, spawn),
             messages=(said,),
             starter=said.starter,
             resumed=True,
@@ -179,9 +176,6 @@ class Children:
         )
 
     def _turn_of(self, caller: Caller) -> anyio.CapacityLimiter:
-        """Return the limiter of the sub-agents that one agent runs at the same time; others
-        wait.
-        """
         key = (caller.turn, caller.agent)
         limiter = self._at_work.get(key)
         if limiter is None:
@@ -220,22 +214,22 @@ class Children:
         )
 
 
-def _profile(caller: Caller, agent: str, spawn: Spawn, above: tuple[str, ...]) -> Profile:
+def _profile(parent: Profile, agent: str, spawn: Spawn) -> Profile:
     return Profile(
         agent=agent,
         title=spawn.role,
         identity=(
-            f"You are {spawn.role}, a sub-agent of {above[0]}. What you answer is read by that"
+            f"You are {spawn.role}, a sub-agent of {parent.agent}. What you answer is read by that"
             " agent, which asked you, and by nobody else."
         ),
         personality="Answer to the point, with everything that was asked for and nothing more.",
         instructions=spawn.instructions,
-        tier=spawn.tier or caller.tier,
-        model_of="" if spawn.tier else caller.model_of,
-        capabilities=spawn.capabilities or caller.capabilities,
-        skills=spawn.skills or caller.skills,
-        above=above,
-        zone=caller.zone,
+        tier=spawn.tier or parent.tier,
+        model_of="" if spawn.tier else parent.model_of,
+        capabilities=spawn.capabilities or parent.capabilities,
+        skills=spawn.skills or parent.skills,
+        above=(parent.agent, *parent.above),
+        zone=parent.zone,
     )
 
 

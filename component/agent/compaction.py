@@ -19,7 +19,6 @@ from component.agent.prompt import PromptParts, TokenBudget, prompt_parts
 from component.agent.run import Run
 from component.budget.protocol import BudgetExceededError
 from component.conversations.lines import Called, Line, Note, Resulted, Said, Summary
-from component.conversations.tail import tokens_of_each
 from component.models.messages import text_message
 from component.models.protocol import ModelError, ModelRequest
 
@@ -151,8 +150,7 @@ class Compaction:
         """Summarise earlier turns if they exceed their share of the prompt. Raises StorageError."""
         most, journal = self._token_budget.earlier(run.model), run.journal
         own = earlier = 0
-        tokens = tokens_of_each(journal.lines, run.model.tokens)
-        for line, each in zip(journal.lines, tokens, strict=True):
+        for line, each in zip(journal.lines, journal.costs, strict=True):
             if line.turn in journal.ids:
                 own += each
             else:
@@ -198,9 +196,8 @@ class Compaction:
         their lines again when they continue.
         """
         journal, count = run.journal, run.model.tokens
-        tokens = tokens_of_each(journal.lines, count)
         spared, own = (set[str](), journal.ids) if within else ({*run.ask.held, *journal.ids}, ())
-        at = cut(journal.lines, tokens, keep, spared, own)
+        at = cut(journal.lines, journal.costs, keep, spared, own)
         if not at:
             return
         old: list[Line] = journal.lines[:at]
@@ -226,7 +223,6 @@ class Compaction:
         await journal.add([summary])
 
     async def _summed_up(self, run: Run, old: Sequence[Line]) -> str:
-        """Return the model's summary of these lines; empty if it makes none."""
         model = run.model
         within = any(_is_request(line, run.journal.ids) for line in old)
         most = min(SUMMARISED_TOKENS, model.context_tokens // 2)
@@ -248,7 +244,6 @@ class Compaction:
 
 
 def _calls_before(run: Run, at: int) -> list[Called]:
-    """The calls of this turn before a line of its journal."""
     kept = {line.id for line in run.journal.lines[at:] if isinstance(line, Called)}
     return [call for calls in run.journal.rounds() for call in calls if call.id not in kept]
 

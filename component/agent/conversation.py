@@ -447,7 +447,6 @@ class Conversation:
             self._shared.ports.concluded()
 
     def _postpone(self, turn: Turn, error: StorageError) -> None:
-        """Try the turn again later, before all other turns of the conversation."""
         wait = min(FIRST_WAIT_S * 2**turn.tries, LONGEST_WAIT_S)
         _log.warning("a turn has to wait", turn=turn.id, reason=str(error), seconds=wait)
         turn.tries += 1
@@ -511,7 +510,6 @@ class Conversation:
             scope.cancel()
 
     async def _park(self, turn: Turn, parked: Parked) -> Outcome:
-        """Park the running turn until one of these tasks ends. Raises StorageError."""
         delivery = self._shared.delivery
         waits = await self.parked.until_ended(turn.id, parked.tasks)
         delivery.composing(turn.request, False)
@@ -578,7 +576,6 @@ class Conversation:
         self._shared.turn_ended(turn.id, Outcome("stopped"))
 
     async def _end(self, turn: Turn) -> None:
-        """Record that a turn was stopped."""
         shared = self._shared
         shared.delivery.composing(turn.request, False)
         shared.senders.label_now(turn)

@@ -137,6 +137,8 @@ class Conversations:
         # The turn is queued before it is on disk, so that the requests of one conversation keep
         # their order, and its sender is queried in the meantime.
         conversation = self._of(request.session)
+        if conversation.is_idle:
+            self.spawn(self.engine.recall_ahead, request)
         conversation.add(turn)
         stored, written, answered = False, False, self.delivery.take()
         try:
@@ -268,7 +270,6 @@ class Conversations:
                 conversation.parked.add_until(turn.id, until)
 
     async def _watch_tasks(self) -> None:
-        """Continue turns whose tasks end on other instances."""
         wait = FIRST_WAIT_S
         while True:
             try:

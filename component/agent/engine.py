@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 import anyio
 import msgspec
 import structlog
+from cachebox import LRUCache
 
 from component.agent import completions, history, sentences
 from component.agent.compaction import Compaction
@@ -27,7 +28,8 @@ from component.config.agents import Loop
 from component.conversations.lines import Line, Note, Said
 from component.conversations.sessions import Sessions
 from component.memory.knowledge import Knowledge
-from component.memory.store import Recalled
+from component.memory.store import Remembered
+from component.memory_directory.layout import SessionKey
 from component.models.messages import OpaquePart, TextPart
 from component.models.protocol import (
     Completion,
@@ -48,6 +50,10 @@ Models: TypeAlias = Callable[[Profile], Model]
 
 _SHORT_WAIT_S: Final = 20.0
 """Maximum number of seconds that a turn waits, once, for a model that says when to retry."""
+_AHEAD: Final = 256
+"""Messages whose memories are looked up ahead of their turns."""
+_AHEAD_S: Final = 1.0
+"""Seconds after which they are looked up again, because they may have changed."""
 _SHORTENED: Final = 3
 """How often a prompt is shortened because the model rejected it as too long."""
 
@@ -67,6 +73,14 @@ class Answered(msgspec.Struct, frozen=True):
     def of(cls, line: Said) -> "Answered":
         """Return the answer that a line contains."""
         return cls(line.sent_text, bool(line.notice and not line.content), line.taints)
+
+
+class _Recalling(msgspec.Struct):
+    """The memories that match a message, which are looked up while its row is written."""
+
+    begun: float
+    done: anyio.Event
+    found: Sequence[Remembered] = ()
 
 
 class EngineLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,10 +120,21 @@ class Engine:
             limits.history_tokens, limits.max_tokens, limits.loop.tool_result_tokens
         )
         self._recalled = limits.recalled
+        self._recalling: LRUCache[str, _Recalling] = LRUCache(_AHEAD)
         self._tool_calls = ToolCalls(
             tools, self._injection_check, self._token_budget, model_calls.observer
         )
         self._compaction = Compaction(model_calls, self._token_budget)
+
+    async def recall_ahead(self, request: TurnRequest) -> None:
+        """Look up the memories for a message whose turn begins as soon as its row is on disk."""
+        if self._recall is not None and self._recalled:
+            ahead = _Recalling(anyio.current_time(), anyio.Event())
+            self._recalling[request.id] = ahead
+            try:
+                ahead.found = await self._recalled_for(request.agent, request, request.id)
+            finally:
+                ahead.done.set()
 
     def add(self, builtin: Tools) -> None:
         """Offer more built-in tools, which need the engine."""
@@ -203,21 +228,30 @@ class Engine:
             lines.append(run.message_line(one, finding, recalled, notes=is_last))
         await run.journal.add(lines)
 
-    async def _remember(self, run: Run, request: TurnRequest) -> list[tuple[Recalled, str]]:
+    async def _remember(self, run: Run, request: TurnRequest) -> list[tuple[Remembered, str]]:
         """Return the memories that match a message, each with what the scanner has found in it."""
-        if self._recall is None or not self._recalled:
-            return []
-        try:
-            recalled = await self._recall.recall(
-                *(run.ask.profile.agent, request.principal, request.text, self._recalled),
-                trace=run.ask.id,
-            )
-        except StorageError as error:
-            _log.warning("memories cannot be searched", turn=run.ask.id, reason=str(error))
-            return []
+        ahead = self._recalling.pop(request.id, None)
+        if ahead is not None and anyio.current_time() - ahead.begun < _AHEAD_S:
+            await ahead.done.wait()
+            recalled = ahead.found
+        else:
+            recalled = await self._recalled_for(run.ask.profile.agent, request, run.ask.id)
         texts = [(one.text, one.taint) for one in recalled]
         findings = await self._injection_check.scan_all(run, texts)
         return list(zip(recalled, findings, strict=True))
+
+    async def _recalled_for(
+        self, agent: str, request: TurnRequest, turn: str
+    ) -> Sequence[Remembered]:
+        if self._recall is None or not self._recalled:
+            return ()
+        try:
+            return await self._recall.recall(
+                SessionKey(agent, request.principal), request.text, self._recalled, trace=turn
+            )
+        except StorageError as error:
+            _log.warning("memories cannot be searched", turn=turn, reason=str(error))
+            return ()
 
     async def _look_up_memories(self, run: Run) -> None:
         """Look up the memories of earlier messages, so that the prompt has none that were deleted
@@ -231,14 +265,13 @@ class Engine:
         }
         if not shown or self._recall is None:
             return
-        profile, principal = run.ask.profile, run.ask.messages[-1].principal
+        whose = SessionKey(run.ask.profile.agent, run.ask.messages[-1].principal)
         try:
-            run.memories.update(await self._recall.unchanged(profile.agent, principal, shown))
+            run.memories.update(await self._recall.unchanged(whose, shown))
         except StorageError as error:
             _log.warning("memories cannot be read", turn=run.ask.id, reason=str(error))
 
     def _record_notes(self, run: Run) -> None:
-        """Record which notes on the person the prompt has."""
         profile = run.ask.profile
         notes = {"user.md": profile.user, "memory.md": profile.memory}
         read = [name for name, text in notes.items() if text.strip()]
@@ -317,7 +350,6 @@ class Engine:
         return Answered.of(line)
 
     async def _excuse(self, run: Run, sentence: str) -> Answered:
-        """End a turn with a sentence of the service as its answer. Raises StorageError."""
         return await self._persist(run, Verdict(notice=sentence), Usage())
 
     async def broke(self, ask: TurnInput, sentence: str) -> Answered:

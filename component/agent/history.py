@@ -5,14 +5,13 @@ Blocks are kept or dropped as a whole, so that no result is ever shown without i
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from typing import Final, TypeAlias
 
 import msgspec
 
 from component.agent.untrusted_text import Fence
 from component.conversations.lines import Called, Line, Note, Resulted, Said, Summary
-from component.memory.store import Recalled
+from component.memory.store import Remembered
 from component.models.contents import without_parts
 from component.models.messages import (
     FilePart,
@@ -84,7 +83,7 @@ class View(msgspec.Struct, frozen=True):
     count: Tokens
     result_tokens: int
     turns: Collection[str] = ()
-    memories: Mapping[tuple[str, str], Recalled] = msgspec.field(default_factory=dict)
+    memories: Mapping[tuple[str, str], Remembered] = msgspec.field(default_factory=dict)
     omitted: frozenset[str] = frozenset()
     made: MadeBlocks = msgspec.field(default_factory=dict)
     earlier: MadeBlocks = msgspec.field(default_factory=dict)
@@ -97,36 +96,39 @@ def blocks(lines: Sequence[Line], view: View, summary: Summary | None = None) ->
     requests without it have been sent before. Other results whose call is not among the lines are
     left out.
     """
-    results = {
-        (line.turn, line.id): line for line in lines if isinstance(line, Resulted) and not line.late
-    }
+    results: dict[tuple[str, str], Resulted] = {}
     rounds: dict[tuple[str, int], list[Called]] = {}
     for line in lines:
         if isinstance(line, Called):
             rounds.setdefault((line.turn, line.round), []).append(line)
+        elif isinstance(line, Resulted) and not line.late:
+            results[line.turn, line.id] = line
     shown: list[Block] = []
     earlier: tuple[Line, ...] = () if summary is None else (summary, *summary.requests)
     for line in (*earlier, *lines):
-        if isinstance(line, Resulted) and not line.late:
-            continue
-        if isinstance(line, Note) and line.omitted:
-            continue
-        of: Sequence[Line | None]
+        calls: list[Called] | None = None
+        found: list[Resulted | None] = []
         if isinstance(line, Called):
             calls = rounds.pop((line.turn, line.round), None)
             if calls is None:
                 continue
             found = [results.get((call.turn, call.id)) for call in calls]
-            of, make = (*calls, *found), partial(_round, calls, found, view)
-        else:
-            of, make = (line,), partial(_single, line, view)
+        elif (isinstance(line, Resulted) and not line.late) or (
+            isinstance(line, Note) and line.omitted
+        ):
+            continue
+        of = (line,) if calls is None else (*calls, *found)
         # A memory may be deleted before the next turn.
         is_own = line.turn in view.turns or (isinstance(line, Said) and line.memories)
         made = view.made if is_own else view.earlier
         key = tuple(map(id, of))
         entry = made.get(key)
         if entry is None:
-            entry = made[key] = make(), of
+            if isinstance(line, Called):
+                block = _round(calls or (), found, view)
+            else:
+                block = _single(line, view)
+            entry = made[key] = block, of
         shown.append(entry[0])
     if len(view.earlier) > 2 * len(shown) + _SURPLUS:
         view.earlier.clear()

@@ -170,7 +170,6 @@ def _answer(text: str) -> _Answer:
 
 
 def _latest(messages: Sequence[Message], model: Model, most: int) -> dict[int, Message]:
-    """Return the last messages that have at most so many tokens, by number."""
     found: dict[int, Message] = {}
     for number in range(len(messages), 0, -1):
         most -= model.tokens(messages[number - 1].text)

@@ -156,7 +156,6 @@ class ModelCalls:
 
 
 def _described(usage: Usage) -> str:
-    """The usage of a call for the audit log; empty if there is none."""
     if usage == Usage():
         return ""
     asked, said = f"{usage.tokens_in:,} tokens in", f"{usage.tokens_out:,} out"

@@ -86,13 +86,10 @@ class Voice(Protocol):
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """The caller of a tool: on whose behalf it is called, and the limits of the call.
 
-    `request` is the request of the turn, `agent` the agent or sub-agent that calls, `capabilities`
-    are the patterns of its capabilities, `skills` those of the names of its skills. `turn` is the
-    id of the turn and of the trace. `taints` are those of everything that the model has read in
-    this conversation. `paid_by` is the turn whose budget pays, `spawn` says whether the agent may
-    have sub-agents, `tier` is the kind of model that it uses, `model_of` the agent whose own model
-    it uses instead, `zone` the time zone of the person. `operator` is the operator who started the
-    turn, if one did.
+    `request` is the request of the turn, `profile` that of the agent or sub-agent that calls.
+    `turn` is the id of the turn and of the trace. `taints` are those of everything that the model
+    has read in this conversation. `paid_by` is the turn whose budget pays, `operator` the operator
+    who started the turn, if one did.
 
     `written` are the texts of this conversation that the person and the operator have written, and
     no model.
@@ -103,20 +100,19 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     request: TurnRequest
-    agent: str
+    profile: Profile
     turn: str
-    capabilities: tuple[str, ...] = ("*",)
-    skills: tuple[str, ...] = ("*",)
     taints: frozenset[Taint] = frozenset()
     paid_by: str = ""
-    spawn: bool = True
-    tier: Tier = "standard"
-    model_of: str = ""
-    zone: str = "UTC"
     operator: str = ""
     written: tuple[str, ...] = ()
     said: tuple[str, ...] = ()
     results: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def agent(self) -> str:
+        """The name of the agent or sub-agent."""
+        return self.profile.agent
 
 
 class ToolResult(msgspec.Struct, frozen=True):

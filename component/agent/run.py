@@ -25,8 +25,9 @@ from component.conversations.lines import (
     Summary,
 )
 from component.conversations.sessions import Sessions
+from component.conversations.tail import tokens_of_each
 from component.memory.knowledge_lines import seconds_of
-from component.memory.store import Recalled
+from component.memory.store import Remembered
 from component.memory_directory.layout import SessionKey
 from component.models.messages import ModelMessage, OpaquePart, TextPart, ToolCall, text_message
 from component.models.protocol import Completion, Model, Usage
@@ -81,6 +82,7 @@ class Journal:
     Attributes:
         summary: replaces the lines before `lines`.
         lines: the end of the conversation, including the lines that this turn adds.
+        costs: the tokens of each of them.
         left_out: whether there are lines between the summary and these that were not read.
         derived: the blocks that were made of `lines` by earlier turns.
         ids: the turn, and the messages that joined it.
@@ -89,6 +91,7 @@ class Journal:
     def __init__(self, sessions: Sessions, key: SessionKey, turn: str) -> None:
         self.summary: Summary | None = None
         self.lines: list[Line] = []
+        self.costs: list[int] = []
         self.left_out = False
         self.derived: dict[Any, MadeBlocks] = {}
         self.ids: list[str] = [turn]
@@ -103,10 +106,11 @@ class Journal:
         """Read the end of the conversation, up to so many tokens, and all lines of the messages in
         `resumed`.
         """
+        self._count = count
         found = await self._sessions.read(
             self._key, tokens=tokens, count=count, may_archive=may_archive
         )
-        self.summary, self.lines = found.summary, list(found.lines)
+        self.summary, self.lines, self.costs = found.summary, [*found.lines], [*found.costs]
         self.left_out, self.derived = found.left_out, found.derived
         there = {id(line) for line in self.lines}
         for turn in resumed:
@@ -123,10 +127,11 @@ class Journal:
             if isinstance(line, Summary):
                 at = len(self.lines) - line.kept
                 self._above += [one for one in self.lines[:at] if self._is_own(one)]
-                del self.lines[:at]
+                del self.lines[:at], self.costs[:at]
                 self.summary, self.left_out = line, False
             else:
                 self.lines.append(line)
+                self.costs += tokens_of_each((line,), self._count)
 
     def add_requests(self, messages: Iterable[TurnRequest]) -> list[TurnRequest]:
         """Add messages to the turn, and return those that have no line yet."""
@@ -390,7 +395,7 @@ class Run:
         self.most: int | None = None
         self.rounds = 0
         self.offered: Offered | None = None
-        self.memories: dict[tuple[str, str], Recalled] = {}
+        self.memories: dict[tuple[str, str], Remembered] = {}
         self._again = ""
         self._notified = False
         self._view: View | None = None
@@ -418,7 +423,7 @@ class Run:
         self,
         request: TurnRequest,
         finding: str,
-        recalled: Sequence[tuple[Recalled, str]],
+        recalled: Sequence[tuple[Remembered, str]],
         *,
         notes: bool,
     ) -> Said:
@@ -459,20 +464,13 @@ class Run:
 
     def caller(self) -> Caller:
         """Return the caller of the turn's tools, with the current taints."""
-        profile = self.ask.profile
         untrusted = not self.taints <= TRUSTED
         return Caller(
             request=self.ask.messages[0],
-            agent=profile.agent,
+            profile=self.ask.profile,
             turn=self.ask.id,
             paid_by=self.ask.paid_by or self.ask.id,
-            spawn=profile.spawn,
-            tier=profile.tier,
-            model_of=profile.model_of,
-            zone=profile.zone,
             operator=self.ask.operator or self.ask.messages[0].operator or "",
-            capabilities=profile.capabilities,
-            skills=profile.skills,
             taints=frozenset(self.taints),
             written=self._written(),
             said=(*self.ask.said, *self.journal.said_by_person()) if untrusted else (),

@@ -90,7 +90,6 @@ class ToolCalls:
         return run.offered
 
     def _source(self, offered: Offered, call: ToolCall | Called) -> Tools:
-        """Return who makes a call. The skills say why a tool is not offered any more."""
         return offered.sources.get(call.name, self._tools)
 
     async def _round(
@@ -269,7 +268,6 @@ class ToolCalls:
         calls: int = 1,
         late: str = "",
     ) -> Resulted:
-        """Make the line of a result, which is one of `calls` results."""
         if isinstance(result, Waiting):
             return resulted(run.ask.id, call, result)
         finding = ""
@@ -338,6 +336,5 @@ def _parked(
 
 
 def _quoted(text: str) -> str:
-    """Return the beginning of a text, on one line."""
     line = " ".join(text[:_QUOTED].split())
     return f'"{line}…"' if len(text) > _QUOTED else f'"{line}"'

@@ -144,6 +144,8 @@ _log = structlog.get_logger("component.agent")
 
 _LONGEST: Final = 512
 """Characters of a finding that are stored."""
+_SHORT: Final = 1 << 14
+"""Characters that the built-in scanner reads in less time than a thread takes to start."""
 
 
 class InjectionCheck:
@@ -158,7 +160,8 @@ class InjectionCheck:
         return (await self.scan_all(run, [(text, taint)]))[0]
 
     async def scan_all(self, run: "Run", texts: Sequence[tuple[str, str | None]]) -> list[str]:
-        """Scan texts with their taints in a worker thread. Returns the finding for each text.
+        """Scan texts with their taints, in a worker thread unless that takes no time. Returns the
+        finding for each text.
 
         Findings in texts with a taint are recorded. If the scanner fails, there are no findings.
         """
@@ -168,8 +171,12 @@ class InjectionCheck:
         def work() -> list[str]:
             return [(self._scanner.scan(text) or "")[:_LONGEST] for text, _ in texts]
 
+        is_short = sum([len(text) for text, _ in texts]) <= _SHORT
         try:
-            findings = await system.in_thread(work)
+            if is_short and isinstance(self._scanner, HiddenTextScanner):
+                findings = work()
+            else:
+                findings = await system.in_thread(work)
         except Exception:  # noqa: BLE001 - turns do not depend on a scanner, which may be third-party code
             _log.exception("a text cannot be scanned", turn=run.ask.id)
             return [""] * len(texts)

@@ -17,7 +17,7 @@ from component.memory.sharing import Sharing
 from component.memory.store import missing_sentence
 from component.memory.sync_state import SyncStates
 from component.memory_directory import files
-from component.memory_directory.layout import Layout
+from component.memory_directory.layout import Layout, SessionKey
 from component.memory_directory.texts import Texts
 from component.metrics.traces import TracesError, make_tracer
 from component.personas.personas import Personas
@@ -88,7 +88,7 @@ def _blind(sharing: Sharing, scopes: tuple[MemoryScope, ...]) -> Iterator[str]:
         for writer in scope.writers or ():
             if (
                 writer != "*"
-                and sharing.place(scope.name, DEFAULT_AGENT, JID.parse(writer)) is None
+                and sharing.place(scope.name, SessionKey(DEFAULT_AGENT, JID.parse(writer))) is None
             ):
                 yield (
                     f"{writer} is among the writers of the scope {scope.name} and not among its"

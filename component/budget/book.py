@@ -526,7 +526,10 @@ class BudgetBook:
         )
 
     def _account(self, key: Key) -> BudgetAccount:
-        return self._accounts.setdefault(key, BudgetAccount())
+        account = self._accounts.get(key)
+        if account is None:
+            account = self._accounts[key] = BudgetAccount()
+        return account
 
     def _today(self) -> str:
         day = self._now().astimezone(UTC).date().isoformat()

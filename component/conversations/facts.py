@@ -121,7 +121,7 @@ class Facts:
         records, text = await system.in_thread(self._load, key)
         written = {_plain(kept.text): kept.key for kept in records.values()}
         found = [KnownFact(written.get(_plain(line), ""), line) for line in _bullets(text)]
-        memories = await self._knowledge.own(key.agent, key.who)
+        memories = await self._knowledge.own(key)
         found += [
             KnownFact(one.item.key, one.item.body)
             for one in memories
@@ -170,7 +170,7 @@ class Facts:
         return result
 
     async def _keep_memory(self, key: SessionKey, fact: ProposedFact, kept: _Kept | None) -> Result:
-        own = {one.item.key: one.item for one in await self._knowledge.own(key.agent, key.who)}
+        own = {one.item.key: one.item for one in await self._knowledge.own(key)}
         if any(words(item.body) == words(fact.text) for item in own.values()):
             return "known"
         name, there = fact.key, own.get(fact.key)
@@ -181,7 +181,7 @@ class Facts:
             name, result = f"{fact.key} (learned)", "beside"
         memo = Memo(name, fact.text, tags=(TAG,), taint=None)
         try:
-            await self._knowledge.store(key.agent, key.who, memo, trace=fact.source.turn)
+            await self._knowledge.store(key, memo, trace=fact.source.turn)
         except KnowledgeError:
             return "refused"
         return result
@@ -231,7 +231,6 @@ class Facts:
         return found
 
     def _load(self, key: SessionKey) -> tuple[dict[str, _Kept], str]:
-        """Return the last line of each key, and the text of user.md."""
         folder = self._layout.folder(key)
         if not files.check_folder(self._layout.root, folder):
             return {}, ""
@@ -254,7 +253,6 @@ class Facts:
         return lines
 
     def _write(self, key: SessionKey, text: str) -> str:
-        """Write user.md, and return the name of the file."""
         folder = self._layout.folder(key)
         files.make_folder(self._layout.root, folder)
         path = _user_file(folder)

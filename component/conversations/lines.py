@@ -49,7 +49,7 @@ class ShownMemory(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         key: its key.
-        digest: `Recalled.digest` of its text.
+        digest: `Remembered.digest` of its text.
         size: the number of characters of its text.
         finding: the finding of the scanner in it.
     """

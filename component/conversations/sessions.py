@@ -157,7 +157,6 @@ class Sessions:
     async def _tail(
         self, key: SessionKey, tokens: int | None, count: Callable[[str], int]
     ) -> CachedTail | None:
-        """Return the tail of a conversation, from the cache if the file is unchanged."""
         budget = self._settings.history_tokens if tokens is None else tokens
         path = self._path(key)
         seen = files.state_of(path) if files.check_folder(self.layout.root, path.parent) else None
@@ -180,7 +179,7 @@ class Sessions:
         key: SessionKey,
         lines: Sequence[Line],
         now: float,
-        before: FileState | None,
+        before: FileState,
         after: FileState,
     ) -> None:
         tail = self._tails.pop(key, None)
@@ -203,15 +202,14 @@ class Sessions:
 
     def _write(
         self, key: SessionKey, data: bytes, now: float, *, sync: bool
-    ) -> tuple[FileState | None, FileState]:
+    ) -> tuple[FileState, FileState]:
         path = self._path(key)
         files.make_folder(self.layout.root, path.parent)
-        before = files.state_of(path)
 
         def first() -> bytes:
             return encode_line(Header(version=1, created=rfc3339(now), jid=str(key.who.bare)))
 
-        return before, files.append(path, data, first=first, sync=sync)
+        return files.append(path, data, first=first, sync=sync)
 
     def _read(self, path: Path, budget: int, count: Callable[[str], int]) -> CachedTail | None:
         with _opened(path) as descriptor:
@@ -239,7 +237,6 @@ class Sessions:
         return tuple(lines)
 
     def _warn(self, path: Path, descriptor: int, damage: Sequence[Damage]) -> None:
-        """Log each damaged line once."""
         inode = files.state_of_open(descriptor).inode
         for offset, why in damage:
             if (inode, offset) in self._warned:

@@ -204,6 +204,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         lines: the lines, oldest first, without summaries.
+        costs: the tokens of each.
         summary: replaces the lines before them.
         left_out: whether lines between them were omitted, since they exceed the tokens requested.
         archived: where the conversation was archived, if it had been silent for too long.
@@ -211,6 +212,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     lines: tuple[Line, ...] = ()
+    costs: tuple[int, ...] = ()
     summary: Summary | None = None
     left_out: bool = False
     archived: Path | None = None
@@ -272,5 +274,9 @@ class CachedTail:
         """The lines for a model."""
         lines, summary, left_out, _ = self.tail
         return History(
-            lines=tuple(lines), summary=summary, left_out=left_out, derived=self._derived
+            lines=tuple(lines),
+            costs=tuple(self.costs),
+            summary=summary,
+            left_out=left_out,
+            derived=self._derived,
         )

@@ -72,12 +72,15 @@ class AgentProfiles:
         """Close the connections to the models."""
         await self._models.aclose()
 
-    async def profile(self, key: SessionKey) -> Profile | Away:
+    async def profile(self, key: SessionKey, *, received: bool = True) -> Profile | Away:
         """Return the profile of an agent for a person, or why it does not answer. Raises
         StorageError.
+
+        `received` says that it is for a message, which makes an idle agent active.
         """
         entry = self._agents.entries.get(key.agent)
-        away = await self._agents.message_received(key.agent)
+        note = self._agents.message_received
+        away = await note(key.agent) if received else self._agents.away(key.agent)
         if entry is None:
             return Away(away or "There is no such agent.")
         if away is None:

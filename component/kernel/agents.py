@@ -4,6 +4,7 @@ It owns the conversations, to which messages and the requests of operators go.
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 import anyio
@@ -111,7 +112,7 @@ class AgentSubsystem:
         engine.add(Children(engine, settings.loop, recorder))
         self._learning = Learning(
             Facts(memories.layout, memories.knowledge, recorder),
-            self.profiles.profile,
+            partial(self.profiles.profile, received=False),
             self.profiles.model_for,
             model_calls,
             idle_s=settings.memory.learn_after_mins * 60,

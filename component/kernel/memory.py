@@ -71,7 +71,7 @@ class Memories:
         )
 
     async def _forgotten(self, key: SessionKey) -> None:
-        await self.knowledge.erase(key.agent, key.who)
+        await self.knowledge.erase(SessionKey(key.agent, key.who))
         self._recorder.record(
             AuditEvent(
                 kind="memory",

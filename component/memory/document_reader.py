@@ -149,7 +149,6 @@ def _sentences(text: str) -> Iterator[str]:
 
 
 def _command(kind: str, limits: DocumentLimits) -> list[str]:
-    """Return the command that reads a document, confined to its input and its output."""
     profile = Profile(
         read=(str(_WORKER),),
         limits=profiles.Limits(

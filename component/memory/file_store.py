@@ -6,12 +6,13 @@ file is read again if it has changed. So edits by hand are used immediately.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import anyio
 import anyio.to_thread
 import msgspec
 import structlog
+from cachebox import LRUCache
 
 from component import system
 from component.config.memory import Memory
@@ -51,6 +52,10 @@ EMBED_AGAIN_S: Final = 60.0
 _LONGEST_FILE: Final = 1 << 30  # bytes that are read of a file
 _EMBEDDED: Final = 8  # memories that get their vectors together; searches wait for them
 _ATTEMPTS: Final = 3  # to read a file that keeps changing
+_CACHED: Final = 64  # answers of `get_many`
+
+_Found: TypeAlias = tuple[dict[str, FileState], dict[tuple[str, str], Item]]
+"""The states of files, and the memories that were found in them, by owner and key."""
 
 _log = structlog.get_logger("component.memory")
 
@@ -68,6 +73,7 @@ class CurrentIndex:
         self._index = index
         self._root = sharing.root
         self._finder = Finder(index)
+        self._cached: LRUCache[tuple[tuple[str, ...], frozenset[str]], _Found] = LRUCache(_CACHED)
         # Separate, so that reading a large file again delays no search.
         self._readers = anyio.CapacityLimiter(8)
         self._writers = anyio.CapacityLimiter(8)
@@ -94,9 +100,26 @@ class CurrentIndex:
     async def get_many(
         self, places: Sequence[Place], keys: Collection[str], documents: Place | None = None
     ) -> list[tuple[Place, Item]]:
-        """Return the memories with these keys, in the order of the places."""
+        """Return the memories with these keys, in the order of the places.
+
+        A turn asks for those of the turns before it, so they are cached while no file changes.
+        """
         keys = [without_forbidden(key) for key in keys]
-        found = await self._current(places, documents, partial(items_of, keys=keys)) or {}
+        asked = tuple([place.owner for place in places]), frozenset(keys)
+        states = {place.owner: seen for place in places if (seen := self.state_of(place))}
+        cached = None if documents else self._cached.get(asked)
+        if cached is not None and cached[0] == states:
+            found = cached[1]
+        else:
+
+            def work(connection: "Connection", owners: Mapping[str, Owner]) -> _Found:
+                seen = {name: owner.seen for name, owner in owners.items()}
+                return seen, items_of(connection, owners, keys)
+
+            read = await self._current(places, documents, work) or ({}, {})
+            found = read[1]
+            if documents is None:
+                self._cached[asked] = read
         ordered = (*places, *([documents] if documents else ()))
         pairs = [(place, key) for place in ordered for key in keys]
         return [
@@ -201,7 +224,6 @@ class CurrentIndex:
     async def _run(
         self, limiter: anyio.CapacityLimiter, work: Callable[..., T], *args: object
     ) -> T:
-        """Run in a thread, and once more with a new index if it is damaged."""
         database = self._index.database
         opened = database.opened
         try:
@@ -307,7 +329,7 @@ class FileStore:
     def _check(self, entry: MemoryLine) -> None:
         if not entry.key.strip():
             raise KnowledgeError("A memory needs a key: a short name by which it is found again.")
-        size = len(entry.title.encode()) + len(entry.content.encode())
+        size = len(entry.title.encode()) + len(entry.body.encode())
         if size > self._settings.item_bytes:
             raise KnowledgeError(
                 f"This memory has {size} bytes, and {self._settings.item_bytes} are the most."
@@ -325,7 +347,7 @@ class FileStore:
         line = encode_memory(msgspec.structs.replace(entry, version=item.version))
         self._check_quota(place, entry.by, int(former is None), len(line))
         files.make_folder(self._root, place.folder)
-        seen = files.append(place.file, line, sync=True)
+        _, seen = files.append(place.file, line, sync=True)
         if item.versions > self._settings.versions:
             seen, item = self._shorten(place, item, seen)
         self._index.put(place.owner, item, seen)

@@ -237,7 +237,7 @@ class Index:
             values = msgspec.structs.asdict(item) | {"tags": _encode(item.tags).decode()}
             cursor = connection.execute(
                 f"INSERT INTO items (owner, pending, {_COLUMNS})"  # noqa: S608
-                f" VALUES (?, ?, {_placeholders(_FIELDS)})",
+                f" VALUES (?, ?, {placeholders(_FIELDS)})",
                 (owner, pending, *values.values()),
             )
             number = cursor.lastrowid
@@ -254,7 +254,7 @@ def owners_of(connection: "Connection", names: Iterable[str]) -> dict[str, Owner
     """Return those of these owners that are in the index."""
     wanted = list(names)
     columns = "name, id, mtime, ctime, size, inode, items"
-    query = f"SELECT {columns} FROM owners WHERE name IN ({_placeholders(wanted)})"  # noqa: S608
+    query = f"SELECT {columns} FROM owners WHERE name IN ({placeholders(wanted)})"  # noqa: S608
     found = {
         row[0]: Owner(row[1], FileState(*row[2:6]), row[6])
         for row in connection.execute(query, wanted)
@@ -271,7 +271,7 @@ def filters_of(topic: str, tags: Iterable[str]) -> list[str]:
 
 def items_by_number(connection: "Connection", ids: Sequence[int]) -> dict[int, tuple[int, Item]]:
     """Return memories by their numbers, each with the number of its owner."""
-    query = f"SELECT id, owner, {_COLUMNS} FROM items WHERE id IN ({_placeholders(ids)})"  # noqa: S608
+    query = f"SELECT id, owner, {_COLUMNS} FROM items WHERE id IN ({placeholders(ids)})"  # noqa: S608
     return {row[0]: (row[1], item_of_row(row[2:])) for row in connection.execute(query, ids)}
 
 
@@ -281,8 +281,8 @@ def items_of(
     """Return the memories of these owners with these keys, by the name of the owner and the key."""
     names = {owner.id: name for name, owner in owners.items()}
     query = (
-        f"SELECT owner, {_COLUMNS} FROM items WHERE owner IN ({_placeholders(names)})"  # noqa: S608
-        f" AND key IN ({_placeholders(keys)})"
+        f"SELECT owner, {_COLUMNS} FROM items WHERE owner IN ({placeholders(names)})"  # noqa: S608
+        f" AND key IN ({placeholders(keys)})"
     )
     rows = connection.execute(query, (*names, *keys))
     return {(names[row[0]], row[1]): item_of_row(row[1:]) for row in rows}
@@ -301,7 +301,8 @@ def item_of_row(row: Sequence[Any]) -> Item:
     return Item(**values)
 
 
-def _placeholders(values: Collection[object]) -> str:
+def placeholders(values: Collection[object]) -> str:
+    """Return the question marks of a list of values in SQL."""
     return ",".join("?" * len(values))
 
 
@@ -361,7 +362,6 @@ def _add_vector(connection: "Connection", item: int, owner: int, vector: bytes) 
 
 
 def _texts(owner: int, item: Item) -> tuple[str, str]:
-    """The columns of the full-text index."""
     grams = grams_of((item.title, item.key, " ".join((*item.tags, item.topic)), item.body))
     return _with_owner(owner, grams), _with_owner(owner, filters_of(item.topic, item.tags))
 

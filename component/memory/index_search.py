@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from component import system
-from component.memory.index import Index, Owner, filters_of, items_by_number
+from component.memory.index import Index, Owner, filters_of, items_by_number, placeholders
 from component.memory.knowledge_lines import Item, seconds_of
 from component.memory.vectors import Vectors
 from component.memory.words import grams, needle, wanted, words
@@ -208,7 +208,7 @@ class Finder:
         weights: dict[int, dict[str, float]] = {}
         numbers: list[int] = []
         for owner in owners:
-            counts = {gram: self._count(connection, owner.id, gram) for gram in terms.grams}
+            counts = self._counts_of(connection, owner.id, terms.grams)
             weights[owner.id] = {gram: weight_of(owner.items, counts[gram]) for gram in terms.grams}
             numbers += _candidates(connection, owner, counts, filters)
         found = items_by_number(connection, list(dict.fromkeys(numbers)))
@@ -243,19 +243,21 @@ class Finder:
         enough = near[0].similarity * _RELATIVE if near else 0.0
         return [one.item for one in near[:_CANDIDATES] if one.similarity >= enough]
 
-    def _count(self, connection: "Connection", owner: int, gram: str) -> int:
-        """Return the number of an owner's memories that have a group."""
-        term = f"{owner}_{gram}"
-        if (count := self._counts.get(term)) is not None:
-            return count
-        row = connection.execute("SELECT doc FROM vocabulary WHERE term = ?", (term,)).fetchone()
-        count = 0 if row is None else int(row[0])
-        if count > _POSTINGS // 10:
-            # To count them takes long, and an older count is good enough.
-            if len(self._counts) >= _COUNTS:
-                self._counts.clear()
-            self._counts[term] = count
-        return count
+    def _counts_of(
+        self, connection: "Connection", owner: int, grams: Sequence[str]
+    ) -> dict[str, int]:
+        terms = {f"{owner}_{gram}": gram for gram in grams}
+        counts = {term: self._counts.get(term, 0) for term in terms}
+        unknown = [term for term in terms if not counts[term]]
+        query = f"SELECT term, doc FROM vocabulary WHERE term IN ({placeholders(unknown)})"  # noqa: S608
+        for term, count in connection.execute(query, unknown):
+            counts[term] = count
+            if count > _POSTINGS // 10:
+                # To count them takes long, and an older count is good enough.
+                if len(self._counts) >= _COUNTS:
+                    self._counts.clear()
+                self._counts[term] = count
+        return {terms[term]: count for term, count in counts.items()}
 
 
 def _candidates(
@@ -285,7 +287,6 @@ def _candidates(
 
 
 def _matching(connection: "Connection", query: str, most: int) -> list[int]:
-    """Return numbers of the memories that match, the newest first."""
     rows = connection.execute(
         "SELECT rowid FROM texts WHERE texts MATCH ? ORDER BY rowid DESC LIMIT ?", (query, most)
     )

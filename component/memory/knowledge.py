@@ -6,7 +6,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Final, NamedTuple
+from typing import Final
 
 import structlog
 
@@ -17,17 +17,15 @@ from component.memory.documents import Documents
 from component.memory.file_store import FileStore
 from component.memory.index import Index
 from component.memory.index_search import Hit, Search
-from component.memory.knowledge_lines import Item, MemoryLine, current_timestamp
+from component.memory.knowledge_lines import Memo, current_timestamp
 from component.memory.reconciler import Stores, SyncOptions
 from component.memory.replica import Replica
 from component.memory.sharing import PRIVATE, Place, Sharing, taint_for
-from component.memory.store import KnowledgeError, MemoryStore, MissingDecision, Recalled
+from component.memory.store import KnowledgeError, MemoryStore, MissingDecision, Remembered
 from component.memory.words import wanted
 from component.memory_directory.layout import SessionKey
-from component.policy.taint import Taint
 from component.store.errors import StorageError
 from xep.characters import without_forbidden
-from xep.jid import JID
 
 __all__ = ["Knowledge", "KnowledgeError", "Memo", "Remembered"]
 
@@ -35,29 +33,6 @@ _log = structlog.get_logger("component.memory")
 
 _RECALL_CHARACTERS: Final = 8000  # characters of a message that are searched for significant words
 _RELATIVE_SCORE: Final = 0.25  # of the best score: worse matches are not added to a prompt
-
-
-class Memo(NamedTuple):
-    """A memory to be stored. `taint` says who could have written it; `expires` is a time of RFC
-    3339.
-    """
-
-    key: str
-    body: str
-    title: str = ""
-    topic: str = ""
-    tags: tuple[str, ...] = ()
-    taint: Taint | None = None
-    expires: str = ""
-
-
-class Remembered(NamedTuple):
-    """A memory that a principal has found, with its scope and its taint."""
-
-    scope: str
-    item: Item
-    taint: Taint | None
-    score: float = 0.0
 
 
 class Knowledge:
@@ -89,100 +64,92 @@ class Knowledge:
         """How many memories are missing in the account of a person without a reason."""
         return {} if self._replica is None else self._replica.held
 
-    async def decide_missing(self, agent: str, principal: JID, missing: MissingDecision) -> int:
+    async def decide_missing(self, whose: SessionKey, missing: MissingDecision) -> int:
         """Delete the memories that are missing in the person's account without a reason, or restore
         them there. Return how many there were. Raises StorageError.
         """
         if self._replica is None:
             return 0
-        return await self._replica.decide(SessionKey(agent, principal.bare), missing)
+        return await self._replica.decide(whose, missing)
 
-    def scopes(self, agent: str, principal: JID) -> tuple[str, ...]:
+    def scopes(self, whose: SessionKey) -> tuple[str, ...]:
         """Return the names of the scopes that the principal may read, its own first."""
-        return tuple(place.scope for place in self._sharing.visible(agent, principal))
+        return tuple(place.scope for place in self._sharing.visible(whose))
 
     async def store(
-        self, agent: str, principal: JID, memo: Memo, scope: str = PRIVATE, *, trace: str = ""
+        self, whose: SessionKey, memo: Memo, scope: str = PRIVATE, *, trace: str = ""
     ) -> Remembered:
         """Store a new memory, or a new version of the one with its key.
 
         It is on the disk when this returns. If nothing changes, nothing is written. Raises
         KnowledgeError, and StorageError.
         """
-        whose = SessionKey(agent, principal.bare)
         replica = self._replica if scope == PRIVATE else None
         try:
-            place = self._writable(scope, agent, principal)
+            place = self._writable(scope, whose)
             if replica is not None:
                 await replica.before_use(whose)
                 await replica.before_change(whose, memo.key)
-            item = await self.files.put(place, _entry(memo, principal))
+            item = await self.files.put(place, memo.as_line(current_timestamp(), str(whose.who)))
         except (KnowledgeError, StorageError) as error:
             self._record(whose, trace, memo.key, f"store in {scope}: {error}", "refused")
             raise
         if replica is not None:
             await replica.changed(whose, item.key)
         self._record(whose, trace, memo.key, f"stored version {item.version} in {scope}")
-        return Remembered(place.scope, item, taint_for(item, place, principal))
+        return Remembered(place.scope, item, taint_for(item, place, whose.who))
 
-    async def get(
-        self, agent: str, principal: JID, key: str, *, trace: str = ""
-    ) -> list[Remembered]:
+    async def get(self, whose: SessionKey, key: str, *, trace: str = "") -> list[Remembered]:
         """Return the memories with this key, one of each scope. Raises StorageError."""
-        found = await self._get_many(agent, principal, (key,))
-        whose = SessionKey(agent, principal.bare)
+        found = await self._get_many(whose, (key,))
         self._record(whose, trace, key, "read" if found else "not there")
         return found
 
     async def versions(
-        self, agent: str, principal: JID, key: str, scope: str = PRIVATE, *, trace: str = ""
+        self, whose: SessionKey, key: str, scope: str = PRIVATE, *, trace: str = ""
     ) -> list[Remembered]:
         """Return all versions of a memory that are kept, the oldest first. Raises StorageError."""
-        place = self._sharing.place(scope, agent, principal)
+        place = self._sharing.place(scope, whose)
         if place is None:
             return []
         found = await self.files.versions(place, key)
         if found and found[-1].is_expired(system.time()):
             return []
-        whose = SessionKey(agent, principal.bare)
         self._record(whose, trace, key, f"read {len(found)} versions in {scope}")
-        return [Remembered(scope, item, taint_for(item, place, principal)) for item in found]
+        return [Remembered(scope, item, taint_for(item, place, whose.who)) for item in found]
 
     async def search(
-        self, agent: str, principal: JID, search: Search, *, trace: str = ""
+        self, whose: SessionKey, search: Search, *, trace: str = ""
     ) -> list[Remembered]:
         """Return the best matches of all memories that the principal may read. Raises
         StorageError.
         """
         tags = tuple(map(without_forbidden, search.tags))
         search = search._replace(topic=without_forbidden(search.topic), tags=tags)
-        found = await self._find(agent, principal, search)
-        whose = SessionKey(agent, principal.bare)
+        found = await self._find(whose, search)
         self._record(whose, trace, "", f"found {len(found)} by searching")
         return found
 
-    async def own(self, agent: str, principal: JID, *, trace: str = "") -> list[Remembered]:
+    async def own(self, whose: SessionKey, *, trace: str = "") -> list[Remembered]:
         """Return all private memories of a principal. Raises StorageError."""
-        whose = SessionKey(agent, principal.bare)
         await self._before_use(whose)
         place = self._sharing.private(whose)
         at = system.time()
         found = [item for item in await self.files.index.items(place) if not item.is_expired(at)]
         self._record(whose, trace, "", f"listed all {len(found)} private ones")
-        return [Remembered(PRIVATE, item, taint_for(item, place, principal)) for item in found]
+        return [Remembered(PRIVATE, item, taint_for(item, place, whose.who)) for item in found]
 
     async def forget(
-        self, agent: str, principal: JID, key: str, scope: str = PRIVATE, *, trace: str = ""
+        self, whose: SessionKey, key: str, scope: str = PRIVATE, *, trace: str = ""
     ) -> bool:
         """Delete a memory with all its versions from the file and from the index.
 
         A line remains that says that something with this key was forgotten, and when. Return False
         if there is no such memory. Raises KnowledgeError, and StorageError.
         """
-        whose = SessionKey(agent, principal.bare)
         replica = self._replica if scope == PRIVATE else None
         try:
-            place = self._writable(scope, agent, principal, deletes=True)
+            place = self._writable(scope, whose, deletes=True)
             if replica is not None:
                 await replica.before_use(whose)
                 await replica.before_change(whose, key)
@@ -196,11 +163,10 @@ class Knowledge:
             self._record(whose, trace, key, f"erased from {scope}")
         return existed
 
-    async def erase(self, agent: str, principal: JID) -> int:
+    async def erase(self, whose: SessionKey) -> int:
         """Delete all private memories of a principal with an agent, also in the person's store;
         return how many there were. Raises StorageError.
         """
-        whose = SessionKey(agent, principal.bare)
         erasing = nullcontext() if self._replica is None else self._replica.erasing(whose)
         async with erasing:
             count = await self.files.erase(self._sharing.private(whose))
@@ -209,8 +175,8 @@ class Knowledge:
         return count
 
     async def recall(
-        self, agent: str, principal: JID, words: str, most: int, *, trace: str = ""
-    ) -> Sequence[Recalled]:
+        self, whose: SessionKey, words: str, most: int, *, trace: str = ""
+    ) -> Sequence[Remembered]:
         """Return memories that match a message; none if it has no significant words.
 
         Errors of the disk are logged and not raised: the turn continues without memories.
@@ -218,25 +184,24 @@ class Knowledge:
         if most <= 0 or not wanted(words[:_RECALL_CHARACTERS], common=False):
             return ()
         try:
-            found = await self._find(agent, principal, Search(words, most=most))
+            found = await self._find(whose, Search(words, most=most))
         except StorageError as error:
-            _log.warning("memories could not be recalled", agent=agent, why=str(error))
+            _log.warning("memories could not be recalled", agent=whose.agent, why=str(error))
             return ()
-        whose = SessionKey(agent, principal.bare)
         self._record(whose, trace, "", f"recalled {len(found)}")
         if not found:
             return ()
         enough = found[0].score * _RELATIVE_SCORE
-        return [_recalled(one) for one in found if one.score >= enough]
+        return [one for one in found if one.score >= enough]
 
     async def unchanged(
-        self, agent: str, principal: JID, shown: Collection[tuple[str, str]]
-    ) -> dict[tuple[str, str], Recalled]:
-        """Return the memories with these keys and digests (`Recalled.digest`) that are still stored
-        unchanged. Raises StorageError.
+        self, whose: SessionKey, shown: Collection[tuple[str, str]]
+    ) -> dict[tuple[str, str], Remembered]:
+        """Return the memories with these keys and digests that are still stored unchanged. Raises
+        StorageError.
         """
-        stored = await self._get_many(agent, principal, {key for key, _ in shown})
-        found = {(one.key, one.digest): one for one in map(_recalled, stored)}
+        stored = await self._get_many(whose, {key for key, _ in shown})
+        found = {(one.key, one.digest): one for one in stored}
         return {at: found[at] for at in shown if at in found}
 
     async def tidy(self, owners: Iterable[str] | None = None) -> None:
@@ -246,11 +211,11 @@ class Knowledge:
         """
         await self.files.index.tidy(owners)
 
-    def _writable(self, scope: str, agent: str, principal: JID, *, deletes: bool = False) -> Place:
+    def _writable(self, scope: str, whose: SessionKey, *, deletes: bool = False) -> Place:
         find = self._sharing.deletable if deletes else self._sharing.place
-        place = find(scope, agent, principal)
+        place = find(scope, whose)
         if place is None:
-            names = ", ".join(self.scopes(agent, principal))
+            names = ", ".join(self.scopes(whose))
             raise KnowledgeError(f"There is no scope {scope!r} here. There are: {names}.")
         if not place.may_write:
             raise KnowledgeError(f"The memories of {scope} are for you to read only.")
@@ -275,12 +240,10 @@ class Knowledge:
         if self._replica is not None:
             await self._replica.before_use(whose)
 
-    async def _get_many(
-        self, agent: str, principal: JID, keys: Collection[str]
-    ) -> list[Remembered]:
-        await self._before_use(SessionKey(agent, principal.bare))
-        places = self._sharing.visible(agent, principal)
-        folder = self.documents.searched(self._sharing.documents(agent))
+    async def _get_many(self, whose: SessionKey, keys: Collection[str]) -> list[Remembered]:
+        await self._before_use(whose)
+        places = self._sharing.visible(whose)
+        folder = self.documents.searched(self._sharing.documents(whose.agent))
         at = system.time()
         found: list[Remembered] = []
         for place, item in await self.files.index.get_many(places, keys, folder):
@@ -289,41 +252,17 @@ class Knowledge:
             else:
                 is_valid = not item.is_expired(at)
             if is_valid:
-                found.append(Remembered(place.scope, item, taint_for(item, place, principal)))
+                found.append(Remembered(place.scope, item, taint_for(item, place, whose.who)))
         return found
 
-    async def _find(self, agent: str, principal: JID, search: Search) -> list[Remembered]:
-        await self._before_use(SessionKey(agent, principal.bare))
-        places = self._sharing.visible(agent, principal)
-        folder = self.documents.searched(self._sharing.documents(agent))
+    async def _find(self, whose: SessionKey, search: Search) -> list[Remembered]:
+        await self._before_use(whose)
+        places = self._sharing.visible(whose)
+        folder = self.documents.searched(self._sharing.documents(whose.agent))
         at = system.time()
         found = await self.files.index.find(places, search, folder)
         return [
-            Remembered(place.scope, hit.item, taint_for(hit.item, place, principal), hit.score)
+            Remembered(place.scope, hit.item, taint_for(hit.item, place, whose.who), hit.score)
             for place, hit in self.documents.current(found)
             if not hit.item.is_expired(at)
         ]
-
-
-def _recalled(one: Remembered) -> Recalled:
-    return Recalled(
-        key=one.item.key,
-        title=one.item.title,
-        body=one.item.body,
-        score=one.score,
-        taint=one.taint,
-    )
-
-
-def _entry(memo: Memo, principal: JID) -> MemoryLine:
-    return MemoryLine(
-        key=memo.key,
-        content=memo.body,
-        ts=current_timestamp(),
-        title=memo.title,
-        topic=memo.topic,
-        tags=memo.tags,
-        by=str(principal.bare),
-        taint=memo.taint,
-        expires=memo.expires,
-    )

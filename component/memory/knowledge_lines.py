@@ -27,62 +27,60 @@ _SUSPECT: Final = re.compile(rb"\\[ubf]|\xef\xbf[\xbe\xbf]")
 """Matches lines with texts that may contain a character that XML does not allow."""
 
 
-class MemoryLine(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class Memo(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a memory says. `taint` says who could have written it; `expires` is the time after which
+    it is not used, of RFC 3339.
+    """
+
+    key: str
+    body: str = msgspec.field(default="", name="content")
+    title: str = ""
+    topic: str = ""
+    tags: tuple[str, ...] = ()
+    taint: Taint | None = None
+    expires: str = ""
+
+    @property
+    def contents(self) -> tuple[str, str, str, tuple[str, ...], Taint | None, str]:
+        """Everything but the key."""
+        return self.body, self.title, self.topic, self.tags, self.taint, self.expires
+
+    def as_line(self, ts: str, by: str) -> "MemoryLine":
+        """Return a line that has it stored."""
+        return MemoryLine(self.key, *self.contents, ts=ts, by=by)
+
+
+class MemoryLine(Memo, frozen=True, kw_only=True):
     """One line: a version of a memory, or a record that it was forgotten.
 
     Attributes:
         ts: a time of RFC 3339.
         version: the number of this version, from 1.
         by: the bare JID of the principal who had it stored.
-        expires: the time after which the memory is not used.
         forgotten: cancels all earlier lines of the key; such a line has no content.
     """
 
-    key: str
-    content: str = ""
     ts: str = ""
-    title: str = ""
-    topic: str = ""
-    tags: tuple[str, ...] = ()
     version: int = 0
     by: str = ""
-    taint: Taint | None = None
-    expires: str = ""
     forgotten: bool = False
 
-    @property
-    def contents(self) -> tuple[object, ...]:
-        """Everything but the key, version, time and principal."""
-        return self.content, self.title, self.topic, self.tags, self.taint, self.expires
 
-
-class Item(msgspec.Struct, frozen=True, kw_only=True):
+class Item(Memo, frozen=True, kw_only=True):
     """A memory.
 
     Attributes:
         versions: the number of versions that are kept.
-        created, updated, expires: times of RFC 3339, or empty.
+        created, updated: times of RFC 3339, or empty.
         creator, by: the bare JIDs of the principals who had its first and its last version stored.
     """
 
-    key: str
-    body: str
-    title: str = ""
-    topic: str = ""
-    tags: tuple[str, ...] = ()
     version: int = 1
     versions: int = 1
     created: str = ""
     updated: str = ""
     creator: str = ""
     by: str = ""
-    taint: Taint | None = None
-    expires: str = ""
-
-    @property
-    def contents(self) -> tuple[object, ...]:
-        """Everything but the key, versions, times and principals, as `MemoryLine.contents`."""
-        return self.body, self.title, self.topic, self.tags, self.taint, self.expires
 
     def is_expired(self, now: float) -> bool:
         """Whether it has expired at `now`, in seconds since 1970."""
@@ -138,7 +136,7 @@ def decode_memory(line: bytes) -> MemoryLine | None:
         entry = _decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    if not entry.key or not (entry.forgotten or entry.content or b'"content"' in line):
+    if not entry.key or not (entry.forgotten or entry.body or b'"content"' in line):
         return None
     return entry if _SUSPECT.search(line) is None else xml_safe(entry)
 
@@ -187,11 +185,8 @@ def past_of(data: bytes) -> FilePast:
 def succeeding(former: Item | None, entry: MemoryLine) -> Item:
     """Return the memory after a further line of its key."""
     return Item(
-        key=entry.key,
-        body=entry.content,
-        title=entry.title,
-        topic=entry.topic,
-        tags=entry.tags,
+        entry.key,
+        *entry.contents,
         # A line that was written by hand may have no number, or that of a copied line.
         version=max(entry.version, former.version + 1 if former else 1),
         versions=former.versions + 1 if former else 1,
@@ -199,8 +194,6 @@ def succeeding(former: Item | None, entry: MemoryLine) -> Item:
         updated=entry.ts,
         creator=former.creator if former else entry.by,
         by=entry.by,
-        taint=entry.taint,
-        expires=entry.expires,
     )
 
 
@@ -276,7 +269,6 @@ def _candidates(data: bytes, marks: Sequence[bytes]) -> list[_Span]:
 
 
 def _without(data: bytes, lines: Sequence[_Span]) -> bytes:
-    """Return the data without these lines, and with a line feed after the last one."""
     whole = memoryview(data)  # a slice of it is no copy
     kept: list[memoryview] = []
     begin = 0

@@ -163,7 +163,6 @@ class Reconciliation:
         return self._done
 
     def _is_before(self) -> bool:
-        """Whether the other store is a new one, or an older state of the one that was known."""
         known, now = self._state.generation, self._past.generation
         return known is not None and now is not None and now.is_before(known)
 
@@ -233,7 +232,6 @@ class Reconciliation:
         self._record(f"{len(keys)} memories", "restored", event)
 
     async def _finish(self) -> None:
-        """Record that both stores are equal now."""
         if self._past.retracted or self._past.is_emptied:
             await self._remote.settled(self._whose, self._past)
         generation = self._past.generation
@@ -300,7 +298,6 @@ class Reconciliation:
     async def _merge(
         self, key: str, local: Item | None, remote: Item | None
     ) -> tuple[Item | None, Item | None]:
-        """Synchronise one memory. Returns its new state in both stores."""
         synced = self._state.of(key)
         local, remote = await self._without_expired(local, remote, synced)
         own = None if self._options.edits_of_files else key in self._state.pending
@@ -382,7 +379,6 @@ class Reconciliation:
         return local, remote
 
     async def _put_local(self, local: Item | None, remote: Item) -> Item | None:
-        """Store the person's version; None if it cannot be stored here."""
         # The taint of a text is kept, unless the person sets another one.
         taint = remote.taint or (None if local is None else local.taint)
         entry = msgspec.structs.replace(
@@ -449,17 +445,7 @@ def _is_behind(local: Item | None, remote: Item | None) -> bool:
 
 
 def _entry(item: Item) -> MemoryLine:
-    return MemoryLine(
-        key=item.key,
-        content=item.body,
-        ts=item.updated or current_timestamp(),
-        title=item.title,
-        topic=item.topic,
-        tags=item.tags,
-        by=item.by,
-        taint=item.taint,
-        expires=item.expires,
-    )
+    return item.as_line(item.updated or current_timestamp(), item.by)
 
 
 class MergeDecision(msgspec.Struct, frozen=True):

@@ -190,14 +190,12 @@ class Replica:
                 group.start_soon(one, whose)
 
     def _expire(self) -> None:
-        """Note the memories that have expired, so that they are deleted in both stores."""
         now = self._options.clock()
         while self._expiries and self._expiries[0][0] <= now:
             _, _, key, whose = heapq.heappop(self._expiries)
             self._note(whose, (key,))
 
     def _pause(self) -> float:
-        """Seconds until there is something to do, if nothing happens before."""
         # A ready one that was not tried cannot be reached; `connected` sets `_wake`.
         now = anyio.current_time()
         pauses = [at - now for at, _ in self._retries.values() if at > now]

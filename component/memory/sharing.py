@@ -5,6 +5,7 @@ This is decided before any access: a search gets the places that it may read, an
 """
 
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -30,13 +31,9 @@ class Place(NamedTuple):
 
     scope: str
     folder: Path
+    file: Path
     owner: str
     may_write: bool
-
-    @property
-    def file(self) -> Path:
-        """The path of the file."""
-        return self.folder / FILE_NAME
 
 
 class _Scope(NamedTuple):
@@ -83,58 +80,61 @@ class Sharing:
             )
             self._scopes[scope.name] = _Scope(members, writers)
         reader.finish()
+        # Each turn asks for these, and to make a path takes longer than to call `stat` for it.
+        self._visible = lru_cache(maxsize=1024)(self._make_visible)
+        self.documents = lru_cache(maxsize=64)(self._make_documents)
 
-    def visible(self, agent: str, principal: JID) -> tuple[Place, ...]:
+    def visible(self, whose: SessionKey) -> tuple[Place, ...]:
         """Return all places that the principal may read with this agent, its own first.
 
         A sub-agent has only private memories.
         """
-        who = principal.bare
-        places = [self.private(SessionKey(agent, who))]
-        if "/" not in agent:
+        return self._visible(whose)
+
+    def _make_visible(self, whose: SessionKey) -> tuple[Place, ...]:
+        places = [self.private(whose)]
+        if "/" not in whose.agent:
             names = dict.fromkeys((AGENT, *self._scopes))
-            found = (self._shared(name, agent, who) for name in names)
+            found = (self._shared(name, whose) for name in names)
             places += [place for place in found if place is not None]
         return tuple(places)
 
-    def place(self, scope: str, agent: str, principal: JID) -> Place | None:
+    def place(self, scope: str, whose: SessionKey) -> Place | None:
         """Return a place by the name of its scope; None if the principal may read none."""
-        who = principal.bare
         if scope == PRIVATE:
-            return self.private(SessionKey(agent, who))
-        return None if "/" in agent else self._shared(scope, agent, who)
+            return self.private(whose)
+        return None if "/" in whose.agent else self._shared(scope, whose)
 
     def private(self, whose: SessionKey) -> Place:
         """Return the place of the private memories of an agent about a person."""
         return self._place(PRIVATE, self.layout.folder(whose), may_write=True)
 
-    def deletable(self, scope: str, agent: str, principal: JID) -> Place | None:
+    def deletable(self, scope: str, whose: SessionKey) -> Place | None:
         """Return the place whose memories the principal may delete, by the name of its scope. An
         admin may in every scope. None if the principal may read none.
         """
-        if principal.bare in self._admins and scope != PRIVATE and "/" not in agent:
+        if whose.who in self._admins and scope != PRIVATE and "/" not in whose.agent:
             if scope != AGENT and scope not in self._scopes:
                 return None
-            return self._folder_of(scope, agent, may_write=True)
-        return self.place(scope, agent, principal)
+            return self._folder_of(scope, whose.agent, may_write=True)
+        return self.place(scope, whose)
 
-    def documents(self, agent: str) -> Place | None:
-        """Return the folder with the documents of an agent; a sub-agent has none."""
+    def _make_documents(self, agent: str) -> Place | None:
         if "/" in agent:
             return None
         folder = self.layout.agent_directory(agent) / KNOWLEDGE
         return self._place(DOCUMENTS, folder, may_write=False)
 
-    def _shared(self, name: str, agent: str, who: JID) -> Place | None:
+    def _shared(self, name: str, whose: SessionKey) -> Place | None:
         scope = self._scopes.get(name)
         if scope is None:
             if name != AGENT:
                 return None
             scope = _Scope(None, None)
-        if scope.members is not None and not scope.members.has(who):
+        if scope.members is not None and not scope.members.has(whose.who):
             return None
-        may_write = scope.writers is None or scope.writers.has(who)
-        return self._folder_of(name, agent, may_write=may_write)
+        may_write = scope.writers is None or scope.writers.has(whose.who)
+        return self._folder_of(name, whose.agent, may_write=may_write)
 
     def _folder_of(self, name: str, agent: str, *, may_write: bool) -> Place:
         if name == AGENT:
@@ -145,7 +145,7 @@ class Sharing:
 
     def _place(self, scope: str, folder: Path, *, may_write: bool) -> Place:
         owner = folder.relative_to(self.layout.root).as_posix()
-        return Place(scope, folder, owner, may_write)
+        return Place(scope, folder, folder / FILE_NAME, owner, may_write)
 
 
 def taint_for(item: Item, place: Place, principal: JID) -> Taint | None:

@@ -7,8 +7,6 @@ import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
-import msgspec
-
 from component.memory.knowledge_lines import Item, MemoryLine
 from component.memory_directory.layout import SessionKey
 from component.policy.taint import Taint
@@ -105,19 +103,25 @@ class MemoryStore(Protocol):
         """Whether the store can probably be reached now."""
 
 
-class Recalled(msgspec.Struct, frozen=True):
-    """A memory that matches a message, for a turn. A higher `score` is a better match."""
+class Remembered(NamedTuple):
+    """A memory that a principal has found, with its scope and its taint. A higher `score` is a
+    better match.
+    """
 
-    key: str
-    title: str
-    body: str
-    score: float = 0.0
+    scope: str
+    item: Item
     taint: Taint | None = None
+    score: float = 0.0
+
+    @property
+    def key(self) -> str:
+        """Its key."""
+        return self.item.key
 
     @property
     def text(self) -> str:
         """The title and the body."""
-        return "\n".join(part for part in (self.title, self.body) if part)
+        return "\n".join(part for part in (self.item.title, self.item.body) if part)
 
     @property
     def digest(self) -> str:

@@ -132,7 +132,6 @@ def _without_ends(found: list[str]) -> Iterator[str]:
 
 @functools.cache
 def _common() -> frozenset[str]:
-    """The words that nearly every sentence has."""
     lines = _COMMON.read_text(encoding="utf-8").splitlines()
     found = (word for line in lines if not line.startswith("#") for word in line.split())
     return frozenset(next(_without_ends(words(word))) for word in found)

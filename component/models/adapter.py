@@ -6,7 +6,7 @@ No HTTP, no retries: `component.models.hosted` sends the requests.
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final
 
 import msgspec
 import structlog
@@ -28,9 +28,6 @@ from component.models.tool_schemas import ToolNames
 from component.models.usage import Reported, UsageFigures
 
 _log = structlog.get_logger("component.models")
-
-SDK: TypeAlias = Literal["openai", "anthropic"]
-"""The vendor's SDK by which requests are sent: the name of its package."""
 
 _SCHEMA: Final = "\n\nAnswer with JSON only, no other text, that fits this JSON Schema:\n"
 _NOTE: Final = "[A note from the system, which nobody else sees: {}]"
@@ -97,7 +94,6 @@ class Adapter(ABC):
         origin: identifies dialect and model in opaque parts.
     """
 
-    sdk: ClassVar[SDK] = "openai"
     optional: ClassVar[tuple[str, ...]]
     schema_parameter: ClassVar[str]
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import anyio
 import msgspec
@@ -12,13 +12,15 @@ from component.config.llm import LLM, ModelChoice
 from component.models.answer_limits import TooMuchError
 from component.models.building import choices
 from component.models.catalog import ModelTarget, facts_of, resolve
-from component.models.connection import connect_model
+from component.models.connection import (
+    ModelConnection,
+    StatusError,
+    UnreachableError,
+    connect_model,
+)
 from component.models.faults import read_fault
 from component.models.local import build_local
 from component.models.protocol import ModelRefusedError
-
-if TYPE_CHECKING:
-    from openai import AsyncOpenAI
 
 # Ollama cuts the beginning off a prompt that is longer than its context, without an error. Its API
 # tells the size: `POST /api/show` what the Modelfile sets, `GET /api/ps` what a loaded model has
@@ -42,22 +44,18 @@ class _Running(msgspec.Struct):
     models: list[_Loaded] = []
 
 
-async def _ollama_context(client: "AsyncOpenAI", target: ModelTarget) -> int | None:
+async def _ollama_context(connection: ModelConnection, target: ModelTarget) -> int | None:
     """The context of the model in tokens; None if Ollama decides that when it loads the model."""
-    import httpx2  # noqa: PLC0415 - loaded by now
-    import openai  # noqa: PLC0415
-
-    model, root = target.choice.model, target.base_url.removesuffix("/v1")
+    model, api = target.choice.model, connection.url.copy_with(path="/api/")
     try:
-        answer = await client.get(f"{root}/api/ps", cast_to=httpx2.Response)
+        answer = await connection.send("GET", api.join("ps"))
         for loaded in msgspec.json.decode(answer.content, type=_Running).models:
             if loaded.model in (model, f"{model}:latest") and loaded.context_length > 0:
                 return loaded.context_length
-        answer = await client.post(
-            f"{root}/api/show", cast_to=httpx2.Response, body={"model": model}
-        )
+        asked = msgspec.json.encode({"model": model})
+        answer = await connection.send("POST", api.join("show"), asked)
         found = _NUM_CTX.search(msgspec.json.decode(answer.content, type=_Shown).parameters)
-    except (openai.APIError, msgspec.DecodeError, UnicodeDecodeError):
+    except (UnreachableError, StatusError, msgspec.DecodeError, UnicodeDecodeError):
         return None
     return int(found[1]) if found else None
 
@@ -129,30 +127,21 @@ def _local(section: str, choice: ModelChoice) -> ModelCheck:
 
 
 async def _remote(section: str, target: ModelTarget) -> ModelCheck:
-    client = (await system.in_thread(connect_model, target, "openai")).client
-    import httpx2  # noqa: PLC0415 - loaded by now
-    import openai  # noqa: PLC0415
-
-    where = target.where
-    headers = target.headers
-    is_ollama = target.choice.provider == "ollama"
-    path = "/models"
-    if target.dialect == "messages":
-        headers = {"x-api-key": where.key, "anthropic-version": "2023-06-01"} | headers
-        path = "/models" if target.base_url.endswith("/v1") else "/v1/models"
+    where, is_ollama = target.where, target.choice.provider == "ollama"
+    is_below = target.dialect == "messages" and not target.base_url.endswith("/v1")
+    path = "/v1/models" if is_below else "/models"
+    connection = await system.in_thread(connect_model, target, path)
     try:
-        async with client:
+        async with connection.client:
             with anyio.fail_after(_ANSWER_S):
-                response = await client.get(
-                    path, cast_to=httpx2.Response, options={"headers": headers}
-                )
-                window = await _ollama_context(client, target) if is_ollama else None
-    except openai.APIStatusError as error:
-        if error.status_code in _REFUSED:
-            fault = read_fault(error.status_code, error.response.content)
+                response = await connection.send("GET", connection.url)
+                window = await _ollama_context(connection, target) if is_ollama else None
+    except StatusError as error:
+        if error.status in _REFUSED:
+            fault = read_fault(error.status, error.body)
             return ModelCheck(section, "failed", str(where.error(fault)))
         return ModelCheck(section, "ok", f"{where.url} answers, and does not tell its models")
-    except (openai.APIConnectionError, TimeoutError):
+    except (UnreachableError, TimeoutError):
         key = "host" if target.choice.host else "base_url"
         text = f"{where.url} cannot be reached: does it run, and is {section}.{key} right?"
         return ModelCheck(section, "failed", text)

@@ -134,9 +134,10 @@ def _messages(messages: Sequence[ModelMessage], names: ToolNames) -> list[dict[s
     for message in messages:
         if message.role != "tool":
             attach()
+        else:
+            parts = [part for result in message.results for part in result.parts]
+            attached += [_content(part) for part in parts if not isinstance(part, TextPart)]
         out += _messages_of(message, names, ids)
-        for result in message.results:
-            attached += [_content(part) for part in result.parts if not isinstance(part, TextPart)]
     attach()
     return out
 
@@ -155,6 +156,8 @@ def _messages_of(message: ModelMessage, names: ToolNames, ids: SentIds) -> list[
 
     An assistant's message without text has the content `null`: some servers reject an empty one.
     """
+    if len(message.parts) == 1 and isinstance(part := message.parts[0], TextPart):
+        return [{"role": message.role, "content": part.text}]  # as most messages are
     if message.role == "tool":
         return [
             {"role": "tool", "content": result.text, "tool_call_id": ids[result.id]}

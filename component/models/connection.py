@@ -1,21 +1,20 @@
-"""A request to a hosted model: the client of a vendor's SDK, timeouts, and the answer's stream.
+"""A request to a hosted model: timeouts, and the answer's stream.
 
-The stream is read here, because the objects that the SDKs make of every chunk took twice the time
-of all the rest. The SDKs take 0.4 and 1.3 seconds to import, so they are imported in a worker
-thread before the first request, never when the service starts.
+The client takes a tenth of a second to import, so it is imported in a worker thread before the
+first request, never when the service starts.
 """
 
 import contextlib
-import importlib
+from base64 import b64encode
 from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Mapping
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
+from urllib.parse import unquote, urlsplit
 
 import anyio
 import msgspec
 
-from component.models.adapter import SDK, AnswerReader
+from component.models.adapter import AnswerReader
 from component.models.answer_limits import EVENT_BYTES, LINES, WHOLE_BYTES, TooMuchError
 from component.models.catalog import ModelTarget
 from component.models.faults import Where
@@ -23,42 +22,69 @@ from component.models.protocol import ModelRefusedError
 
 if TYPE_CHECKING:
     import httpx2
-    import openai
+
+    from component.models.http_client import ModelClient
 
 _EVENT = (b"data:", b"event:", b":")
 _CONNECT_S = 10.0
 _LAST_BYTES_S = 1.0
+_ANTHROPIC_VERSION = "2026-10-21"
+
+
+class StatusError(Exception):
+    """The provider answers with a status that is not 2xx."""
+
+    def __init__(self, response: "httpx2.Response") -> None:
+        super().__init__(response.status_code)
+        self.status = response.status_code
+        self.headers = response.headers
+        self.body = response.content
+
+
+class UnreachableError(Exception):
+    """There was no answer. The cause is the error of the client."""
 
 
 class ModelConnection(msgspec.Struct, frozen=True):
-    """A client for one model, and the SDK that it belongs to. Both SDKs are generated from the same
-    templates: their clients and exceptions have the same names.
-    """
+    """A client for requests to one URL, with their header fields."""
 
-    sdk: ModuleType
-    client: "openai.AsyncOpenAI"
+    client: "ModelClient"
     where: Where
-    url: str
+    url: "httpx2.URL"
     headers: Mapping[str, str]
+
+    async def send(
+        self, method: str, url: "httpx2.URL", content: bytes | None = None, *, stream: bool = False
+    ) -> "httpx2.Response":
+        """Send a request. Raises UnreachableError, StatusError, TooMuchError, and errors of httpx2
+        while the body is read.
+        """
+        import httpx2  # noqa: PLC0415 - loaded by now
+
+        extensions = {"timeout": {"connect": self.client.timeout.connect}}
+        request = httpx2.Request(
+            method, url, headers=self.headers, content=content, extensions=extensions
+        )
+        try:
+            response = await self.client.send(request, stream=stream)
+        except httpx2.HTTPError as error:
+            raise UnreachableError from error
+        if not response.is_success:
+            try:
+                await response.aread()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await response.aclose()
+            raise StatusError(response)
+        return response
 
     async def ask(self, content: bytes, reader: AnswerReader, timeouts: "Timeouts") -> bool:
         """Send a request and read its answer; False if the answer is not known to be over.
 
-        Raises what the reader raises, ModelRefusedError, and errors of the SDK and of httpx2.
+        Raises what `send` and the reader raise, and ModelRefusedError.
         """
-        import httpx2  # noqa: PLC0415 - loaded by now
-
-        sdk: Any = self.sdk
         with timeouts.scope:
-            # With this cast_to the SDK gives the response itself, not a stream of its own.
-            response: httpx2.Response = await self.client.post(
-                self.url,
-                content=content,
-                cast_to=httpx2.Response,
-                options={"headers": self.headers},
-                stream=True,
-                stream_cls=sdk.AsyncStream[Any],
-            )
+            response = await self.send("POST", self.url, content, stream=True)
             try:
                 return await self._read(response, reader, timeouts)
             finally:
@@ -92,39 +118,44 @@ class ModelConnection(msgspec.Struct, frozen=True):
         return over
 
 
-def connect_model(target: ModelTarget, sdk: SDK, path: str = "") -> ModelConnection:
-    """Load the SDK and make a client for requests to a path. Blocks for a second and more."""
+def connect_model(target: ModelTarget, path: str = "") -> ModelConnection:
+    """Make a client for requests to a path. Blocks for a tenth of a second."""
     import httpx2  # noqa: PLC0415 - see above
 
     from component.models.http_client import ModelClient  # noqa: PLC0415
 
-    module = importlib.import_module(sdk)
-    make: Any = module.AsyncOpenAI if sdk == "openai" else module.AsyncAnthropic
-    key = target.where.key or "none"
-    defaults = {"Accept-Encoding": "identity"}
-    if sdk == "anthropic" and not target.official:
-        # The SDK sends the key as a token; gateways and compatible servers know this field.
-        defaults["X-Api-Key"] = key
-    client = make(
-        base_url=target.base_url,
-        # Without one, the SDK uses the key in the environment, which may belong to another address.
-        api_key=key,
-        max_retries=0,
+    client = ModelClient(
+        # A proxy of the environment knows nothing of this machine.
+        trust_env=not target.is_loopback,
         # How long an answer may take is for `Timeouts` to decide.
         timeout=httpx2.Timeout(None, connect=min(_CONNECT_S, target.choice.timeout_s)),
-        default_headers=defaults,
-        http_client=ModelClient(
-            # A proxy of the environment knows nothing of this machine.
-            trust_env=not target.is_loopback,
-            # The key goes where the settings say and nowhere else.
-            follow_redirects=False,
-            # Reading all certificates takes long, and without TLS there are none to check.
-            verify=target.base_url.startswith("https:"),
-            socket=target.socket,
-        ),
+        # Reading all certificates takes long, and without TLS there are none to check.
+        verify=target.base_url.startswith("https:"),
+        socket=target.socket,
     )
-    headers = {"Content-Type": "application/json", **target.headers}
-    return ModelConnection(module, client, target.where, target.base_url + path, headers)
+    headers = {
+        "User-Agent": "xmpp-agent",
+        "Accept": "application/json",
+        "Accept-Encoding": "identity",
+        "Content-Type": "application/json",
+        **_authorization(target),
+        **target.headers,
+    }
+    return ModelConnection(client, target.where, httpx2.URL(target.base_url + path), headers)
+
+
+def _authorization(target: ModelTarget) -> dict[str, str]:
+    """The header fields with the key. It goes where the settings say and nowhere else, since
+    redirects are not followed.
+    """
+    key, url = target.where.key or "none", urlsplit(target.base_url)
+    fields = {"Authorization": f"Bearer {key}"}
+    if url.username or url.password:
+        pair = f"{unquote(url.username or '')}:{unquote(url.password or '')}"
+        fields["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
+    if target.dialect == "messages":
+        fields |= {"X-Api-Key": key, "Anthropic-Version": _ANTHROPIC_VERSION}
+    return fields
 
 
 _COARSE_S = 0.05

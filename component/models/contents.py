@@ -103,6 +103,8 @@ def adapted(
     types, and opaque parts of its own `origin`. Other images and files are replaced by a sentence,
     other opaque parts are left out.
     """
+    if not any(map(_has_more_than_text, messages)):
+        return tuple(messages)
 
     def adapt(part: Part) -> Part | None:
         if isinstance(part, OpaquePart):
@@ -115,6 +117,13 @@ def adapted(
         return part if kind == part.media_type else msgspec.structs.replace(part, media_type=kind)
 
     return map_parts(messages, adapt)
+
+
+def _has_more_than_text(message: ModelMessage) -> bool:
+    parts = message.parts
+    if message.role == "tool":
+        parts = tuple([part for result in message.results for part in result.parts])
+    return any(isinstance(part, ImagePart | FilePart | OpaquePart) for part in parts)
 
 
 def _sentence(part: ImagePart | FilePart) -> TextPart:

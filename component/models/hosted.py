@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
-from typing import Any
 
 import anyio
 import msgspec
@@ -15,7 +14,13 @@ from component.models.answer_draft import AnswerDraft
 from component.models.answer_limits import BadJSONError, TooMuchError
 from component.models.catalog import ModelFacts, ModelTarget, facts_of
 from component.models.chat import ChatCompletions
-from component.models.connection import ModelConnection, Timeouts, connect_model
+from component.models.connection import (
+    ModelConnection,
+    StatusError,
+    Timeouts,
+    UnreachableError,
+    connect_model,
+)
 from component.models.contents import refused_kind, refused_parts, without_refused
 from component.models.faults import Fault, read_fault, retry_after_s
 from component.models.messages import ModelMessage, call_ids_of, map_parts, storable_part
@@ -181,16 +186,16 @@ class HostedModel:
         """Close the connections."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            await connection.client.close()
+            await connection.client.aclose()
 
     # -- the connection --------------------------------------------------------------------------
 
     async def _connected(self) -> ModelConnection:
         async with self._connecting:
             if self._connection is None:
-                # In a thread: the import would hold up everybody for more than half a second.
+                # In a thread: the import would hold up everybody for a tenth of a second.
                 self._connection = await system.in_thread(
-                    connect_model, self._target, self._adapter.sdk, self._adapter.path
+                    connect_model, self._target, self._adapter.path
                 )
             return self._connection
 
@@ -248,24 +253,23 @@ class HostedModel:
         """Ask once. Raises ModelError, and _RejectedError for a request that was rejected."""
         import httpx2  # noqa: PLC0415 - loaded by now
 
-        sdk: Any = connection.sdk
         where, choice, draft = self._where, self._target.choice, reader.draft
         timeouts = Timeouts(
             self._target.first_token_timeout_s, choice.token_timeout_s, choice.timeout_s
         )
         try:
             over = await connection.ask(content, reader, timeouts)
-        except sdk.APIStatusError as error:
-            fault = read_fault(error.status_code, error.response.content)
+        except StatusError as error:
+            fault = read_fault(error.status, error.body)
             if fault.rejected:
                 raise _RejectedError(fault) from None
-            after = retry_after_s(error.response.headers, self._now())
+            after = retry_after_s(error.headers, self._now())
             raise where.error(fault, after) from None
         except ProviderFaultError as error:
             if error.fault.rejected and not draft.told:
                 raise _RejectedError(error.fault) from None
             raise where.error(error.fault) from None
-        except sdk.APIConnectionError as error:
+        except UnreachableError as error:
             raise ModelUnavailableError(
                 f"{where.url} cannot be reached ({type(error.__cause__).__name__}): does it run,"
                 f" and is {where.section}.base_url right"
@@ -280,7 +284,7 @@ class HostedModel:
             ) from None
         except ModelError:
             raise
-        except Exception as error:  # noqa: BLE001 - the SDK and its HTTP met something unforeseen
+        except Exception as error:  # noqa: BLE001 - HTTP met something unforeseen
             _log.warning("an answer cannot be read", model=self.name, exc_info=True)
             raise where.unusable(
                 f"an answer that cannot be read ({type(error).__name__})"

@@ -1,13 +1,16 @@
-"""The HTTP client that the SDKs use. Importing this module takes 0.1 seconds."""
+"""The HTTP client for models. Importing this module takes 0.1 seconds."""
 
 import contextlib
+import select
+import ssl
 from collections.abc import AsyncIterator, Iterable, Iterator
-from http.cookiejar import CookieJar
 from typing import Any, Final
 
 import anyio
 import httpcore2
 import httpx2
+from anyio.abc import ByteStream, SocketAttribute
+from anyio.streams.tls import TLSStream
 
 from component.models.answer_limits import (
     BODY_BYTES,
@@ -20,21 +23,21 @@ from component.models.answer_limits import (
 )
 from component.unix_sockets import UnixStream
 
-_CONNECTIONS, _IDLE = 1000, 100  # the SDKs' own limits
+_CONNECTIONS, _IDLE = 1000, 100
 _AT_ONCE: Final = 63
 """After this many pieces of a body, and one more, other tasks run: one read of the socket may
 contain many small pieces."""
 
 
 class ModelClient(httpx2.AsyncClient):
-    """A client that makes requests faster, and limits responses.
+    """A client that sends requests faster, and limits responses.
 
-    All requests of a client go to a few URLs and have their own headers, so no defaults are merged
-    into them: merging and parsing URLs took a tenth of the time of a call.
+    It has no default headers, authentication, redirects or cookies, so requests go straight to the
+    transport, which the base class chooses by the proxies of the environment.
 
     A response has at most `HEADERS` header fields and `BODY_BYTES` of body, or `WHOLE_BYTES` if it
     is not streamed; of the body of an error `ERROR_BYTES` are read. A compressed response is
-    rejected, since a few kilobytes can unpack to gigabytes. Cookies are ignored.
+    rejected, since a few kilobytes can unpack to gigabytes.
 
     Args:
         socket: the path of the Unix socket to connect to, for all URLs; None to connect to the
@@ -42,36 +45,27 @@ class ModelClient(httpx2.AsyncClient):
     """
 
     def __init__(self, *, socket: str | None = None, **options: Any) -> None:
+        idle = 0 if socket else _IDLE  # connecting to one takes no time, and its server closes them
+        limits = httpx2.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=idle)
         if socket is not None:
-            options["transport"] = UnixTransport(socket)
-        super().__init__(
-            cookies=_NoCookies(),
-            headers={"Accept-Encoding": "identity"},
-            limits=httpx2.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_IDLE),
-            **options,
-        )
-        self._urls: dict[str, httpx2.URL] = {}
-
-    def build_request(self, method: str, url: httpx2.URL | str, **given: Any) -> httpx2.Request:
-        """Make a request; one with more than bytes and headers is made by the base class."""
-        what = {name: value for name, value in given.items() if value is not None}
-        if not isinstance(url, str) or what.keys() != {"headers", "content", "timeout"}:
-            return super().build_request(method, url, **given)
-        if url not in self._urls:
-            self._urls[url] = httpx2.URL(url)
-        return httpx2.Request(
-            method,
-            self._urls[url],
-            headers=what["headers"],
-            content=what["content"],
-            extensions={"timeout": httpx2.Timeout(what["timeout"]).as_dict()},
-        )
+            options["transport"] = httpx2.AsyncHTTPTransport(
+                uds=socket, limits=limits, verify=False
+            )
+        super().__init__(headers={"Accept-Encoding": "identity"}, limits=limits, **options)
+        for each in (self._transport, *self._mounts.values()):
+            if isinstance(each, httpx2.AsyncHTTPTransport):
+                # httpx2 has no parameter for what connects.
+                each._pool._network_backend = _Backend()  # noqa: SLF001
 
     async def send(
-        self, request: httpx2.Request, *, stream: bool = False, **given: Any
+        self, request: httpx2.Request, *, stream: bool = False, **_given: Any
     ) -> httpx2.Response:
-        """Send a request. Raises TooMuchError, and so may reading the body; see above."""
-        response = await super().send(request, stream=True, **given)
+        """Send a request. Raises httpx2.HTTPError, and TooMuchError, which reading the body may
+        raise, too.
+        """
+        transport = self._transport_for_url(request.url)
+        response = await transport.handle_async_request(request)
+        response.request = request
         try:
             _bound(response, BODY_BYTES if stream else WHOLE_BYTES)
             if not stream:
@@ -81,13 +75,6 @@ class ModelClient(httpx2.AsyncClient):
                 await response.aclose()
             raise
         return response
-
-
-class _NoCookies(CookieJar):
-    """Stores no cookies: there are no sessions, and a provider could fill the memory with them."""
-
-    def extract_cookies(self, response: Any, request: Any) -> None:
-        """Ignore all cookies."""
 
 
 def _bound(response: httpx2.Response, most: int) -> None:
@@ -103,8 +90,8 @@ def _bound(response: httpx2.Response, most: int) -> None:
             raise TooMuchError(f"an answer encoded as {encoding[:40]!a}, though asked for none")
         response.stream = _Bounded(body, most)
         return
-    # The body of an error is only quoted. Without this, the SDK would decode it as these headers
-    # say, which may be an archive, or a character set that takes quadratic time.
+    # The body of an error is only quoted. Without this, it would be decoded as these headers say,
+    # which may be an archive, or a character set that takes quadratic time.
     headers.pop("content-encoding", None)
     headers["content-type"] = "text/plain; charset=utf-8"
     response.stream = _Bounded(body, 0 if packed else ERROR_BYTES, cut=True)
@@ -173,20 +160,6 @@ async def _abandon(pieces: AsyncIterator[bytes]) -> None:
                     await anyio.lowlevel.checkpoint()
 
 
-class UnixTransport(httpx2.AsyncHTTPTransport):
-    """Connects to the Unix socket at a path for all URLs, and keeps no connection.
-
-    Connecting takes no time, and the server closes idle connections after some seconds.
-    """
-
-    def __init__(self, path: str) -> None:
-        super().__init__(verify=False)  # there is no TLS
-        # httpx2 has no parameter for what connects.
-        self._pool = httpcore2.AsyncConnectionPool(
-            uds=path, max_keepalive_connections=0, network_backend=_Backend()
-        )
-
-
 @contextlib.contextmanager
 def _within(
     seconds: float | None, late: type[Exception], failed: type[Exception]
@@ -196,35 +169,91 @@ def _within(
             yield
     except TimeoutError as error:
         raise late from error
-    except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+    except (OSError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
         raise failed(str(error.__cause__ or error)) from error
 
 
+# ruff: noqa: ASYNC109 - the interface of httpcore2
 class _Backend(httpcore2.AsyncNetworkBackend):
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        del socket_options
+        with _within(timeout, httpcore2.ConnectTimeout, httpcore2.ConnectError):
+            return _Stream(await anyio.connect_tcp(host, port, local_host=local_address))
+
     async def connect_unix_socket(
         self,
         path: str,
-        timeout: float | None = None,  # noqa: ASYNC109 - the interface of httpcore2
+        timeout: float | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
+        del socket_options
         with _within(timeout, httpcore2.ConnectTimeout, httpcore2.ConnectError):
             return _Stream(await UnixStream.connect(path))
 
 
 class _Stream(httpcore2.AsyncNetworkStream):
-    def __init__(self, stream: UnixStream) -> None:
+    """A connection that sends the head of a request together with its body.
+
+    Only connecting has a timeout here; `Timeouts` limits the rest.
+    """
+
+    def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
+        self._unsent: list[bytes] = []
+        self._socket = stream.extra(SocketAttribute.raw_socket, None)  # noqa: S610 - not Django
 
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
-        with _within(timeout, httpcore2.ReadTimeout, httpcore2.ReadError):
-            try:
-                return await self._stream.receive(max_bytes)
-            except anyio.EndOfStream:
-                return b""
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._unsent.append(buffer)
 
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        with _within(timeout, httpcore2.WriteTimeout, httpcore2.WriteError):
-            await self._stream.send(buffer)
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        try:
+            if self._unsent:
+                data, self._unsent = b"".join(self._unsent), []
+                # A server may answer a request before it has read it, and close the connection.
+                with contextlib.suppress(anyio.BrokenResourceError):
+                    await self._stream.send(data)
+            return await self._stream.receive(max_bytes)
+        except anyio.EndOfStream:
+            return b""
+        except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+            raise httpcore2.ReadError(str(error.__cause__ or error)) from error
 
     async def aclose(self) -> None:
         await self._stream.aclose()
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        try:
+            with _within(timeout, httpcore2.ConnectTimeout, httpcore2.ConnectError):
+                return _Stream(
+                    await TLSStream.wrap(
+                        self._stream,
+                        hostname=server_hostname,
+                        ssl_context=ssl_context,
+                        standard_compatible=False,
+                    )
+                )
+        except BaseException:
+            await anyio.aclose_forcefully(self._stream)
+            raise
+
+    def get_extra_info(self, info: str) -> Any:
+        """Whether the server has closed an idle connection, which makes it readable."""
+        if info != "is_readable" or self._socket is None:
+            return None
+        if self._socket.fileno() < 0:
+            return True
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(0))

@@ -6,7 +6,6 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from component.models.adapter import (
-    SDK,
     Adapter,
     AnswerReader,
     SentIds,
@@ -47,7 +46,6 @@ _Block = dict[str, Any]
 class Messages(Adapter):
     """The Messages API of one model."""
 
-    sdk: ClassVar[SDK] = "anthropic"
     optional: ClassVar = (
         "temperature",
         "output_config",

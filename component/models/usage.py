@@ -127,9 +127,9 @@ def estimate(text: str) -> int:
 
     Outside ASCII a token is two bytes, which is one letter of Cyrillic or most of a Chinese one.
     """
-    size = len(text)
-    others = 0 if text.isascii() else len(text.encode(errors="replace")) - size
-    digits = sum(map(text.count, "0123456789"))
+    size, data = len(text), text.encode(errors="replace")
+    others = len(data) - size
+    digits = len(data) - len(data.translate(None, b"0123456789"))
     return digits + math.ceil((size - digits) / 3) + math.ceil(others / 2)
 
 

@@ -146,7 +146,6 @@ class Personas:
         return persona
 
     def _chosen(self, reader: TextReader, name: str, key: SessionKey) -> Persona | None:
-        """Return the persona with this id for a person, who may have one of their own."""
         for_all = self._package(reader, self._layout.personas / name)
         if not self._allow_own or (for_all is not None and self._allowed(key.who) is not None):
             return for_all
@@ -167,7 +166,6 @@ class Personas:
         return allowed is None or allowed.fullmatch(persona.id) is not None
 
     def _allowed(self, who: JID) -> re.Pattern[str] | None:
-        """Return the ids that a person is restricted to; None if no restriction applies."""
         address = str(who.bare)
         for people, allowed in self._restrictions:
             if people.fullmatch(address):
@@ -185,7 +183,6 @@ class Personas:
     # In worker threads.
 
     def _names(self, key: SessionKey) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the ids of the packages for all, and of the person's own."""
         own = self._layout.own_personas(key)
         if not self._allow_own or not files.check_folder(self._layout.root, own):
             return _folders(self._layout.personas), ()

@@ -208,7 +208,6 @@ class TaskNews:
                 )
 
     def _about(self, notice: Notice, question: Question) -> Sequence[OutboundMessage]:
-        """Return the messages that ask a question, or report that it has expired."""
         if not question.lapsed:
             return self._questions.messages(question)
         # The principal learns how the task ended from its event or from the model.
@@ -251,7 +250,6 @@ class _Held:
 
 
 def _event(notice: Notice, task: Task) -> OutboundMessage:
-    """Return the message of a revision. Its id is the same when it is sent again."""
     said = _body(notice)
     to = notice.principal if notice.final else notice.requester
     return OutboundMessage(

@@ -14,7 +14,6 @@ from component.link.messages.outbound import OutboundMessage, Text, conversation
 from component.skills.errors import printable
 from component.skills.form_fields import properties_of
 from component.skills.skill import Skill
-from component.task_messages.quotations import ANSWER_LINE
 from component.task_messages.spoken_answers import (
     choice_name,
     has_numbers,
@@ -219,7 +218,6 @@ class Questions:
         return f" {text}" if text.endswith((".", "!", "?")) else f" {text}."
 
     def _parameters(self, action: AskedAction) -> dict[str, object]:
-        """Return the parameters by title; by name if titles are not unique."""
         values = parameters_of(action)
         skill = self._known(action)
         if skill is None:
@@ -241,7 +239,6 @@ class Questions:
 def _message(
     question: Question, to: JID, id_: str, body: str, **more: Unpack[_More]
 ) -> OutboundMessage:
-    """Return a message about a question to a person who was asked."""
     return OutboundMessage(
         id=id_,
         conversation=conversation_with(question.agent, to, question.thread),
@@ -254,7 +251,6 @@ def _message(
 
 
 def _choices_of(question: Input) -> str:
-    """Return the choices of the values, one per line, unless the line about the answer has them."""
     properties = properties_of(schema_of(question))
     declared = only_value(question)
     paragraphs = []
@@ -291,3 +287,30 @@ def _responses(values: Sequence[str]) -> tuple[Payload, ...]:
     if len(values) > _MOST_RESPONSES:
         return ()
     return tuple([Response(value=without_forbidden(value), lang=_LANG) for value in values])
+
+
+ANSWER_LINE: Final = "Please answer"
+"""Begins the sentence of a question that says how to answer it, and until when."""
+_MARK: Final = ">"
+
+
+def split_quotation(text: str) -> tuple[str, str]:
+    """Return the quoted lines at the beginning of a text, without their marks, and the rest."""
+    lines = text.split("\n")
+    count = next((at for at, line in enumerate(lines) if not line.startswith(_MARK)), len(lines))
+    quoted = "\n".join(line.removeprefix(_MARK).strip() for line in lines[:count])
+    return quoted, "\n".join(lines[count:]).strip()
+
+
+def is_quoted(body: str, quoted: str) -> bool:
+    """Return whether a quotation quotes a question with that body.
+
+    It may omit the end of the question, and have a line with a name or a time before it. The expiry
+    is ignored, because its wording changes over time.
+    """
+    asked, copied = _words(body), _words(quoted)
+    return bool(asked and copied) and (copied in asked or asked in copied)
+
+
+def _words(text: str) -> str:
+    return " ".join(text.partition(ANSWER_LINE)[0].split())

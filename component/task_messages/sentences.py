@@ -62,7 +62,6 @@ def _failure(what: str, failure: Failure | None, lang: str | None) -> Sentence:
 def _preferred(
     texts: Iterable[FailureText | Question], lang: str | None
 ) -> FailureText | Question | None:
-    """Return the text in `lang`, else the first one."""
     known = list(texts)
     return next((text for text in known if text.lang == lang), known[0] if known else None)
 

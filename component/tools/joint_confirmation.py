@@ -37,7 +37,6 @@ _SCHEMA: Final[dict[str, Any]] = {"type": "object", "additionalProperties": {"ty
 
 
 def _approved(arguments: Arguments) -> str:
-    """Return the calls; it runs only after they were approved."""
     return msgspec.json.encode(arguments).decode()
 
 

@@ -82,14 +82,16 @@ class ToolExecutor:
 
     def offered(self, caller: Caller) -> Sequence[Tool]:
         """Return the skills that both the principal and the agent may use."""
-        view = self._view(caller.request.principal)
-        wanted = pattern(caller.skills)
+        view, profile = self._view(caller.request.principal), caller.profile
+        wanted = pattern(profile.skills)
         found = [
             skill
             for name in view.names()
             if wanted.fullmatch(name) and (skill := view.get(name)) is not None
         ]
-        mine = [one for one in found if covers(caller.capabilities, one.capabilities) is None]
+        mine = [
+            one for one in found if covers(caller.profile.capabilities, one.capabilities) is None
+        ]
         others = self._others.setdefault(_family(caller), {})
         others.update((one.digest, one) for one in mine if one.described_by not in (None, *TRUSTED))
         return [self._tool(each) for each in mine]
@@ -120,8 +122,8 @@ class ToolExecutor:
         skill = self._of_view(caller, name)
         if skill is None:
             return self._record(caller, "tool-call", "refused", name[:_LONGEST], "no such tool")
-        missing = covers(caller.capabilities, skill.capabilities)
-        if missing is None and pattern(caller.skills).fullmatch(skill.name):
+        missing = covers(caller.profile.capabilities, skill.capabilities)
+        if missing is None and pattern(caller.profile.skills).fullmatch(skill.name):
             why = "a call that cannot be decoded"
             return self._record(caller, "tool-call", "refused", skill.name, why)
         why = missing or "not among the skills of this agent"
@@ -154,7 +156,7 @@ class ToolExecutor:
     async def _to_confirm(self, caller: Caller, call: ToolCall) -> CallToConfirm | None:
         """Return a call if the person must confirm it, and the call is otherwise allowed."""
         skill = self._skill(caller, call.name)
-        if skill is None or covers(caller.capabilities, skill.capabilities) is not None:
+        if skill is None or covers(caller.profile.capabilities, skill.capabilities) is not None:
             return None
         arguments = call.arguments.strip().encode()
         try:
@@ -217,7 +219,7 @@ class ToolExecutor:
                 caller.operator,
                 TurnBudget(caller.paid_by or caller.turn, said.payer, said.budget_usd),
                 chosen,
-                AgentLimits(caller.skills, caller.capabilities),
+                AgentLimits(caller.profile.skills, caller.profile.capabilities),
                 unrequested=not isinstance(said.starter, MessageStarter),
                 reserved=own,
             ),
@@ -296,11 +298,10 @@ class ToolExecutor:
         it.
         """
         skill = self._of_view(caller, name)
-        mine = pattern(caller.skills)
+        mine = pattern(caller.profile.skills)
         return skill if skill is not None and mine.fullmatch(skill.name) else None
 
     def _of_view(self, caller: Caller, name: str) -> Skill | None:
-        """Return the skill for a tool's name, if the principal may use it."""
         view = self._view(caller.request.principal)
         skill = view.get(name)
         if skill is None and "." not in name:
@@ -358,7 +359,6 @@ def tool_name(skill: str) -> str:
 
 
 def _session(caller: Caller, call_id: str) -> str:
-    """Return the name that identifies repetitions of a call."""
     return f"{caller.turn} {caller.agent} {call_id}"
 
 
@@ -374,7 +374,6 @@ def _taint(conditions: Iterable[object], taint: Taint | None) -> Taint | None:
 
 
 def _family(caller: Caller) -> str:
-    """Return the agent that a caller is, or whose sub-agent it is."""
     return caller.agent.partition("/")[0]
 
 

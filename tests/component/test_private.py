@@ -49,7 +49,7 @@ async def test_everything_that_the_service_writes_is_its_owners_alone(tmp_path: 
         home_of(root)
         check_writable(root)
         opened = open_record(root, (True, ()), 1_000_000, "1.0")
-        await memories.knowledge.store("assistant", ANN, Memo("tea", "green"))
+        await memories.knowledge.store(SessionKey("assistant", ANN), Memo("tea", "green"))
         key = SessionKey("assistant", ANN)
         await memories.sessions.append(key, [Said(role="user", content="hi")], sync=True)
         await memories.sessions.archive(key)

@@ -103,6 +103,17 @@ async def test_a_persona_gives_no_skills_that_its_agent_was_not_given(
         assert profile.identity == ("" if chosen is None else f"You are {chosen.id}.")
 
 
+async def test_only_messages_make_an_agent_active(tmp_path: Path) -> None:
+    async with running_agents(tmp_path) as kit:
+        subsystem, _ = parts(kit)
+        states = []
+        for received in (False, True):
+            found = await subsystem.profiles.profile(SessionKey("idle", ALICE), received=received)
+            assert isinstance(found, Profile)
+            states += [one.state for one in subsystem.agents.list() if one.name == "idle"]
+        assert states == ["created", "active"]
+
+
 @pytest.mark.parametrize(
     ("agent", "persona", "model"),
     [

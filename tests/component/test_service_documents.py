@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.pdfs import with_pages
+from component.memory_directory.layout import SessionKey
 from tests.kit import Script, service
 from tests.kit.loop import real_time as anyio_backend
 from tests.waiting import eventually
@@ -30,7 +31,7 @@ async def test_a_document_is_read_when_it_appears_and_recalled_with_its_source(
 
         async def found() -> bool:
             who = JID.parse("romeo@capulet.example")
-            return bool(await knowledge.recall("assistant", who, "holidays", 5))
+            return bool(await knowledge.recall(SessionKey("assistant", who), "holidays", 5))
 
         await eventually(found)
         await romeo.ask("How many days of holidays do I have?", "Answer: ")

@@ -47,7 +47,9 @@ class Kept:
     async def fill(self) -> None:
         said = Said(role="user", content="Count them.")
         await self.memories.sessions.append(SessionKey(BELOW, ANN), [said], sync=False)
-        await self.memories.knowledge.store(BELOW, ANN, Memo("count", "there are seven"))
+        await self.memories.knowledge.store(
+            SessionKey(BELOW, ANN), Memo("count", "there are seven")
+        )
 
     async def gone(self) -> None:
         async def is_gone() -> bool:
@@ -87,13 +89,17 @@ async def test_a_sub_agent_that_ended_is_removed_with_its_memories(
     async with kept(tmp_path) as world:
         await world.fill()
         assert await world.indexed() == ["_sub/helper-3f9a21bc/ann@example.com"]
-        mine = await world.memories.knowledge.store("assistant", ANN, Memo("own", "there are two"))
+        mine = await world.memories.knowledge.store(
+            SessionKey("assistant", ANN), Memo("own", "there are two")
+        )
         await asked(storage, BOB)
         await asked(storage, ANN, "reader")
         await remove_sub_agents(world.memories, storage, "here", EARLY)
         assert not world.folder.exists()
         assert await world.indexed() == ["ann@example.com"]
-        found = await world.memories.knowledge.search("assistant", ANN, Search("two", most=5))
+        found = await world.memories.knowledge.search(
+            SessionKey("assistant", ANN), Search("two", most=5)
+        )
         assert [one.item.key for one in found] == [mine.item.key]
         assert world.book.of("memory")[-2] == ("erased", "_sub/helper-3f9a21bc")
 
@@ -184,8 +190,10 @@ async def only_warning_of_recalling(path: Path) -> str:
     )
     with capture_logs() as lines:
         async with open_memories(settings, Book()) as memories:
-            await memories.knowledge.store("assistant", ANN, Memo("dentist", "On Tuesday at nine"))
-            found = await memories.knowledge.recall("assistant", ANN, "the dentist", 5)
+            await memories.knowledge.store(
+                SessionKey("assistant", ANN), Memo("dentist", "On Tuesday at nine")
+            )
+            found = await memories.knowledge.recall(SessionKey("assistant", ANN), "the dentist", 5)
             assert [one.key for one in found] == ["dentist"]
     (why,) = [line["why"] for line in lines if line["log_level"] == "warning"]
     assert isinstance(why, str)

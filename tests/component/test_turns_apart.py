@@ -63,7 +63,7 @@ async def test_turns_stay_apart(deeds: list[tuple[str, str, JID]]) -> None:
                     await agents.conversations.new(name, who)
                 elif deed == "store":
                     memo = Memo(f"key{number}", f"{mark}: common words about everything.")
-                    await memories.knowledge.store(name, who, memo)
+                    await memories.knowledge.store(SessionKey(name, who), memo)
                     own.add(mark)
                 elif deed.endswith(".md"):
                     folder.mkdir(parents=True, exist_ok=True)

@@ -47,7 +47,7 @@ def test_the_line_is_one_of_ours() -> None:
     assert encode_memory(entry).decode() == text
     table = TEXT[TEXT.index("| `key` | the name by which") :].partition("\n\n")[0]
     told = set(re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in table.splitlines())))
-    assert told == set(MemoryLine.__struct_fields__)
+    assert told == set(MemoryLine.__struct_encode_fields__)
 
 
 def test_everything_lies_where_it_is_drawn() -> None:
@@ -61,7 +61,7 @@ def test_everything_lies_where_it_is_drawn() -> None:
     files = [
         place.folder / FILE_NAME
         for agent in ("assistant", "researcher")
-        for place in sharing.visible(agent, ALICE)
+        for place in sharing.visible(SessionKey(agent, ALICE))
         if place.scope != "private"
     ]
     paths = {path.relative_to(root).as_posix() for path in (*folders, *files)}

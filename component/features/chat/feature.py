@@ -1,8 +1,7 @@
 """The messages of people: commands, and what they say to agents."""
 
-from component.features.chat.handlers import MessageHandler
+from component.features.chat.handlers import MessageHandler, OccupantHandler
 from component.features.chat.notices import Notices
-from component.features.chat.occupants import OccupantHandler
 from component.features.chat.rows import NoticeStore
 from component.features.chat.stages import (
     ENCRYPTED_STAGE,

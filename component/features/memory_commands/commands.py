@@ -19,8 +19,8 @@ from component.memory.index_search import Search
 from component.memory.knowledge import Knowledge, KnowledgeError, Memo, Remembered
 from component.memory.sharing import PRIVATE
 from component.memory.store import MissingDecision
+from component.memory_directory.layout import SessionKey
 from component.policy.taint import Taint
-from xep.jid import JID
 
 _SHOWN: Final = 20
 _LONGEST_SHOWN: Final = 300
@@ -165,27 +165,27 @@ class MemoryCommands:
     async def _memory(self, asking: Asking, params: MemoryParams) -> CommandResult:
         if asking.principal is None:
             raise CommandError("This works only over XMPP.")
-        agent, who = asking.agent or self._agents[0], asking.principal
+        whose = SessionKey(asking.agent or self._agents[0], asking.principal.bare)
         verb = params.words[0].casefold() if params.words else ""
         key = " ".join(params.words[1:])
         if verb == "forget" and key:
-            return await self._forget(agent, who, key, params.scope)
+            return await self._forget(whose, key, params.scope)
         if params.scope:
             raise CommandError(
                 "A scope can only be given with forget and a key; the list shows all scopes.",
                 "scope",
             )
         if verb == "set" and (key or params.text):
-            return await self._set(agent, who, key, params.text)
+            return await self._set(whose, key, params.text)
         if verb == "import" and params.text:
-            return await self._import(agent, who, params.text, "text")
+            return await self._import(whose, params.text, "text")
         if verb == "export" and not key:
-            return await self._export(agent, who)
-        return await self._search(agent, who, " ".join(params.words))
+            return await self._export(whose)
+        return await self._search(whose, " ".join(params.words))
 
-    async def _search(self, agent: str, who: JID, words: str) -> CommandResult:
+    async def _search(self, whose: SessionKey, words: str) -> CommandResult:
         search = Search(words, most=_SHOWN, common=True)
-        found = await self._knowledge.search(agent, who, search)
+        found = await self._knowledge.search(whose, search)
         if not found:
             none = "I remember nothing like that." if words else "I remember nothing about you."
             return CommandResult(none, ())
@@ -195,7 +195,7 @@ class MemoryCommands:
         ]
         return CommandResult("\n".join(_line(row) for row in rows), rows)
 
-    async def _set(self, agent: str, who: JID, key: str, text: str) -> CommandResult:
+    async def _set(self, whose: SessionKey, key: str, text: str) -> CommandResult:
         text = text.strip()
         if not key:
             key, _, text = text.partition(" ")
@@ -204,27 +204,27 @@ class MemoryCommands:
             raise CommandError(f"What should I remember as {key}? Send /memory set {key} TEXT")
         if len(key) > _LONGEST_KEY:
             raise CommandError(f"A key has at most {_LONGEST_KEY} characters.", "words")
-        former = await self._private(agent, who, key)
+        former = await self._private(whose, key)
         memo = Memo(key, text) if former is None else _changed(former, text)
         try:
-            stored = await self._knowledge.store(agent, who, memo)
+            stored = await self._knowledge.store(whose, memo)
         except KnowledgeError as error:
             raise CommandError(str(error), "text") from None
         return CommandResult(f"Remembered {key} (version {stored.item.version}).")
 
-    async def _private(self, agent: str, who: JID, key: str) -> Remembered | None:
-        found = await self._knowledge.get(agent, who, key)
+    async def _private(self, whose: SessionKey, key: str) -> Remembered | None:
+        found = await self._knowledge.get(whose, key)
         return next((one for one in found if one.scope == PRIVATE), None)
 
-    async def _forget(self, agent: str, who: JID, key: str, scope: str) -> CommandResult:
+    async def _forget(self, whose: SessionKey, key: str, scope: str) -> CommandResult:
         try:
-            deleted = await self._knowledge.forget(agent, who, key, scope or PRIVATE)
+            deleted = await self._knowledge.forget(whose, key, scope or PRIVATE)
         except KnowledgeError as error:
             raise CommandError(str(error), "scope" if scope else "words") from None
         where = f" in {scope}" if scope else ""
         if deleted:
             return CommandResult(f"Deleted {key}{where}.")
-        others = [one.scope for one in await self._knowledge.get(agent, who, key)]
+        others = [one.scope for one in await self._knowledge.get(whose, key)]
         if not others:
             return CommandResult(f"I remember nothing called {key}{where}.")
         return CommandResult(
@@ -233,31 +233,31 @@ class MemoryCommands:
         )
 
     async def _export_of(self, _asking: Asking, params: PersonParams) -> CommandResult:
-        return await self._export(*self._named(params))
+        return await self._export(self._named(params))
 
     async def _import_for(self, _asking: Asking, params: ImportParams) -> CommandResult:
-        return await self._import(*self._named(params), params.memories, "memories")
+        return await self._import(self._named(params), params.memories, "memories")
 
     async def _missing(self, _asking: Asking, params: MissingParams) -> CommandResult:
-        agent, who = self._named(params)
-        count = await self._knowledge.decide_missing(agent, who, params.decision)
+        whose = self._named(params)
+        count = await self._knowledge.decide_missing(whose, params.decision)
         if not count:
-            return CommandResult(f"No memories are missing in the account of {who}.")
+            return CommandResult(f"No memories are missing in the account of {whose.who}.")
         done = "restored there" if params.decision == "restore" else "deleted here"
         return CommandResult(f"{count} {'memory is' if count == 1 else 'memories are'} {done}.")
 
-    async def _export(self, agent: str, who: JID) -> CommandResult:
-        found = await self._knowledge.own(agent, who)
+    async def _export(self, whose: SessionKey) -> CommandResult:
+        found = await self._knowledge.own(whose)
         export = Export(
             format=_FORMAT,
-            agent=agent,
-            person=str(who),
+            agent=whose.agent,
+            person=str(whose.who),
             memories=tuple(_exported(one) for one in found),
         )
         text = msgspec.json.format(msgspec.json.encode(export), indent=2).decode()
         return CommandResult(text, export)
 
-    async def _import(self, agent: str, who: JID, text: str, param: str) -> CommandResult:
+    async def _import(self, whose: SessionKey, text: str, param: str) -> CommandResult:
         try:
             export = msgspec.json.decode(text, type=Export)
         except (msgspec.MsgspecError, RecursionError) as error:
@@ -273,7 +273,7 @@ class MemoryCommands:
                 *(one.key, one.body, one.title, one.topic, one.tags, one.origin), one.expires
             )
             try:
-                await self._knowledge.store(agent, who, memo)
+                await self._knowledge.store(whose, memo)
             except KnowledgeError as error:
                 refused.append(f"{one.key}: {error}")
             else:
@@ -281,18 +281,16 @@ class MemoryCommands:
         lines = [f"Imported {stored} of {len(export.memories)} memories.", *refused]
         return CommandResult("\n".join(lines), Imported(stored=stored, refused=tuple(refused)))
 
-    def _named(self, params: PersonParams) -> tuple[str, JID]:
+    def _named(self, params: PersonParams) -> SessionKey:
         agent = params.agent.strip() or self._agents[0]
         if agent not in self._agents:
             names = ", ".join(self._agents)
             raise CommandError(f"There is no agent called {agent!r}; there are: {names}.", "agent")
-        return agent, person_of(params.person)
+        return SessionKey(agent, person_of(params.person))
 
 
 def _changed(former: Remembered, text: str) -> Memo:
-    """Return the memory with a new text, written by the person."""
-    item = former.item
-    return Memo(item.key, text, item.title, item.topic, item.tags, None, item.expires)
+    return msgspec.structs.replace(former.item, body=text, taint=None)
 
 
 def _exported(one: Remembered) -> ExportedMemory:

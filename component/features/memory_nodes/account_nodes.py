@@ -295,7 +295,6 @@ class AccountNodes:
         self._checked.add(domain)
 
     async def _share(self, whose: SessionKey, place: Location) -> None:
-        """Create the node in the agent's account, with the person as an owner."""
         if whose in self._prepared:
             return
         try:
@@ -335,7 +334,6 @@ def _affiliated(place: Location, who: JID, affiliation: AffiliationName) -> Pubs
 
 
 async def _items(client: PubSubClient, place: Location, ids: Sequence[str]) -> list[Item]:
-    """The items of the node, all or those with these ids. Raises StanzaError."""
     service, node, requester, _ = place
     if ids:
         return list(await client.items(service, node, requester, ids=ids))

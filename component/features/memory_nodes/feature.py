@@ -84,7 +84,6 @@ def _features() -> Sequence[str]:
 
 
 def _notify(kernel: Kernel, whose: SessionKey, sentence: str) -> None:
-    """Send a sentence about the memories of a person to that person."""
     kernel.contacts.tell(kernel.stream.addresses.address_of(whose.agent), whose.who, sentence)
 
 

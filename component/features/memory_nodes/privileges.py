@@ -185,7 +185,6 @@ def _is(address: str | None, account: JID) -> bool:
 
 
 def _nodes_of(payload: Payload) -> set[str]:
-    """The names of all nodes in a request; an empty one if a part of it names none."""
     if not isinstance(payload, pubsub.Pubsub | pubsub_owner.PubsubOwner):
         return {""}
     found = set()

@@ -62,8 +62,7 @@ class MemoryNodes(Protocol):
 
 
 class PepStore:
-    """All methods but `watch` and `is_reachable` raise
-    StoreUnavailableError.
+    """The memories of people on their nodes.
 
     XEP-0060 has no way to publish only if nothing has changed. Where the nodes are at another
     service, a change by the person between reading and publishing can be overwritten.
@@ -84,22 +83,8 @@ class PepStore:
         self._address_of = address_of
         self._cipher = cipher
         self._locks: KeyLocks[SessionKey] = KeyLocks()
-
-    def is_reachable(self, whose: SessionKey) -> bool:
-        """Whether the service of the node can be asked now."""
-        return self._nodes.is_reachable(whose)
-
-    def watch(self, watcher: Watcher) -> None:
-        """Call `watcher` when the service reports changed items."""
-        self._nodes.watch(watcher)
-
-    async def past(self, whose: SessionKey) -> Past:
-        """Return what the service knows about earlier changes of the node."""
-        return await self._nodes.past(whose)
-
-    async def settled(self, whose: SessionKey, past: Past) -> None:
-        """Discard what `past` says about deleted memories."""
-        await self._nodes.settled(whose, past)
+        self.is_reachable, self.watch = nodes.is_reachable, nodes.watch
+        self.past, self.settled = nodes.past, nodes.settled
 
     async def get(self, whose: SessionKey, key: str) -> Item | None:
         """Return one memory by its key."""

@@ -197,7 +197,6 @@ class PersonaCommands:
         return CommandResult(f"{written.name} is imported. Send /persona {written.id} to use it.")
 
     async def _own_id(self, agent: str, who: JID, name: str) -> str:
-        """Return the id of a persona of a person, by its name."""
         wanted = name.casefold()
         for each in await self._personas.list(agent, who):
             if each.own and wanted in (each.id, each.name.casefold()):
@@ -219,7 +218,6 @@ def _check_together(verb: str, name: str, params: PersonaParams) -> None:
 
 
 def _answers(params: PersonaParams) -> dict[str, str]:
-    """Return the answers given as parameters, keyed by the name of the text."""
     given = {
         "identity": params.role.strip(),
         "personality": params.style.strip(),

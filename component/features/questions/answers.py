@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 import structlog
 
-from component.features.questions.disambiguation import SHORTEST, uncertain, which
 from component.link.messages.inbound import (
     THUMBS_DOWN,
     THUMBS_UP,
@@ -27,15 +26,16 @@ from component.link.messages.inbound import (
 )
 from component.skills.errors import printable
 from component.store import StorageError
-from component.task_messages.questions import Questions
-from component.task_messages.quotations import is_quoted, split_quotation
+from component.task_messages.questions import Questions, is_quoted, split_quotation
 from component.task_messages.spoken_answers import (
+    SpokenYesNo,
     answer_in_order,
     answer_in_words,
     answer_yes_or_no,
+    names_in_order,
+    said_in,
     takes_words,
 )
-from component.task_messages.yes_no import SpokenYesNo, said_in
 from component.tasks.protocol import Naming, Question, UncertainError
 from component.tasks.service import TaskService
 from xep.fluux_agent import errors
@@ -50,6 +50,64 @@ if TYPE_CHECKING:
     from component.kernel.persona_dialogue import PersonaDialogue
 
 _log = structlog.get_logger("component.questions")
+
+SHORTEST: Final = 4
+"""The minimum number of characters of an identifier that identify it, if they are unique."""
+_LISTED: Final = 10
+_LONGEST_NAMES: Final = 200
+
+
+def which(words: Questions, questions: Sequence[Question]) -> str:
+    """Return the text that asks which of the open questions is meant."""
+    if not questions:
+        return "I have no question open with you."
+    first = "I have several questions open with you. Which one do you mean?"
+    if len(questions) == 1:
+        first = "I have another question open with you:"
+    return "\n".join((first, *_lines(words, questions)))
+
+
+def uncertain(words: Questions, questions: Sequence[Question]) -> str:
+    """Return the text that says that an answer may be meant for another question than the
+    open one.
+    """
+    if not questions:
+        return "I haven't done it, because the question was closed while you were answering."
+    first = (
+        "I haven't done it, because I am not sure which question you mean: this one has only just"
+        " been asked, or another one was closed a moment ago."
+    )
+    if len(questions) > 1:
+        first = "I haven't done it, because I am not sure which question you mean."
+    last = "You can also reply to the question's message, or answer again in a minute."
+    return "\n".join((first, *_lines(words, questions), last))
+
+
+def _lines(words: Questions, questions: Sequence[Question]) -> list[str]:
+    lines: list[str] = []
+    for each in questions[:_LISTED]:
+        short = _short(each, questions)
+        if isinstance(each.content, Confirm):
+            how = f"/approve {short} or /deny {short}"
+        elif takes_words(each.content):
+            how = f"/answer {short} …"
+        elif names := names_in_order(each.content):
+            how = f"/answer {short} {printable(', '.join(names), _LONGEST_NAMES)}"
+        else:
+            how = "with its form"
+        lines.append(f"- {words.listed(each)} ({how})")
+    if len(questions) > _LISTED:
+        lines.append(f"… and {len(questions) - _LISTED} more.")
+    return lines
+
+
+def _short(question: Question, questions: Sequence[Question]) -> str:
+    others = [each.id for each in questions if each is not question]
+    for length in range(SHORTEST, len(question.id)):
+        if not any(other.startswith(question.id[:length]) for other in others):
+            return question.id[:length]
+    return question.id
+
 
 _MODIFIERS: Final = dict.fromkeys((0xFE0E, 0xFE0F, *range(0x1F3FB, 0x1F400)))
 """Characters that select a presentation or a skin colour."""
@@ -239,9 +297,6 @@ class ChatAnswers:
         words: str,
         questions: Sequence[Question],
     ) -> str:
-        """Process a command that identifies the question by the beginning of its identifier; return
-        the reply.
-        """
         id_ = _plain(identifier)
         naming: Naming | None = Naming(beginning=id_)
         found = [
@@ -389,7 +444,6 @@ def _newest(questions: Sequence[Question], who: JID, named: Sequence[Question]) 
 
 
 def _replied_to(message: InboundMessage) -> str | None:
-    """Return the id of the agent's message that this one replies to."""
     reply = message.replies_to
     return reply.id if reply is not None and reply.is_ours else None
 
@@ -406,14 +460,12 @@ def _not_plain(unclear: str) -> str:
 
 
 def _may_answer(question: Question, said: SpokenYesNo | None) -> bool:
-    """Return whether a body can be an answer to a question."""
     if isinstance(question.content, Confirm):
         return said is not None
     return takes_words(question.content)
 
 
 def _refusal_text(error: StanzaError) -> str:
-    """Return the chat text of a refusal."""
     if any(isinstance(one, errors.InvalidParam) for one in error.application):
         return f"I can't accept that answer: {printable(error.text, 500)}"
     return error.text

@@ -24,7 +24,7 @@ from component.agent.model_calls import ModelCalls
 from component.agent.requests import TurnRequest
 from component.app.schema import SCHEMA
 from component.conversations.lines import Line
-from component.conversations.tail import History
+from component.conversations.tail import History, tokens_of_each
 from component.kernel.monitoring import Monitoring
 from component.memory_directory.layout import SessionKey
 from component.models.protocol import Completion, ModelRequest
@@ -114,7 +114,8 @@ class PacedSessions:
 
     async def read(self, key: SessionKey, **_how: Any) -> History:
         await self._pace()
-        return History(lines=tuple(self.lines.get(key, ())))
+        lines = tuple(self.lines.get(key, ()))
+        return History(lines=lines, costs=tuple(tokens_of_each(lines, len)))
 
     async def append(self, key: SessionKey, lines: Sequence[Line], *, sync: bool) -> None:
         await self._pace()

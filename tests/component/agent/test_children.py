@@ -123,7 +123,7 @@ async def test_it_never_has_more_rights_than_its_parent(tmp_path: Path) -> None:
     async with family.life() as conversations:
         family.offer()
         await family.asked(conversations)
-    callers = {(c.skills, c.capabilities) for c in family.shop.callers}
+    callers = {(c.profile.skills, c.profile.capabilities) for c in family.shop.callers}
     assert callers == {(("look",), ("memory:read",)), (("l*", "ask"), ("memory:*",))}
     assert "you do not have the tool buy yourself" in family.shown[1]
     assert "you do not have the capability * yourself" in family.shown[2]

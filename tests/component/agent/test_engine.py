@@ -41,7 +41,7 @@ async def test_a_child_has_its_own_session_and_the_budget_of_its_parent(tmp_path
         assert await world.lines() == []
         assert world.purse.who[0].agents == ("assistant/child-1", "assistant")
         caller = world.shop.callers[0]
-        assert (caller.agent, caller.capabilities) == ("assistant/child-1", ("memory:*",))
+        assert (caller.agent, caller.profile.capabilities) == ("assistant/child-1", ("memory:*",))
         # Again, as after a crash of the one above it: nothing happens twice.
         again = await world.engine.turn(ask(resumed=True))
         assert again == outcome

@@ -16,11 +16,10 @@ import pytest
 from component.agent import compaction, prompt
 from component.agent.conversations import Conversations
 from component.conversations.lines import Said
-from component.memory.store import Recalled
 from component.memory_directory.layout import SessionKey
 from component.models.protocol import Completion, ModelRequest
 from tests.component.agent.test_crash import all_killed, end_tasks
-from tests.component.agent.world import ROMEO, World, message, says, shopping, words
+from tests.component.agent.world import ROMEO, World, message, remembered, says, shopping, words
 from tests.profiles import THOROUGH
 
 pytestmark = pytest.mark.anyio
@@ -93,7 +92,7 @@ class Campaign:
             number = self.acknowledged
             turn = f"m{number}"
             if turn not in rows:
-                self.world.memories.found = [Recalled("k", "", f"memory {number}", taint="file")]
+                self.world.memories.found = [remembered("k", "", f"memory {number}", taint="file")]
                 await conversations.received(message(turn, f"Message number {number}."))
             self.acknowledged += 1
             if self.random.random() < 0.8:  # otherwise the next one comes at once

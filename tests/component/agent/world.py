@@ -29,7 +29,8 @@ from component.conversations.lines import Line
 from component.conversations.sessions import Sessions
 from component.kernel.monitoring import Monitoring
 from component.link.messages.inbound import Conversation, ReplyAddress
-from component.memory.store import Recalled
+from component.memory.knowledge_lines import Item
+from component.memory.store import Remembered
 from component.memory_directory.files import open_root
 from component.memory_directory.layout import Layout, SessionKey
 from component.models.messages import ToolCall, text_of
@@ -303,22 +304,26 @@ class Mortal:
         return passed
 
 
+def remembered(key: str, title: str, body: str, **more: Any) -> Remembered:
+    return Remembered("private", Item(key, body, title), **more)
+
+
 class Memories:
     def __init__(self) -> None:
-        self.found: list[Recalled] = []
-        self.known: dict[tuple[str, str], Recalled] = {}
+        self.found: list[Remembered] = []
+        self.known: dict[tuple[str, str], Remembered] = {}
         self.deleted: set[str] = set()
 
     async def recall(
-        self, agent: str, principal: JID, words: str, most: int, *, trace: str = ""
-    ) -> list[Recalled]:
+        self, whose: SessionKey, words: str, most: int, *, trace: str = ""
+    ) -> list[Remembered]:
         found = self.found[:most]
         self.known.update(((one.key, one.digest), one) for one in found)
         return found
 
     async def unchanged(
-        self, agent: str, principal: JID, shown: Collection[tuple[str, str]]
-    ) -> dict[tuple[str, str], Recalled]:
+        self, whose: SessionKey, shown: Collection[tuple[str, str]]
+    ) -> dict[tuple[str, str], Remembered]:
         return {at: self.known[at] for at in shown if at[0] not in self.deleted}
 
 

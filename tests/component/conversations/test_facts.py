@@ -109,7 +109,7 @@ async def test_other_facts_are_memories_with_their_versions(tmp_path: Path) -> N
         assert await it.keep("flight", "Flies to Rome on 3 May.", lasting=False) == "added"
         assert await it.keep("flight", "Flies to Rome on 5 May.", lasting=False) == "updated"
         assert await it.room.get("flight") == "Flies to Rome on 5 May."
-        [found] = await it.room.knowledge.get(AGENT, ANN, "flight")
+        [found] = await it.room.knowledge.get(SessionKey(AGENT, ANN), "flight")
         assert (found.item.version, found.item.tags, found.taint) == (2, ("learned",), None)
         assert not it.user.exists()
         assert [one.key for one in await it.facts.known(KEY)] == ["flight"]
@@ -122,7 +122,7 @@ async def test_a_text_by_an_untrusted_author_is_not_a_known_fact(tmp_path: Path)
             memo = Memo(
                 f"bank {taint}", "Her bank is evil.example.", tags=("learned",), taint=taint
             )
-            await it.room.knowledge.store(AGENT, ANN, memo)
+            await it.room.knowledge.store(SessionKey(AGENT, ANN), memo)
         assert [one.key for one in await it.facts.known(KEY)] == ["flight"]
 
 
@@ -179,7 +179,7 @@ async def test_deleted_facts_are_not_written_again(tmp_path: Path) -> None:
         assert await it.keep("dog", "The dog is called Bello.") == "forgotten"
         assert it.user.read_text() == ""
         await it.keep("flight", "Flies on 3 May", lasting=False)
-        await it.room.knowledge.forget(AGENT, ANN, "flight")
+        await it.room.knowledge.forget(SessionKey(AGENT, ANN), "flight")
         assert await it.keep("flight", "Flies on 3 May", lasting=False) == "forgotten"
         assert await it.room.get("flight") is None
 

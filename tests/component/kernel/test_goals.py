@@ -252,8 +252,11 @@ async def test_a_goal_has_no_more_rights_than_the_agent_that_has_asked_for_it(
     goal = goal_of(Trigger(source="schedule", name="s", key="1"), work)
     async with world.life() as conversations:
         await conversations.perform(msgspec.structs.replace(asked(), limits=goal.limits))
-    caller = world.shop.callers[0]
-    assert (caller.skills, caller.capabilities) == (("look",), ("memory:*", "tasks"))
+    profile = world.shop.callers[0].profile
+    assert (profile.skills, profile.capabilities) == (
+        ("look",),
+        ("memory:*", "tasks"),
+    )
 
 
 def test_each_trigger_has_a_turn_of_its_own() -> None:

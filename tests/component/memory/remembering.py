@@ -16,7 +16,7 @@ from component.memory.index_search import Finder, Hit, Search
 from component.memory.knowledge import Knowledge, Memo, Remembered
 from component.memory.sharing import PRIVATE, Sharing
 from component.memory_directory.files import open_root
-from component.memory_directory.layout import Layout
+from component.memory_directory.layout import Layout, SessionKey
 from xep.jid import JID
 
 AGENT = "assistant"
@@ -52,13 +52,13 @@ class Room:
 
     async def store(self, key: str, body: str, who: JID = ANN, **more: Any) -> Remembered:
         scope = more.pop("scope", PRIVATE)
-        return await self.knowledge.store(AGENT, who, Memo(key, body, **more), scope)
+        return await self.knowledge.store(SessionKey(AGENT, who), Memo(key, body, **more), scope)
 
     async def recall(self, words: str, who: JID = ANN, most: int = 5) -> list[str]:
-        return [one.key for one in await self.knowledge.recall(AGENT, who, words, most)]
+        return [one.key for one in await self.knowledge.recall(SessionKey(AGENT, who), words, most)]
 
     async def get(self, key: str, who: JID = ANN) -> str | None:
-        found = await self.knowledge.get(AGENT, who, key)
+        found = await self.knowledge.get(SessionKey(AGENT, who), key)
         return found[0].item.body if found else None
 
 

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from benchmarks import pdfs
 from component.memory.documents import Documents
+from component.memory_directory.layout import SessionKey
 from tests.component.memory.remembering import AGENT, ANN, Room, remembering
 from tests.waiting import eventually
 
@@ -27,7 +28,7 @@ async def documents(path: Path) -> AsyncIterator[tuple[Room, Path]]:
 
 
 async def titles(room: Room, words: str, agent: str = AGENT) -> list[str]:
-    return [one.title for one in await room.knowledge.recall(agent, ANN, words, 5)]
+    return [one.item.title for one in await room.knowledge.recall(SessionKey(agent, ANN), words, 5)]
 
 
 async def test_a_document_is_recalled_with_its_source(tmp_path: Path) -> None:
@@ -65,8 +66,8 @@ async def test_documents_are_untrusted_unless_they_are_in_the_trusted_folder(
         (folder / "trusted" / "own.txt").write_text("The vault is green")
         (folder / "found.txt").write_text("The vault is blue")
         await room.knowledge.documents.refresh()
-        found = await room.knowledge.recall(AGENT, ANN, "vault", 5)
-        assert {one.title: one.taint for one in found} == {
+        found = await room.knowledge.recall(SessionKey(AGENT, ANN), "vault", 5)
+        assert {one.item.title: one.taint for one in found} == {
             "trusted/own.txt": None,
             "found.txt": "file",
         }

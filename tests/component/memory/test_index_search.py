@@ -11,6 +11,7 @@ from component.memory.index import Index
 from component.memory.index_search import Search
 from component.memory.knowledge_lines import Item
 from component.memory_directory.files import FileState, open_root
+from component.memory_directory.layout import SessionKey
 from tests.component.memory.remembering import AGENT, ANN, among, remembering
 
 SEEN = FileState(1, 2, 3, 4)
@@ -157,5 +158,7 @@ async def test_readers_do_not_wait_for_writers(tmp_path: Path) -> None:
         with room.index.database.writing() as connection, anyio.fail_after(120):
             connection.execute("DELETE FROM items")
             assert await room.recall("green") == ["tea"]
-            assert [one.item.key for one in await room.knowledge.get(AGENT, ANN, "tea")] == ["tea"]
+            assert [
+                one.item.key for one in await room.knowledge.get(SessionKey(AGENT, ANN), "tea")
+            ] == ["tea"]
             connection.execute("INSERT INTO items SELECT * FROM items")

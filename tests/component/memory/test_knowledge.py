@@ -15,6 +15,7 @@ from component.memory.index_search import Search
 from component.memory.knowledge import KnowledgeError, Memo
 from component.memory_directory import files
 from component.memory_directory.files import MemoryStoreError
+from component.memory_directory.layout import SessionKey
 from tests.component.memory.remembering import AGENT, ANN, BOB, remembering
 from tests.profiles import SEED
 
@@ -38,7 +39,7 @@ async def test_versions_are_counted_and_stay_readable(tmp_path: Path) -> None:
         for body in ("one", "two", "three", "three"):
             kept = await room.store("k", body)
         assert kept.item.version == 3, "what says nothing new is no version"
-        found = await room.knowledge.versions(AGENT, ANN, "k")
+        found = await room.knowledge.versions(SessionKey(AGENT, ANN), "k")
         assert [(one.item.version, one.item.body) for one in found] == [
             (1, "one"),
             (2, "two"),
@@ -53,18 +54,20 @@ async def test_changed_and_deleted_memories_are_not_among_the_unchanged_ones(
     async with remembering(tmp_path) as room:
         for key, body in (("tea", "Ann likes green tea"), ("cat", "Ann's cat is Tom")):
             await room.store(key, body)
-        found = await room.knowledge.recall(AGENT, ANN, "tea cat Tom green", 5)
+        found = await room.knowledge.recall(SessionKey(AGENT, ANN), "tea cat Tom green", 5)
         shown = {(one.key, one.digest) for one in found}
         assert {key for key, _ in shown} == {"tea", "cat"}
-        unchanged = await room.knowledge.unchanged(AGENT, ANN, shown)
-        assert {at: one.body for at, one in unchanged.items()} == {
-            (one.key, one.digest): one.body for one in found
+        unchanged = await room.knowledge.unchanged(SessionKey(AGENT, ANN), shown)
+        assert {at: one.item.body for at, one in unchanged.items()} == {
+            (one.key, one.digest): one.item.body for one in found
         }
-        assert not await room.knowledge.unchanged(AGENT, BOB, shown)
+        assert not await room.knowledge.unchanged(SessionKey(AGENT, BOB), shown)
         await room.store("tea", "Ann likes black tea")
-        assert {key for key, _ in await room.knowledge.unchanged(AGENT, ANN, shown)} == {"cat"}
-        await room.knowledge.forget(AGENT, ANN, "cat")
-        assert not await room.knowledge.unchanged(AGENT, ANN, shown)
+        assert {
+            key for key, _ in await room.knowledge.unchanged(SessionKey(AGENT, ANN), shown)
+        } == {"cat"}
+        await room.knowledge.forget(SessionKey(AGENT, ANN), "cat")
+        assert not await room.knowledge.unchanged(SessionKey(AGENT, ANN), shown)
 
 
 async def test_many_memories_are_read_in_one_thread_with_one_statement(
@@ -73,7 +76,7 @@ async def test_many_memories_are_read_in_one_thread_with_one_statement(
     async with remembering(tmp_path / "memory") as room:
         for number in range(8):
             await room.store(f"k{number}", f"text {number}")
-        found = await room.knowledge.recall(AGENT, ANN, "text", 8)
+        found = await room.knowledge.recall(SessionKey(AGENT, ANN), "text", 8)
         shown = {(one.key, one.digest) for one in found}
         run, hops, statements = anyio.to_thread.run_sync, list[object](), list[str]()
 
@@ -84,7 +87,7 @@ async def test_many_memories_are_read_in_one_thread_with_one_statement(
         with room.index.database.reading() as connection:
             connection.set_trace_callback(statements.append)
         monkeypatch.setattr(anyio.to_thread, "run_sync", counted)
-        unchanged = await room.knowledge.unchanged(AGENT, ANN, shown)
+        unchanged = await room.knowledge.unchanged(SessionKey(AGENT, ANN), shown)
         assert len(unchanged) == 8
         assert len(hops) == 1
         assert len([one for one in statements if "FROM items" in one]) == 1
@@ -105,8 +108,8 @@ async def test_a_forgotten_memory_is_deleted_from_file_and_index(tmp_path: Path)
         await room.store("pin", "the old word is xyzzyold")
         await room.store("pin", "the word is xyzzynew", title="plughtitle", tags=("frotztag",))
         await room.store("tea", "green")
-        assert await room.knowledge.forget(AGENT, ANN, "pin")
-        assert not await room.knowledge.forget(AGENT, ANN, "pin")
+        assert await room.knowledge.forget(SessionKey(AGENT, ANN), "pin")
+        assert not await room.knowledge.forget(SessionKey(AGENT, ANN), "pin")
         assert await room.recall("xyzzynew xyzzyold") == []
         assert await room.get("pin") is None
         assert await room.get("tea") == "green"
@@ -128,7 +131,7 @@ async def test_a_forgotten_memory_leaves_no_trace_in_a_large_index(
         room.index.database.expunge()
         for number in range(100):
             await room.store(f"k{number}", " ".join(f"w{number * n}" for n in range(40)))
-        assert await room.knowledge.forget(AGENT, ANN, "pin")
+        assert await room.knowledge.forget(SessionKey(AGENT, ANN), "pin")
         for path in room.root.glob(f"{FILE_NAME}*"):
             assert b"xyzzy" not in path.read_bytes()
 
@@ -299,7 +302,7 @@ async def test_exceeded_limits_are_explained(tmp_path: Path) -> None:
         with pytest.raises(KnowledgeError, match="more is not kept"):
             await room.store("a", "5")
         assert await room.get("b") == "3"
-        assert await room.knowledge.forget(AGENT, ANN, "b")
+        assert await room.knowledge.forget(SessionKey(AGENT, ANN), "b")
         await room.store("c", "3")
 
 
@@ -355,8 +358,8 @@ async def test_all_memories_of_a_person_can_be_erased(tmp_path: Path) -> None:
         await room.store("tea", "xyzzy")
         await room.store("dog", "xyzzy")
         await room.store("tea", "green", who=BOB)
-        assert await room.knowledge.erase(AGENT, ANN) == 2
-        assert await room.knowledge.erase(AGENT, ANN) == 0
+        assert await room.knowledge.erase(SessionKey(AGENT, ANN)) == 2
+        assert await room.knowledge.erase(SessionKey(AGENT, ANN)) == 0
         assert not room.file().exists()
         assert await room.recall("xyzzy") == []
         assert await room.recall("green", who=BOB) == ["tea"]
@@ -378,21 +381,21 @@ async def test_directories_that_were_removed_are_deleted_from_the_index(tmp_path
 async def test_every_access_is_recorded_without_contents(tmp_path: Path) -> None:
     async with remembering(tmp_path / "memory", item_bytes=10) as room:
         know, who = room.knowledge, (AGENT, ANN)
-        await know.store(*who, Memo("tea", "xyzzy"), trace="t1")
-        await know.recall(*who, "xyzzy", 5, trace="t2")
-        await know.search(*who, Search("xyzzy"), trace="t3")
-        await know.get(*who, "tea", trace="t4")
-        await know.versions(*who, "tea", trace="t5")
-        await know.forget(*who, "tea", trace="t6")
+        await know.store(SessionKey(*who), Memo("tea", "xyzzy"), trace="t1")
+        await know.recall(SessionKey(*who), "xyzzy", 5, trace="t2")
+        await know.search(SessionKey(*who), Search("xyzzy"), trace="t3")
+        await know.get(SessionKey(*who), "tea", trace="t4")
+        await know.versions(SessionKey(*who), "tea", trace="t5")
+        await know.forget(SessionKey(*who), "tea", trace="t6")
         with pytest.raises(KnowledgeError):
-            await know.store(*who, Memo("tea", "xyzzy is too long"), trace="t7")
+            await know.store(SessionKey(*who), Memo("tea", "xyzzy is too long"), trace="t7")
         with pytest.raises(KnowledgeError):
-            await know.forget(*who, "tea", "nowhere", trace="t8")
+            await know.forget(SessionKey(*who), "tea", "nowhere", trace="t8")
         # Who looks and finds nothing has looked, too.
-        await know.recall(*who, "xyzzy", 5, trace="t9")
-        await know.search(*who, Search("xyzzy"), trace="t10")
-        await know.get(*who, "tea", trace="t11")
-        await know.versions(*who, "tea", trace="t12")
+        await know.recall(SessionKey(*who), "xyzzy", 5, trace="t9")
+        await know.search(SessionKey(*who), Search("xyzzy"), trace="t10")
+        await know.get(SessionKey(*who), "tea", trace="t11")
+        await know.versions(SessionKey(*who), "tea", trace="t12")
         told = [(event.outcome, event.subject, event.detail) for event in room.record.events]
         assert [one[:2] for one in told] == [
             ("done", "tea"),

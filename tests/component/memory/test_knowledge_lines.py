@@ -31,7 +31,7 @@ keys = st.sampled_from(["a", "b", 'quo"te', "käse", "a\\b", "日本"]) | st.tex
 entries = st.builds(
     MemoryLine,
     key=keys,
-    content=st.text(min_size=1),
+    body=st.text(min_size=1),
     ts=st.sampled_from(["", "2026-01-01T00:00:00Z", "yesterday"]),
     title=st.text(),
     topic=st.text(),
@@ -50,9 +50,7 @@ def test_lines_of_fluux_agent_are_read_unchanged() -> None:
 
 
 def test_fluux_agent_reads_our_lines() -> None:
-    told = json.loads(
-        encode_memory(MemoryLine(key="k", content="c", ts="t", tags=("x",), version=2))
-    )
+    told = json.loads(encode_memory(MemoryLine(key="k", body="c", ts="t", tags=("x",), version=2)))
     assert {name: told[name] for name in ("key", "content", "ts")} == {
         "key": "k",
         "content": "c",
@@ -90,7 +88,7 @@ def test_a_byte_order_mark_is_ignored() -> None:
 
 def test_trimming_keeps_the_first_and_the_last_versions() -> None:
     data = b"".join(
-        encode_memory(MemoryLine(key="k", content=str(n), version=n)) for n in range(1, 10)
+        encode_memory(MemoryLine(key="k", body=str(n), version=n)) for n in range(1, 10)
     )
     data += NEIGHBOUR
     trimmed = limit_versions(data, "k", 3)
@@ -121,7 +119,7 @@ def test_a_written_memory_is_read_unchanged(told: list[MemoryLine]) -> None:
     assert not damaged
     last = {entry.key: entry for entry in map(xml_safe, told)}
     assert {key: item.body for key, item in items.items()} == {
-        key: entry.content for key, entry in last.items()
+        key: entry.body for key, entry in last.items()
     }
     for key, item in items.items():
         found = versions_of(data, key)
@@ -233,7 +231,7 @@ def test_the_fast_search_for_lines_finds_all_lines_of_a_key(
 def test_lines_of_other_keys_are_not_decoded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told = [MemoryLine(key=f"k{n}", content='two\nlines, a "word" and a \\') for n in range(100)]
+    told = [MemoryLine(key=f"k{n}", body='two\nlines, a "word" and a \\') for n in range(100)]
     data = b"".join(map(encode_memory, told))
     read: list[bytes] = []
 

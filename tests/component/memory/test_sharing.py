@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from component.config.memory import Memory, MemoryScope
 from component.memory.knowledge import KnowledgeError, Memo
+from component.memory_directory.layout import SessionKey
 from component.policy.entries import PolicyError
 from tests.component.memory.remembering import AGENT, ANN, BOB, EVE, remembering
 
@@ -19,9 +20,9 @@ TEAM = MemoryScope(name="team", members=("ann@example.com", "eve@example.net"))
 async def test_members_read_writers_write_and_others_see_nothing(tmp_path: Path) -> None:
     async with remembering(tmp_path / "memory", [KITCHEN, TEAM]) as room:
         know = room.knowledge
-        assert know.scopes(AGENT, ANN) == ("private", "agent", "kitchen", "team")
-        assert know.scopes(AGENT, BOB) == ("private", "agent", "kitchen")
-        assert know.scopes(AGENT, EVE) == ("private", "agent", "team")
+        assert know.scopes(SessionKey(AGENT, ANN)) == ("private", "agent", "kitchen", "team")
+        assert know.scopes(SessionKey(AGENT, BOB)) == ("private", "agent", "kitchen")
+        assert know.scopes(SessionKey(AGENT, EVE)) == ("private", "agent", "team")
         await room.store("oven", "preheat xyzzy", scope="kitchen")
         assert await room.recall("xyzzy", who=BOB) == ["oven"]
         assert await room.recall("xyzzy", who=EVE) == []
@@ -48,12 +49,12 @@ async def test_writers_may_delete_memories_of_other_contributors(
             "ann@example.com",
             "bob@example.com",
         )
-        told = await room.knowledge.versions(AGENT, BOB, "wifi", "agent")
+        told = await room.knowledge.versions(SessionKey(AGENT, BOB), "wifi", "agent")
         assert [one.item.by for one in told] == ["ann@example.com", "bob@example.com"]
-        assert await room.knowledge.forget(AGENT, EVE, "wifi", "agent")
+        assert await room.knowledge.forget(SessionKey(AGENT, EVE), "wifi", "agent")
         await room.store("oven", "hot", scope="kitchen")
         with pytest.raises(KnowledgeError, match="read only"):
-            await room.knowledge.forget(AGENT, BOB, "oven", "kitchen")
+            await room.knowledge.forget(SessionKey(AGENT, BOB), "oven", "kitchen")
 
 
 async def test_an_admin_may_delete_but_not_read_memories_of_shared_scopes(
@@ -65,10 +66,10 @@ async def test_an_admin_may_delete_but_not_read_memories_of_shared_scopes(
         assert await room.recall("xyzzy", who=EVE) == []
         with pytest.raises(KnowledgeError, match="no scope 'kitchen'"):
             await room.store("oven", "mine", who=EVE, scope="kitchen")
-        assert await room.knowledge.forget(AGENT, EVE, "oven", "kitchen")
-        assert not await room.knowledge.forget(AGENT, EVE, "mine")
+        assert await room.knowledge.forget(SessionKey(AGENT, EVE), "oven", "kitchen")
+        assert not await room.knowledge.forget(SessionKey(AGENT, EVE), "mine")
         with pytest.raises(KnowledgeError, match="no scope 'kitchem'"):
-            await room.knowledge.forget(AGENT, EVE, "oven", "kitchem")
+            await room.knowledge.forget(SessionKey(AGENT, EVE), "oven", "kitchem")
 
 
 @pytest.mark.parametrize(
@@ -99,13 +100,13 @@ async def test_memories_of_other_contributors_are_tainted(tmp_path: Path) -> Non
         await room.store("mine", "xyzzy")
         await room.store("shared", "xyzzy", scope="agent", taint="person")
         await room.store("page", "xyzzy", scope="agent", taint="web")
-        mine = await room.knowledge.recall(AGENT, ANN, "xyzzy", 5)
+        mine = await room.knowledge.recall(SessionKey(AGENT, ANN), "xyzzy", 5)
         assert {one.key: one.taint for one in mine} == {
             "mine": None,
             "shared": "person",
             "page": "web",
         }
-        others = await room.knowledge.recall(AGENT, BOB, "xyzzy", 5)
+        others = await room.knowledge.recall(SessionKey(AGENT, BOB), "xyzzy", 5)
         assert {one.key: one.taint for one in others} == {"shared": "file", "page": "web"}
 
 
@@ -114,21 +115,23 @@ async def test_agents_and_sub_agents_have_separate_memories(
 ) -> None:
     async with remembering(tmp_path / "memory", [TEAM]) as room:
         know = room.knowledge
-        await know.store("researcher", ANN, Memo("a", "xyzzy of the researcher"))
-        await know.store("researcher", ANN, Memo("b", "xyzzy of all its people"), "agent")
-        await know.store("researcher", ANN, Memo("c", "xyzzy of the team"), "team")
+        await know.store(SessionKey("researcher", ANN), Memo("a", "xyzzy of the researcher"))
+        await know.store(
+            SessionKey("researcher", ANN), Memo("b", "xyzzy of all its people"), "agent"
+        )
+        await know.store(SessionKey("researcher", ANN), Memo("c", "xyzzy of the team"), "team")
         for agent, keys in (
             ("researcher", {"a", "b", "c"}),
             ("assistant", {"c"}),
             ("researcher/1", set()),
         ):
-            found = await know.recall(agent, ANN, "xyzzy", 9)
+            found = await know.recall(SessionKey(agent, ANN), "xyzzy", 9)
             assert {one.key for one in found} == keys, agent
-        assert know.scopes("researcher/1", ANN) == ("private",)
+        assert know.scopes(SessionKey("researcher/1", ANN)) == ("private",)
         with pytest.raises(KnowledgeError, match="There are: private"):
-            await know.store("researcher/1", ANN, Memo("d", "x"), "agent")
-        await know.store("researcher/1", ANN, Memo("d", "xyzzy of the child"))
-        assert await know.get("researcher", ANN, "d") == []
+            await know.store(SessionKey("researcher/1", ANN), Memo("d", "x"), "agent")
+        await know.store(SessionKey("researcher/1", ANN), Memo("d", "xyzzy of the child"))
+        assert await know.get(SessionKey("researcher", ANN), "d") == []
 
 
 def test_invalid_scope_names_and_members_are_explained() -> None:
@@ -151,6 +154,10 @@ async def test_a_domain_named_like_a_reserved_folder_has_its_own_memories(tmp_pa
         await room.store("k", "xyzzy", scope="team")
         await room.store("k", "xyzzy", scope="agent")
         for name in ("shared", "all", "team"):
-            assert await room.knowledge.get("assistant", ANN.parse(name), "k") != []  # of the agent
-            found = await room.knowledge.recall("assistant", ANN.parse(name), "xyzzy", 5)
+            assert (
+                await room.knowledge.get(SessionKey("assistant", ANN.parse(name)), "k") != []
+            )  # of the agent
+            found = await room.knowledge.recall(
+                SessionKey("assistant", ANN.parse(name)), "xyzzy", 5
+            )
             assert len(found) == 1

@@ -17,6 +17,7 @@ from component.config.memory import MemoryScope
 from component.memory.index_database import FILE_NAME
 from component.memory.index_search import Search
 from component.memory.knowledge import KnowledgeError, Memo
+from component.memory_directory.layout import SessionKey
 from tests.component.memory.remembering import remembering
 from xep.jid import JID
 
@@ -86,7 +87,7 @@ class Apart(RuleBasedStateMachine):
         body = f"mark{self.marks}mark common words"
         memo = Memo(key, body, title="common", tags=("tag",))
         try:
-            self.portal.call(self.room.knowledge.store, agent, who, memo, scope)
+            self.portal.call(self.room.knowledge.store, SessionKey(agent, who), memo, scope)
         except KnowledgeError:
             assert not writes(scope, agent, who)
             return
@@ -104,7 +105,7 @@ class Apart(RuleBasedStateMachine):
     def forget(self, agent: str, who: JID, scope: str, key: str) -> None:
         there = self.kept.get(place(scope, agent, who), {}) if sees(scope, agent, who) else {}
         try:
-            gone = self.portal.call(self.room.knowledge.forget, agent, who, key, scope)
+            gone = self.portal.call(self.room.knowledge.forget, SessionKey(agent, who), key, scope)
         except KnowledgeError:
             mine = key in there and there[key][1] == who
             assert not (mine and writes(scope, agent, who))
@@ -114,7 +115,7 @@ class Apart(RuleBasedStateMachine):
 
     @rule(agent=st.sampled_from(AGENTS), who=st.sampled_from(WHO))
     def erase(self, agent: str, who: JID) -> None:
-        count = self.portal.call(self.room.knowledge.erase, agent, who)
+        count = self.portal.call(self.room.knowledge.erase, SessionKey(agent, who))
         assert count == len(self.kept.pop(place("private", agent, who), {}))
 
     @rule(agent=st.sampled_from(AGENTS), who=st.sampled_from(WHO), key=st.sampled_from(KEYS))
@@ -123,7 +124,7 @@ class Apart(RuleBasedStateMachine):
         there = self.kept.get(place("private", agent, who), {})
         if key not in there:
             return
-        found = self.room.knowledge._sharing.place("private", agent, who)
+        found = self.room.knowledge._sharing.place("private", SessionKey(agent, who))
         assert found is not None
         lines = found.file.read_text().splitlines(keepends=True)
         mark = f'"key":"{key}"'
@@ -150,21 +151,23 @@ class Apart(RuleBasedStateMachine):
         mine = self._visible(agent, who)
         know = self.room.knowledge
         text = f"{words} mark{mark}mark"
-        recalled = self.portal.call(know.recall, agent, who, text, 50)
-        assert {one.body for one in recalled} <= mine
+        recalled = self.portal.call(know.recall, SessionKey(agent, who), text, 50)
+        assert {one.item.body for one in recalled} <= mine
         exact = {body for body in mine if f"mark{mark}mark" in body}
-        assert exact <= {one.body for one in recalled}
-        searched = self.portal.call(know.search, agent, who, Search(text, most=50, common=True))
+        assert exact <= {one.item.body for one in recalled}
+        searched = self.portal.call(
+            know.search, SessionKey(agent, who), Search(text, most=50, common=True)
+        )
         assert {one.item.body for one in searched} <= mine
         for key in KEYS:
-            got = self.portal.call(know.get, agent, who, key)
+            got = self.portal.call(know.get, SessionKey(agent, who), key)
             assert {one.item.body for one in got} == self._visible(agent, who, key)
 
     @invariant()
     def everybody_lists_what_they_may_and_nothing_else(self) -> None:
         agent, who = AGENTS[self.marks % len(AGENTS)], WHO[self.marks // 4 % len(WHO)]
         search = Search("", tags=("tag",), most=50, common=True)
-        listed = self.portal.call(self.room.knowledge.search, agent, who, search)
+        listed = self.portal.call(self.room.knowledge.search, SessionKey(agent, who), search)
         assert {one.item.body for one in listed} == self._visible(agent, who)
 
     def _visible(self, agent: str, who: JID, key: str | None = None) -> set[str]:

@@ -10,6 +10,7 @@ import pytest
 from component.config.memory import MemoryScope
 from component.memory.skills import memory_skills
 from component.memory_directory.files import MemoryStoreError
+from component.memory_directory.layout import SessionKey
 from component.policy.flows import Flows
 from component.policy.taint import Taint
 from component.skills.context import Context
@@ -119,7 +120,9 @@ async def test_tainted_content_stays_labelled(tmp_path: Path) -> None:
         assert {one["key"]: one.get("origin") for one in data} == {"page": "web", "own": "person"}
         assert "[page] (" in text
         assert "from the web" in text
-        recalled = await room.knowledge.recall("assistant", _jid("ann@example.com"), "xyzzy", 5)
+        recalled = await room.knowledge.recall(
+            SessionKey("assistant", _jid("ann@example.com")), "xyzzy", 5
+        )
         assert {one.key: one.taint for one in recalled} == {"page": "web", "own": "person"}
 
 

@@ -19,6 +19,7 @@ from component.memory.index_search import Search
 from component.memory.knowledge_lines import Item
 from component.memory.vectors import Vectors
 from component.memory_directory.files import FileState
+from component.memory_directory.layout import SessionKey
 from component.store.errors import StorageError
 from tests.component.memory.remembering import AGENT, ANN, BOB, Room, remembering
 from tests.profiles import THOROUGH
@@ -98,8 +99,8 @@ async def test_changed_and_deleted_memories_are_not_found_by_their_old_vectors(
         await room.store("again", "The dental checkup is on Friday, says the dentist", tags=("x",))
         assert (await room.recall(question))[0] == "again"
         narrowed = Search(question, tags=("y",), most=5)
-        assert await room.knowledge.search(AGENT, ANN, narrowed) == []
-        await room.knowledge.forget(AGENT, ANN, "again")
+        assert await room.knowledge.search(SessionKey(AGENT, ANN), narrowed) == []
+        await room.knowledge.forget(SessionKey(AGENT, ANN), "again")
         assert "again" not in await room.recall(question)
         with room.index.database.reading() as connection:
             assert connection.execute("SELECT count(*) FROM vectors").fetchone() == (4,)

@@ -111,7 +111,7 @@ def test_an_append_after_a_crash_starts_on_its_own_line(
     whole = b"".join(line + b"\n" for line in (b"header", *before))
     path.write_bytes(whole[:cut])
     new = b"".join(line + b"\n" for line in added)
-    seen = files.append(path, new, first=lambda: b"header\n")
+    _, seen = files.append(path, new, first=lambda: b"header\n")
     data = path.read_bytes()
     left = whole[:cut]
     assert data.startswith(left or b"header\n")

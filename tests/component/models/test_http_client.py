@@ -1,41 +1,36 @@
-"""A request is what the SDK's own client makes, but for headers that nobody asked for."""
+"""Requests to models over HTTP."""
 
 import httpx2
-import openai
 import pytest
 
+from component.config.llm import ModelChoice
+from component.models.catalog import resolve
+from component.models.connection import connect_model
 from component.models.http_client import ModelClient
+from tests.component.models.endpoint import Endpoint, Text
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
 
-URL = "https://api.example/v1/chat/completions"
 
-
-async def test_bytes_with_headers() -> None:
-    what = {
-        "headers": [("Content-Type", "application/json"), ("Authorization", "Bearer x")],
-        "content": b"{}",
-        "timeout": httpx2.Timeout(5, connect=2),
-        "params": None,
-        "files": None,
-    }
-    async with ModelClient() as client, openai.DefaultAsyncHttpxClient() as other:
-        ours = client.build_request("POST", URL, **what)
-        theirs = other.build_request("POST", URL, **what)
-    assert (ours.method, ours.url, ours.content) == (theirs.method, theirs.url, theirs.content)
-    assert ours.extensions == theirs.extensions
-    merged = {"accept", "accept-encoding", "connection", "user-agent"}
-    wanted = {name: value for name, value in theirs.headers.items() if name not in merged}
-    assert dict(ours.headers) == wanted
+async def test_a_connection_is_used_again(endpoint: Endpoint) -> None:
+    endpoint.answers(Text("One."), Text("Two."))
+    body = b'{"model": "m", "messages": []}'
+    async with ModelClient() as client:
+        for _ in range(2):
+            request = httpx2.Request("POST", f"{endpoint.url}/chat/completions", content=body)
+            assert (await client.send(request)).is_success
+    assert endpoint.connections == 1
 
 
 @pytest.mark.parametrize(
-    "more", [{"params": {"a": "b"}}, {"json": {}}, {"data": {"a": "b"}}, {"cookies": {"a": "b"}}]
+    ("url", "authorization"),
+    [
+        ("http://h/v1", "Bearer k"),
+        ("http://Aladdin:open%20sesame@h/v1", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),
+    ],
 )
-async def test_other_requests_are_made_by_the_base_class(more: dict[str, object]) -> None:
-    async with ModelClient() as client, openai.DefaultAsyncHttpxClient() as other:
-        ours = client.build_request("POST", URL, timeout=httpx2.Timeout(5), **more)
-        theirs = other.build_request("POST", URL, timeout=httpx2.Timeout(5), **more)
-    assert (ours.url, ours.content) == (theirs.url, theirs.content)
-    asked_for = {"accept-encoding": "identity"}  # what comes packed could unpack to gigabytes
-    assert dict(ours.headers) == dict(theirs.headers) | asked_for
+async def test_the_user_of_a_url_comes_before_the_key(url: str, authorization: str) -> None:
+    choice = ModelChoice(provider="vllm", model="m", base_url=url, api_key="k")
+    connection = connect_model(resolve(choice, "llm"))
+    assert connection.headers["Authorization"] == authorization
+    await connection.client.aclose()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.task_messages.quotations import is_quoted, split_quotation
+from component.task_messages.questions import is_quoted, split_quotation
 
 QUESTION = 'May I run wipe? disk: "sda". Please answer yes or no within 2 hours.'
 LINES = st.text(st.characters(exclude_characters="\n>"), max_size=20).map(str.strip)

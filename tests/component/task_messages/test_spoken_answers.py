@@ -6,7 +6,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from component.task_messages.yes_no import COURTESY, NO, YES, SpokenYesNo, said_in, yes_or_no
+from component.task_messages.spoken_answers import (
+    COURTESY,
+    NO,
+    YES,
+    SpokenYesNo,
+    said_in,
+    yes_or_no,
+)
 
 SPACE = st.text(st.sampled_from(" \t\n\u00a0\u3000"), max_size=4)
 END = st.sampled_from(["", ".", "!", "!!!", "\u3002", "\uff01", " !"])

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.agent.protocol import Caller, ToolResult, Waiting
+from component.agent.protocol import Caller, Profile, ToolResult, Waiting
 from component.agent.requests import (
     MessageStarter,
     OperatorStarter,
@@ -103,7 +103,8 @@ class Desk:
 
 def a_caller(turn: str = "t1", agent: str = "assistant", **more: Any) -> Caller:
     said = message(turn, "Do it.", WHO.bare, sender=WHO, target=AT, taint=None)
-    return Caller(request=said, agent=agent, turn=turn, **more)
+    limits = {name: more.pop(name) for name in ("skills", "capabilities") if name in more}
+    return Caller(request=said, profile=Profile(agent=agent, **limits), turn=turn, **more)
 
 
 # -- what is offered ------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from component.features.chat.occupants import OccupantHandler
+from component.features.chat.handlers import OccupantHandler
 from component.link.messages.messenger import Messenger
 from component.link.router.table import IQRoute
 from tests.component.features.chat.handler import message_handler

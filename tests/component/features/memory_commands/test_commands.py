@@ -7,6 +7,7 @@ import pytest
 
 from component.commands import OPERATOR, Asking, CommandError, CommandResult, Commands, read_words
 from component.features.memory_commands.commands import MemoryCommands
+from component.memory_directory.layout import SessionKey
 from tests.component.features.memory_nodes.world import world
 from tests.component.memory.remembering import AGENT, ANN, BOB, Room, remembering
 
@@ -27,7 +28,7 @@ async def test_a_person_writes_a_memory(tmp_path: Path) -> None:
         await room.store("tea", "green", title="Drinks", tags=("food",), taint="web")
         answer = await says(room, 'memory set tea I don\'t like "tea"\nany more')
         assert answer.text == "Remembered tea (version 2)."
-        found = (await room.knowledge.get(AGENT, ANN, "tea"))[0]
+        found = (await room.knowledge.get(SessionKey(AGENT, ANN), "tea"))[0]
         assert (found.item.body, found.item.title) == ('I don\'t like "tea"\nany more', "Drinks")
         assert found.taint is None, "the text is the person's own now"
         with pytest.raises(CommandError, match="What should I remember as hat"):
@@ -43,7 +44,7 @@ async def test_an_export_can_be_imported(tmp_path: Path) -> None:
         told = json.loads(text)
         assert (told["format"], told["agent"], told["person"]) == (1, AGENT, str(ANN))
         assert [one["key"] for one in told["memories"]] == ["tea", "hat"]
-        await room.knowledge.erase(AGENT, ANN)
+        await room.knowledge.erase(SessionKey(AGENT, ANN))
         assert (await says(room, f"memory import {text}")).text == "Imported 2 of 2 memories."
         again = json.loads((await says(room, "memory export")).text)
         for one in (*told["memories"], *again["memories"]):

@@ -92,7 +92,7 @@ class Home:
         return {each.id or "": each.payloads[0].text for each in found.items}
 
     async def get(self, key: str, agent: str = "assistant", who: JID = ANN) -> str | None:
-        found = await self.knowledge.get(agent, who, key)
+        found = await self.knowledge.get(SessionKey(agent, who), key)
         return found[0].item.body if found else None
 
 
@@ -119,7 +119,7 @@ async def test_an_item_of_the_person_is_used_before_the_first_memory(
         assert await here.get("tea") == "I like tea"
         await here.publish("tea", "I like coffee", at=DOMAIN)
         assert await here.get("tea") == "I like coffee"
-        await here.knowledge.store("assistant", ANN, Memo("tea", "both"))
+        await here.knowledge.store(SessionKey("assistant", ANN), Memo("tea", "both"))
         assert "version='6'" in (await here.read())["tea"]
 
 
@@ -161,7 +161,7 @@ async def test_an_edit_between_reading_and_writing_is_not_overwritten(
             return found
 
         here.nodes.items = items  # type: ignore[method-assign]
-        await here.knowledge.store("assistant", ANN, Memo("tea", "three"))
+        await here.knowledge.store(SessionKey("assistant", ANN), Memo("tea", "three"))
         texts = await here.read()
         assert "two" in texts["tea"]
         assert "three" in texts["tea (conflict)"]
@@ -210,7 +210,7 @@ async def test_a_node_that_its_owner_deletes_is_forgotten(storage: Storage, tmp_
             PubsubOwner(delete=pubsub_owner.Delete(node=NODE)),
         )
         assert await here.get("tea") is None
-        await here.knowledge.store("assistant", ANN, Memo("hat", "blue"))
+        await here.knowledge.store(SessionKey("assistant", ANN), Memo("hat", "blue"))
         assert list(await here.read()) == ["hat"]
 
 
@@ -220,7 +220,7 @@ async def test_unnoticed_deletions_by_the_owner_are_applied_at_the_next_start(
 ) -> None:
     async with home(storage, tmp_path) as here:
         for key in ("tea", "hat"):
-            await here.knowledge.store("assistant", ANN, Memo(key, f"about {key}"))
+            await here.knowledge.store(SessionKey("assistant", ANN), Memo(key, f"about {key}"))
     async with home(storage, tmp_path) as here:
         here.nodes._watchers.clear()
         asker = here.service.requester(ASSISTANT, ANN)
@@ -253,7 +253,7 @@ async def test_rows_that_are_lost_are_stored_again_from_the_files(
     keys = {f"key {number}" for number in range(8)}
     async with home(storage, tmp_path) as here:
         for key in keys:
-            await here.knowledge.store("assistant", ANN, Memo(key, f"about {key}"))
+            await here.knowledge.store(SessionKey("assistant", ANN), Memo(key, f"about {key}"))
     await storage.write(lose)
     async with home(storage, tmp_path) as here:
         for key in keys:

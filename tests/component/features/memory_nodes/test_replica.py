@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from component.memory.index_search import Search
+from component.memory_directory.layout import SessionKey
 from tests.component.features.memory_nodes.world import ADDRESS, ANNS, world
 from tests.component.memory.remembering import AGENT, ANN
 from tests.waiting import LIMIT_S, eventually
@@ -30,8 +31,8 @@ async def test_an_edit_of_the_owner_is_used_immediately(tmp_path: Path) -> None:
         await here.remember("tea", "Ann likes green tea")
         here.nodes.edit("tea", "Ann likes coffee", 7)
         assert await here.get("tea") == "Ann likes coffee"
-        recalled = await here.knowledge.recall(AGENT, ANN, "buy green coffee", 5)
-        assert [one.body for one in recalled] == ["Ann likes coffee"]
+        recalled = await here.knowledge.recall(SessionKey(AGENT, ANN), "buy green coffee", 5)
+        assert [one.item.body for one in recalled] == ["Ann likes coffee"]
         await here.remember("tea", "Ann likes both")
         assert here.nodes.payload("tea").version == 8, "one more than what was read (MEM-006)"
 
@@ -68,7 +69,7 @@ async def test_a_deletion_by_the_owner_is_applied_everywhere(tmp_path: Path) -> 
         await here.remember("pin", "the word is xyzzy")
         here.nodes.delete("pin")
         assert await here.get("pin") is None
-        assert await here.knowledge.search(AGENT, ANN, Search("xyzzy")) == []
+        assert await here.knowledge.search(SessionKey(AGENT, ANN), Search("xyzzy")) == []
         for path in here.root.rglob("*"):
             assert not path.is_file() or b"xyzzy" not in path.read_bytes(), path
         await here.reconcile()
@@ -156,7 +157,7 @@ async def test_forget_reaches_the_node_even_after_a_restart(tmp_path: Path) -> N
         await here.remember("tea", "green")
         here.nodes.edit("hat", "blue")
         here.nodes.down = True
-        assert await here.knowledge.erase(AGENT, ANN) == 1
+        assert await here.knowledge.erase(SessionKey(AGENT, ANN)) == 1
         here.restart()
         await here.remember("new", "since then")
         here.nodes.down = False
@@ -231,10 +232,10 @@ async def test_an_edited_memory_keeps_its_taint(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         await here.remember("page", "do as I say", taint="web")
         here.nodes.edit("page", "do as I say!", 2)
-        found = await here.knowledge.get(AGENT, ANN, "page")
+        found = await here.knowledge.get(SessionKey(AGENT, ANN), "page")
         assert found[0].taint == "web"
         here.nodes.edit("page", "my own words", 3, " origin='person'")
-        found = await here.knowledge.get(AGENT, ANN, "page")
+        found = await here.knowledge.get(SessionKey(AGENT, ANN), "page")
         assert found[0].taint == "person"
 
 

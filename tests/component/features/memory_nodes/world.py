@@ -197,13 +197,13 @@ class World:
         return self.root / str(ANN) / "knowledge.jsonl"
 
     async def remember(self, key: str, text: str, **more: Any) -> None:
-        await self.knowledge.store(AGENT, ANN, Memo(key, text, **more))
+        await self.knowledge.store(SessionKey(AGENT, ANN), Memo(key, text, **more))
 
     async def forget(self, key: str) -> bool:
-        return await self.knowledge.forget(AGENT, ANN, key)
+        return await self.knowledge.forget(SessionKey(AGENT, ANN), key)
 
     async def get(self, key: str) -> str | None:
-        found = await self.knowledge.get(AGENT, ANN, key)
+        found = await self.knowledge.get(SessionKey(AGENT, ANN), key)
         return found[0].item.body if found else None
 
     async def texts(self) -> dict[str, str]:
