@@ -30,7 +30,7 @@ from component.link.router.route_resolver import (
 )
 from component.link.router.table import Host, Request, Route, StanzaRoute, Table
 from component.link.router.work import AdmissionGate, RunningHandlers, Shares, discard
-from xep.binding import ContentError, Payload
+from xep.binding import ContentError, Payload, RawXML
 from xep.jid import JID
 from xep.stanza import Incoming
 from xep.stanza_error import StanzaError
@@ -45,6 +45,7 @@ _NOBODY = "no agent has this address"
 _TOO_MUCH_WAITS = "you have sent more than can be handled so quickly; wait and send it again"
 
 _ANSWERS = frozenset(("result", "error"))
+_READY = (RawXML, Payload)
 """Answers that can be sent immediately; answers that a task awaits cannot."""
 
 _IN_ORDER_S = 0.0002
@@ -293,7 +294,7 @@ class Router:
         except Exception as error:  # noqa: BLE001 - a handler's fault must still be answered
             self._replies.error(stanza, self._work.failed(stanza, error))
         else:
-            if answer is None or isinstance(answer, Payload):
+            if answer is None or isinstance(answer, _READY):
                 self._replies.result(stanza, answer, route.reply)
             elif (busy := self._busy(stanza.sole_child, route.sender)) is None:
                 self._work.request(stanza, route.sender, answer)
