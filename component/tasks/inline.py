@@ -10,13 +10,15 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Final, TypeAlias
 
+import msgspec
+
+from component import system
 from component.skills import InvalidParam, Skill, SkillFailed
 from component.skills.calling import became
 from component.skills.inputs import Arguments
 from component.skills.outputs import as_result
 from component.skills.params import prepare_texts
 from component.store.clock import seconds_since_boot
-from component.system import perf_counter
 from component.tasks.outputs import error_of, result_of
 from component.tasks.protocol import SkillAccess
 from component.tasks.records import TaskRecords
@@ -40,9 +42,19 @@ _ENTRY_BYTES: Final = 512
 """The approximate size of an answer in memory without its texts."""
 _name = attrgetter("name")
 
-_Key: TypeAlias = tuple[JID, JID, str | None, str, str, str, tuple[Param, ...]]
-"""Who has asked which address, and the whole request, with the id of its IQ."""
 _Outcome: TypeAlias = RawXML | StanzaError
+
+
+class _Key(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """The key of a request without a name: who has asked which address, and the whole content."""
+
+    requester: JID
+    target: JID
+    id: str | None
+    skill: str
+    mode: str
+    priority: str
+    params: tuple[Param, ...]
 
 
 class _InlineSkill:
@@ -91,6 +103,7 @@ class InlineRequests:
         self._let_in = skills.let_in
         self._ran = records.ran
         self._clock = clock
+        self._perf_counter = system.current().perf_counter
         self._skills: dict[str, _InlineSkill] = {}
         self._young: dict[_Key, tuple[_Outcome, float]] = {}
         self._old: dict[_Key, tuple[_Outcome, float]] = {}
@@ -130,7 +143,7 @@ class InlineRequests:
         params = execute.params
         if len(params) > 1:  # the order of parameters with different names does not count
             params = tuple(sorted(params, key=_name))
-        key = (requester, target, stanza.id, skill.name, execute.mode, execute.priority, params)
+        key = _Key(requester, target, stanza.id, skill.name, execute.mode, execute.priority, params)
         found = self._young.get(key) or self._old.get(key)
         if found is not None and found[1] > self._clock():
             outcome = found[0]
@@ -156,6 +169,7 @@ class InlineRequests:
         """Run a skill; an error is an outcome, too (RPL-013)."""
         skill = known.skill
         invoke = skill.invoke
+        perf_counter = self._perf_counter
         began = perf_counter()
         try:
             value = invoke(arguments, None)
