@@ -51,5 +51,5 @@ class StreamFailed:
 
 def received(element: Element, size: int) -> StanzaReceived | ElementReceived:
     """Return the event of a complete first-level element, for `xep.stream.ParserOf`."""
-    stanza = Incoming(element, size)
+    stanza = Incoming.of(element, size)
     return ElementReceived(element, size) if stanza.kind is None else StanzaReceived(stanza)

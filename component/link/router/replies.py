@@ -61,14 +61,16 @@ class Replies:
         `head` is the result of `head_of` for it, followed by the name of the id and a quote, if the
         caller has computed that.
         """
-        try:
-            if isinstance(answer, RawXML):
-                content = answer.text
-            else:
-                content = "" if answer is None else encoder_for(type(answer))(answer, NAMESPACE)
-        except Exception as error:  # noqa: BLE001 - whatever a handler made must still be answered
-            self.error(stanza, self._unsendable(stanza.sole_child, error))
-            return
+        if isinstance(answer, RawXML):
+            content = answer.text
+        elif answer is None:
+            content = ""
+        else:
+            try:
+                content = encoder_for(type(answer))(answer, NAMESPACE)
+            except Exception as error:  # noqa: BLE001 - whatever a handler made must still be answered
+                self.error(stanza, self._unsendable(stanza.sole_child, error))
+                return
         if head is None:
             head = self._head("iq", "result", stanza.id, stanza.sender, stanza.to)
         else:

@@ -201,7 +201,6 @@ class Router:
         if not queue.waiting:
             return 0
         clock, handle, take, charge = self._clock, self._handle, queue.take, queue.charge
-        principals = queue.principals
         began = now = clock()
         processor_s, charged_s = self._processor_clock(), 0.0
         for _ in range(min(queue.waiting, _SLICE)):
@@ -215,10 +214,8 @@ class Router:
                 # The time for which this thread waited for a processor is nobody's.
                 took = max(0.0, min(took, self._processor_clock() - processor_s - charged_s))
             charged_s += took
-            charge(took)
-            if queue.principals < principals:
-                principals = queue.principals
-                self._unsent = principals > 0
+            if charge(took):
+                self._unsent = queue.waiting > 0
             if self._unsent and now > self._sent_at + _LEAST_S:
                 self._send(now)
             if now > began + _SLICE_S:

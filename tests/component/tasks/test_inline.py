@@ -81,7 +81,7 @@ class Service:
             skill=name, params=tuple([Param(name=name, text=text) for name, text in given]), **more
         )
         size = 200 + sum(len(text) for _, text in given)
-        stanza = Incoming(ET.Element("iq", {"id": id_}), size)
+        stanza = Incoming.of(ET.Element("iq", {"id": id_}), size)
         answer = self.inline.answer(execute, by, by.bare, AGENT, stanza)
         return None if answer is None else answer.text
 
