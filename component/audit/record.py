@@ -79,7 +79,6 @@ class Audit:
         self._promised = opened.link.seq
         """The number of the last event that has been taken from the queue to be encoded."""
         self._quota = Quota(settings.lines_per_minute)
-        self._time_ns = system.current().time_ns
         self._waiting: list[AuditEvent] = []
         self._times: list[int] = []
         """The time of each event, in nanoseconds; pairs would burden the garbage collector."""
@@ -144,7 +143,7 @@ class Audit:
             self._lost += 1
             return
         waiting.append(event)
-        self._times.append(self._time_ns())
+        self._times.append(time_ns())
         if self._asleep:
             self._asleep = False
             self._wake.set()

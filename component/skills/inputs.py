@@ -37,8 +37,8 @@ class Inputs(msgspec.Struct, frozen=True):
     `type` is the class of validated arguments: a struct, or `dict[str, Any]` for a skill that knows
     only its JSON Schema. Then `complete` checks the values against that, and adds its defaults; it
     raises InvalidParam. `readers` convert the text of each parameter, and `verbatim` names the
-    parameters whose text is their value. All parameters of a skill that is `plain` are texts, and
-    any text is valid.
+    parameters whose text is their value. All parameters of a skill that is `plain` are texts, any
+    text is valid, and its function takes them by position.
     """
 
     type: Any

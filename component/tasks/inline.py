@@ -8,13 +8,14 @@ rows of the table that are not here concern only those.
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from component import system
 from component.skills import InvalidParam, Skill, SkillFailed
 from component.skills.calling import became
+from component.skills.declare import FunctionSkill
 from component.skills.inputs import Arguments
 from component.skills.outputs import as_result
 from component.skills.params import prepare_texts
@@ -62,9 +63,11 @@ class _InlineSkill:
 
     Attributes:
         fits: whether requests for it can be answered here.
+        only: the name of its only parameter, if any text is a value of that; else empty.
+        call: takes that text.
     """
 
-    __slots__ = ("after", "before", "between", "fits", "skill")
+    __slots__ = ("after", "before", "between", "call", "fits", "only", "skill")
 
     def __init__(self, skill: Skill, *, asks: bool) -> None:
         self.skill = skill
@@ -75,6 +78,15 @@ class _InlineSkill:
             and not skill.capabilities
             and skill.complete is None
         )
+        self.only = ""
+        self.call: Callable[..., Any] = skill.invoke
+        if (
+            isinstance(skill, FunctionSkill)
+            and skill.inputs.plain
+            and len(skill.inputs.params) == 1
+        ):
+            self.only = skill.inputs.params[0].name
+            self.call = skill.function
         sample = encode(result_of(skill, as_result(_TEXT, _MS / 1000)))
         self.before, _, rest = sample.partition(_TEXT)
         self.between, _, self.after = rest.partition(str(_MS))
@@ -148,10 +160,13 @@ class InlineRequests:
         if found is not None and found[1] > self._clock():
             outcome = found[0]
         else:
-            try:
-                arguments = prepare_texts(skill, params)
-            except InvalidParam as error:
-                raise error_of(skill, error) from error
+            if len(params) == 1 and params[0].name == known.only:
+                arguments: Arguments | str = params[0].text
+            else:
+                try:
+                    arguments = prepare_texts(skill, params)
+                except InvalidParam as error:
+                    raise error_of(skill, error) from error
             self._let_in(principal)
             outcome = self._run(known, arguments, principal)
             self._put(key, outcome, stanza.size)
@@ -165,14 +180,15 @@ class InlineRequests:
         known = self._skills[skill.name] = _InlineSkill(skill, asks=asks)
         return known
 
-    def _run(self, known: _InlineSkill, arguments: Arguments, principal: JID) -> _Outcome:
-        """Run a skill; an error is an outcome, too (RPL-013)."""
-        skill = known.skill
-        invoke = skill.invoke
+    def _run(self, known: _InlineSkill, arguments: Arguments | str, principal: JID) -> _Outcome:
+        """Run a skill with its arguments, or the text of its `only` parameter; an error is an
+        outcome, too (RPL-013).
+        """
+        skill, call = known.skill, known.call
         perf_counter = self._perf_counter
         began = perf_counter()
         try:
-            value = invoke(arguments, None)
+            value = call(arguments) if isinstance(arguments, str) else skill.invoke(arguments, None)
             seconds = perf_counter() - began
             # Printable text has no character that is replaced in a result.
             if (

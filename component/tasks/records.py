@@ -4,10 +4,9 @@ Every short request passes through `ran`, so its constant parts are built once.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-from cachebox import LRUCache
 from msgspec import DecodeError
 from msgspec.structs import replace
 
@@ -55,19 +54,17 @@ class TaskRecords:
         self._refusals = refusals
         self._executes = counters.executes
         self._refused = counters.refusals.add
-        self._known: LRUCache[_Key, _Known] = LRUCache(_REMEMBERED)
+        self._known: dict[_Key, _Known] = {}
         """The audit event and the counter of requests that are alike, by principal, skill and
         outcome.
         """
-        # The library's types do not say that `get` returns None for a missing key.
-        self._find: Callable[[_Key], _Known | None] = self._known.get
 
     # Requests.
 
     def ran(self, principal: JID, skill: str, outcome: str, seconds: float) -> None:
         """Record that a skill ran and ended at once: it succeeded or failed."""
         key = principal, skill, outcome
-        event, counts, total = self._find(key) or self._remember(key)
+        event, counts, total = self._known.get(key) or self._remember(key)
         counts[0 if seconds <= _SHORTEST_S else bisect_left(BOUNDS_S, seconds)] += 1
         total[0] += seconds
         record = self._record
@@ -79,6 +76,8 @@ class TaskRecords:
         event = AuditEvent(kind="execute", outcome=outcome, principal=text, subject=skill)
         known = (event, *self._executes.cell((skill, outcome)))
         if len(text) + len(skill) <= _LONGEST_REMEMBERED:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
             self._known[key] = known
         return known
 

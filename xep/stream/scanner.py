@@ -8,7 +8,7 @@ all input that expat accepts the two agree on where each tag begins and ends.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from xep.stream.errors import StreamError
@@ -63,6 +63,13 @@ class StreamLimits:
     """Number of elements, the first-level element included."""
     skipped: int = 1 << 30
     """Bytes of a skipped element after which the stream counts as broken."""
+    harmless: int = field(init=False, repr=False)
+    """An element of at most this size in bytes exceeds none of the limits."""
+
+    def __post_init__(self) -> None:
+        """Compute what follows from the limits."""
+        elements, levels = self.elements * len("<a/>"), self.depth * len("<a></a>")
+        object.__setattr__(self, "harmless", min(self.bytes, elements, levels))
 
 
 class Scanner:

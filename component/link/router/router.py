@@ -188,12 +188,13 @@ class Router:
         if not queue.waiting:
             self._unsent = False  # the caller sends all that is left when nothing waits
         if not queue.waiting and are_small(events, _IN_ORDER_BYTES):
-            over = self._clock() + _IN_ORDER_S
+            clock, handle = self._clock, self._handle
+            over = clock() + _IN_ORDER_S
             for number, event in enumerate(events):
-                if self._clock() > over:
+                if clock() > over:
                     events = events[number:]
                     break
-                self._handle(event)
+                handle(event)
             else:
                 return 0
         for event in queue.add(events):
