@@ -31,15 +31,15 @@ _SINCE_BOOT: Final[int] = getattr(clocks, "CLOCK_BOOTTIME", clocks.CLOCK_MONOTON
 class System:
     """The system that the process runs on."""
 
-    def time_ns(self) -> int:
-        """Return nanoseconds since 1970, UTC, by the wall clock, which may jump."""
-        return clocks.time_ns()
-
     def monotonic(self) -> float:
         """Return seconds that never jump; they do not count while the machine is suspended."""
         return clocks.monotonic()
 
     # Each request calls these, so they are not wrapped.
+    time_ns: Callable[[], int] = staticmethod(clocks.time_ns)
+    """Returns nanoseconds since 1970, UTC, by the wall clock, which may jump."""
+    since_boot: Callable[[], float] = partial(clocks.clock_gettime, _SINCE_BOOT)
+    """Returns `since_boot_ns` in seconds."""
     since_boot_ns: Callable[[], int] = partial(clocks.clock_gettime_ns, _SINCE_BOOT)
     """Returns nanoseconds since boot, including the time in which the machine was suspended."""
     perf_counter: Callable[[], float] = staticmethod(clocks.perf_counter)

@@ -120,7 +120,7 @@ class ClientStream:
             case ElementReceived(element, _) if element.tag == _STREAM_ERROR:
                 self._end(None)
             case ElementReceived(element, size) if self.account is not None:
-                stanza = Incoming(element, size)
+                stanza = Incoming.of(element, size)
                 if stanza.kind is None:
                     text = "a stanza is an iq, a message or a presence"
                     self._end(StreamError("unsupported-stanza-type", text))

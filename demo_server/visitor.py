@@ -157,7 +157,7 @@ class Visitor:
     async def _stanza(self) -> Incoming:
         """Return the next stanza that is not a request; requests are answered."""
         while True:
-            stanza = Incoming(await self._element(), 0)
+            stanza = Incoming.of(await self._element(), 0)
             if stanza.kind != "iq" or stanza.type in ("result", "error"):
                 return stanza
             # An agent queries the client before it asks a question, and waits for the answer.

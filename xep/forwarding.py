@@ -34,4 +34,4 @@ def as_received(iq: ForwardedIQ) -> Incoming:
     """The IQ as the struct of those that are received directly, to read its payload or error."""
     text = encode(iq)
     # It was parsed by the stream before, and written again by `encode`.
-    return Incoming(fromstring(text), len(text.encode()))  # noqa: S314
+    return Incoming.of(fromstring(text), len(text.encode()))  # noqa: S314

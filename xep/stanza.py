@@ -30,7 +30,6 @@ _KINDS: Final[Mapping[str, StanzaKind]] = {
 _OWN: Final = f"{{{NAMESPACE}}}"
 _ERROR: Final = f"{{{NAMESPACE}}}error"
 _LANG: Final = "{http://www.w3.org/XML/1998/namespace}lang"
-_HEAD: Final = ("type", "id", "from", "to", _LANG)
 _XHTML_BLOCKS: Final = frozenset(
     f"{{http://www.w3.org/1999/xhtml}}{name}" for name in ("blockquote", "br", "div", "li", "p")
 )
@@ -42,7 +41,7 @@ _DEFAULT_TYPES: Final = {"message": "normal", "presence": "available"}
 class Incoming(msgspec.Struct, gc=False, eq=False):
     """An inbound stanza: its head is parsed, its payloads are decoded on demand.
 
-    Created from the element and its size alone; the rest is read from the element.
+    Made by `of`.
 
     Attributes:
         size: bytes of the stanza on the stream.
@@ -59,23 +58,31 @@ class Incoming(msgspec.Struct, gc=False, eq=False):
 
     _element: Element
     size: int
-    kind: StanzaKind | None = None
-    type: str = ""
-    id: str | None = None
-    sender: str | None = None
-    to: str | None = None
-    lang: str | None = None
-    sole_child: str | None = None
+    kind: StanzaKind | None
+    type: str
+    id: str | None
+    sender: str | None
+    to: str | None
+    lang: str | None
+    sole_child: str | None
 
-    def __post_init__(self) -> None:
-        """Read the head."""
-        element = self._element
-        self.kind = _KINDS.get(element.tag)
-        type_, self.id, self.sender, self.to, self.lang = map(element.attrib.get, _HEAD)
-        if self.lang is not None:
-            self.lang = language_tag(self.lang)
-        self.type = type_ or _DEFAULT_TYPES.get(self.kind or "", "")
-        self.sole_child = element[0].tag if len(element) == 1 else None
+    @staticmethod
+    def of(element: Element, size: int) -> "Incoming":
+        """Return the stanza that is an element of this many bytes."""
+        kind = _KINDS.get(element.tag)
+        get = element.attrib.get
+        lang = get(_LANG)
+        return Incoming(
+            element,
+            size,
+            kind,
+            get("type") or _DEFAULT_TYPES.get(kind or "", ""),
+            get("id"),
+            get("from"),
+            get("to"),
+            None if lang is None else language_tag(lang),
+            element[0].tag if len(element) == 1 else None,
+        )
 
     @property
     def name(self) -> str:

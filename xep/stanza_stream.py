@@ -48,5 +48,5 @@ class StreamFailed(msgspec.Struct):
 
 def received(element: Element, size: int) -> StanzaReceived | ElementReceived:
     """Return the event of a complete first-level element, for `xep.stream.ParserOf`."""
-    stanza = Incoming(element, size)
+    stanza = Incoming.of(element, size)
     return ElementReceived(element, size) if stanza.kind is None else StanzaReceived(stanza)

@@ -10,7 +10,6 @@ from typing import Final, TypeAlias
 import anyio
 import msgspec
 import structlog
-from cachebox import LRUCache
 
 from component.agent import completions, history, sentences
 from component.agent.compaction import Compaction
@@ -24,6 +23,7 @@ from component.agent.tool_calls import Parked, ToolCalls
 from component.agent.untrusted_text import InjectionCheck, Scanner
 from component.audit.protocol import AuditEvent
 from component.budget.protocol import BudgetExceededError
+from component.caches import LRUCache
 from component.config.agents import Loop
 from component.conversations.lines import Line, Note, Said
 from component.conversations.sessions import Sessions

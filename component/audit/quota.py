@@ -42,9 +42,11 @@ class _Principal:
 
     def count(self, event: AuditEvent) -> None:
         key: _Key = (event.kind, event.outcome, event.subject)
-        if key not in self.counts and len(self.counts) >= _MOST_SUBJECTS:
+        count = self.counts.get(key, 0)
+        if not count and len(self.counts) >= _MOST_SUBJECTS:
             key = (event.kind, event.outcome, "")
-        self.counts[key] = self.counts.get(key, 0) + 1
+            count = self.counts.get(key, 0)
+        self.counts[key] = count + 1
 
 
 class Quota:

@@ -127,7 +127,7 @@ class TaskSubsystem:
             self.limits,
             self.news,
             records=monitoring.tasks,
-            clocks=Clocks(patience_s=_PATIENCE_S),
+            clocks=Clocks(boot_s=system.current().since_boot, patience_s=_PATIENCE_S),
         )
         self.task_admin = TaskAdmin(
             environment.storage, self.limits, self.service.cancel, self._requeued

@@ -12,9 +12,9 @@ import anyio
 import anyio.to_thread
 import msgspec
 import structlog
-from cachebox import LRUCache
 
 from component import system
+from component.caches import LRUCache
 from component.config.memory import Memory
 from component.memory.index import Index, Owner, all_of, items_of, owners_of
 from component.memory.index_search import Finder, Hit, Search

@@ -37,13 +37,15 @@ class Inputs:
     `type` is the class of validated arguments: a struct, or `dict[str, Any]` for a skill that knows
     only its JSON Schema. Then `complete` checks the values against that, and adds its defaults; it
     raises InvalidParam. `readers` convert the text of each parameter, and `verbatim` names the
-    parameters whose text is their value.
+    parameters whose text is their value. All parameters of a skill that is `plain` are texts, any
+    text is valid, and its function takes them by position.
     """
 
     type: Any
     params: tuple[Param, ...]
     readers: Mapping[str, Reader]
     verbatim: frozenset[str]
+    plain: bool
     complete: Callable[[dict[str, Any]], Arguments] | None
 
 
@@ -58,6 +60,7 @@ class StructInputs(Inputs):
         self.readers = readers
         self.verbatim = frozenset(name for name, reader in readers.items() if reader.verbatim)
         self.complete = None
+        self.plain = False
 
 
 class SchemaInputs(Inputs):
@@ -69,6 +72,7 @@ class SchemaInputs(Inputs):
 
     type = dict[str, Any]
     verbatim = frozenset()  # nobody asks where `complete` is
+    plain = False
 
     def __init__(self, schema: Schema, *, adds_defaults: bool = True) -> None:
         self._schema = schema

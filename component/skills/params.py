@@ -247,7 +247,9 @@ def prepare_texts(skill: Skill, params: Iterable[Param]) -> Arguments:
         values[name] = param.text
     else:
         try:
-            converted: Arguments = _convert(values, inputs.type)
+            converted: Arguments = (
+                inputs.type(**values) if inputs.plain else _convert(values, inputs.type)
+            )
         except Exception:  # noqa: BLE001, S110 - it is said below what is wrong
             pass
         else:

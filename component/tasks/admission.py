@@ -5,6 +5,7 @@ the specification, from its second row on; the router checks the first, whether 
 admitted at all. It is a generator that yields what it has to wait for, so a request for which
 nothing waits is served without a task of the event loop: a skill that never waits and may run twice
 runs at once, without a record on disk. Everything else becomes a run, and a task if it takes long.
+Most requests that are served at once do not get here: `component.tasks.inline`.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ from component.tasks.outputs import error_of, result_of
 from component.tasks.questions import action_of, check_size
 from component.tasks.replay import Flight, NewRecord, ReplayCache, ReplayRecord
 from component.tasks.request import (
+    SMALL,
     THE_CALLER,
     CallerContext,
     Confirmation,
     OnResult,
     Request,
     RequestKey,
-    key_in_memory,
     key_of,
 )
 from component.tasks.rows import TERMINAL, Row
@@ -60,8 +61,6 @@ coroutine that was never awaited.
 """Yields what it waits for, and gets the result; it returns a T."""
 
 ANSWERS: Final = (Result, Accepted)
-SMALL: Final = 8192
-"""Data of at most this size, in bytes, is processed without waiting for a turn."""
 
 
 class Admission:
@@ -136,18 +135,13 @@ class Admission:
 
         # Row 4: a repetition gets the recorded answer, or `conflict`.
         small = request.size < SMALL
+        key = key_of(request) if small else (yield from self._in_turn(request, key_of))
         at_once = skill.at_once and not may_ask and request.mode != "async"
         # Then the key includes the content, and no record on disk has this content.
         volatile = at_once and request.name is None and request.session is None
-        flight: Flight | None = None
-        if volatile and small and skill.complete is None and not request.earlier:
-            key = key_in_memory(request)
-            known = self._cache.get(key)  # nothing else waits, so none of these are in progress
-        else:
-            key_maker = key_in_memory if volatile else key_of
-            key = key_maker(request) if small else (yield from self._in_turn(request, key_maker))
-            known, flight = yield from self._enter(key, on_disk=not volatile)
-        if known is not None:
+        known, flight = yield from self._enter(key, on_disk=not volatile)
+        if flight is None:
+            assert known is not None, "a request is new, or has an answer"
             return known
 
         try:
@@ -179,11 +173,11 @@ class Admission:
                 admitted = Admitted(request, skill, arguments, key, flight, on_result)
                 return cast("Answer", (yield partial(self._serve, admitted)))
             outcome = self._run_at_once(request, skill, arguments, on_result)
-            self._remember(key, flight, outcome)
+            flight.land(outcome)  # an error is an outcome, too (RPL-013)
             return replay.return_or_raise(outcome)
         except BaseException:
             # Repetitions try again themselves; a run that has started lands the flight later.
-            if flight is not None and not self._worker.serves(flight):
+            if not self._worker.serves(flight):
                 flight.land(None)
             raise
 
@@ -367,15 +361,6 @@ class Admission:
         if request.caller_context.asker == "caller":
             self._records.ran(request.principal, skill.name, "done", made.duration)
         return result_of(skill, made)
-
-    def _remember(
-        self, key: RequestKey, flight: Flight | None, outcome: Result | StanzaError
-    ) -> None:
-        """Store an outcome for repetitions; an error is one, too (RPL-013)."""
-        if flight is None:
-            self._cache.put(key, outcome)
-        else:
-            flight.land(outcome)
 
     async def _serve(self, admitted: Admitted) -> Answer:
         """Run a skill within the inline limit or as a task, and record the outcome."""

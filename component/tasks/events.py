@@ -4,7 +4,7 @@ Events are sent in order. One that must not be lost is sent until it was written
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from component.audit.protocol import AuditEvent, EventKind, NoRecord, Recorder
 from component.audit.quota import Refusals
-from component.caches import LRUCache
 from component.link.messages.delivery import Delivery, nothing_to_send
 from component.metrics.counters import BOUNDS_S, Counters
 from component.store.database import Database
@@ -297,19 +296,17 @@ class TaskRecords:
         self._refusals = refusals
         self._executes = counters.executes
         self._refused = counters.refusals.add
-        self._known: LRUCache[_Key, _Known] = LRUCache(_REMEMBERED)
+        self._known: dict[_Key, _Known] = {}
         """The audit event and the counter of requests that are alike, by principal, skill and
         outcome.
         """
-        # The library's types do not say that `get` returns None for a missing key.
-        self._find: Callable[[_Key], _Known | None] = self._known.get
 
     # Requests.
 
     def ran(self, principal: JID, skill: str, outcome: str, seconds: float) -> None:
         """Record that a skill ran and ended at once: it succeeded or failed."""
         key = principal, skill, outcome
-        event, counts, total = self._find(key) or self._remember(key)
+        event, counts, total = self._known.get(key) or self._remember(key)
         counts[0 if seconds <= _SHORTEST_S else bisect_left(BOUNDS_S, seconds)] += 1
         total[0] += seconds
         record = self._record
@@ -321,6 +318,8 @@ class TaskRecords:
         event = AuditEvent(kind="execute", outcome=outcome, principal=text, subject=skill)
         known = (event, *self._executes.cell((skill, outcome)))
         if len(text) + len(skill) <= _LONGEST_REMEMBERED:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
             self._known[key] = known
         return known
 

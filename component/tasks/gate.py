@@ -66,13 +66,13 @@ class Gate:
     def __init__(
         self, view: Callable[[JID], View], flows: Flows, recorder: Recorder | None = None
     ) -> None:
-        self._view = view
+        self.view = view
         self._flows = flows
         self._recorder = recorder
 
     def visible(self, request: Request) -> Skill | None:
         """Return the skill; None if there is none of this name that the principal sees."""
-        return self._view(request.principal).get(request.skill)
+        return self.view(request.principal).get(request.skill)
 
     def passed(self, request: Request, skill: Skill) -> Request:
         """Return the request with the asker that the flows determine.

@@ -3,7 +3,7 @@
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import anyio
@@ -387,11 +387,11 @@ class _Half:
     __slots__ = ("bytes", "entries", "most_bytes")
 
     def __init__(self, most_bytes: int) -> None:
-        self.entries: OrderedDict[Hashable, _Entry] = OrderedDict()
+        self.entries: OrderedDict[str, _Entry] = OrderedDict()
         self.most_bytes = most_bytes
         self.bytes = 0
 
-    def put(self, key: Hashable, entry: _Entry, now: float) -> None:
+    def put(self, key: str, entry: _Entry, now: float) -> None:
         """Add an entry; remove the oldest while there are too many, and up to two expired ones."""
         entries = self.entries
         if key in entries:
@@ -405,7 +405,7 @@ class _Half:
                 break
             self.bytes -= entries.popitem(last=False)[1][3]
 
-    def remove(self, key: Hashable) -> None:
+    def remove(self, key: str) -> None:
         """Remove an entry."""
         self.bytes -= self.entries.pop(key)[3]
 
@@ -437,7 +437,7 @@ class ReplayCache:
         self._clock = clock
         self._halves = (_Half(size // 2), _Half(size // 2))
         """For requests without a name, and for named ones."""
-        self._flights: dict[Hashable, Flight] = {}
+        self._flights: dict[str, Flight] = {}
 
     def __len__(self) -> int:
         """Return how many answers are kept."""
@@ -449,21 +449,21 @@ class ReplayCache:
         Raises StanzaError: the recorded error, or `conflict` for other content.
         """
         half = self._halves[key.named]
-        entry = half.entries.get(key.id)
+        entry = half.entries.get(key.text)
         if entry is None:
             if self._flights:
                 self.flight(key)
             return None
         digest, answer, until, _ = entry
         if until <= self._clock():
-            half.remove(key.id)
+            half.remove(key.text)
             return None
         check_same_content(digest, key.digest)
         return return_or_raise(answer)
 
     def knows(self, key: RequestKey) -> bool:
         """Return whether a request with this key is in progress, or its answer is in memory."""
-        return self.flight(key) is not None or key.id in self._halves[key.named].entries
+        return self.flight(key) is not None or key.text in self._halves[key.named].entries
 
     def put(self, key: RequestKey, answer: RecordedAnswer, left_s: float | None = None) -> None:
         """Store an answer: for `left_s` seconds, or as long as a repetition is recognised.
@@ -473,16 +473,16 @@ class ReplayCache:
         if left_s is None:
             left_s = self._window_s if key.named else UNNAMED_WINDOW_S
         half = self._halves[key.named]
-        size = _ENTRY_BYTES + key.size + size_of(answer)
+        size = _ENTRY_BYTES + size_of(answer)
         if size > half.most_bytes or left_s <= 0:
             return
         size = max(size, self._least)
         now = self._clock()
-        half.put(key.id, (key.digest, answer, now + left_s, size), now)
+        half.put(key.text, (key.digest, answer, now + left_s, size), now)
 
     def flight(self, key: RequestKey) -> Flight | None:
         """Return the same request, if it is in progress. Raises StanzaError: `conflict`."""
-        flight = self._flights.get(key.id)
+        flight = self._flights.get(key.text)
         if flight is None:
             return None
         if not key.named and flight.until <= self._clock():
@@ -493,7 +493,7 @@ class ReplayCache:
     def begin(self, key: RequestKey) -> Flight:
         """Register a request as in progress, until its flight lands."""
         until = self._clock() + UNNAMED_WINDOW_S
-        flight = self._flights[key.id] = Flight(key, until, self)
+        flight = self._flights[key.text] = Flight(key, until, self)
         return flight
 
     def left_s(self, flight: Flight) -> float:
@@ -507,7 +507,7 @@ class ReplayCache:
 
     def landed(self, flight: Flight) -> None:
         """Unregister a flight that has ended."""
-        text = flight.key.id
+        text = flight.key.text
         if self._flights.get(text) is not flight:
             return  # a later request without a name has the same key
         del self._flights[text]

@@ -199,6 +199,9 @@ def request_from(
     )
 
 
+SMALL: Final = 8192
+"""Data of at most this size, in bytes, is processed without waiting for a turn."""
+
 # Repetitions.
 
 UNNAMED_WINDOW_S: Final = 60.0
@@ -207,29 +210,18 @@ _LARGEST_EXACT: Final = 2**53
 _SESSION: Final = "session "
 """An identifier of a caller never contains a space, so it cannot equal one of a session."""
 
-_Content: TypeAlias = tuple[JID, JID, str]
-
 
 class RequestKey(msgspec.Struct, frozen=True):
     """The key of a request.
 
-    `id` identifies repetitions: 64 hex digits; or, for a request without a record on disk, the
-    content that they would be a digest of. `digest` is a digest of the content, as 64 hex digits;
+    `text` identifies repetitions, as 64 hex digits. `digest` is a digest of the content, likewise;
     without a name the content is part of the key, and there is nothing to compare. `named` says
-    whether the caller named the request; `size` is the approximate size in bytes of an `id` that is
-    not a digest.
+    whether the caller named the request.
     """
 
-    id: str | _Content
+    text: str
     digest: str
     named: bool = True
-    size: int = 0
-
-    @property
-    def text(self) -> str:
-        """The key on disk."""
-        assert isinstance(self.id, str), "a request that has no record on disk"
-        return self.id
 
 
 NO_KEY: Final = RequestKey("", "")
@@ -252,31 +244,6 @@ def key_of(request: Request) -> RequestKey:
         text = digest.hexdigest()
         return RequestKey(text, text, named=False)
     return RequestKey(name, digest_of(request))
-
-
-def key_in_memory(request: Request) -> RequestKey:
-    """Return the key of a request without a name that leaves no record on disk.
-
-    Every short request has one, so this avoids hashing where there is little content. XML has no
-    character U+0000, so it separates the fields.
-    """
-    params = request.params
-    if (
-        len(params) > 1
-        or request.json
-        or request.earlier
-        or request.context is not None
-        or request.thread is not None
-        or request.deadline is not None
-        or request.delegation is not None
-    ):
-        return key_of(request)
-    given = ""
-    if params:
-        (param,) = params
-        given = f"\0{param.name}\0{param.text}"
-    content = f"{request.stanza_id}\0{request.skill}\0{request.mode}\0{request.priority}{given}"
-    return RequestKey((request.requester, request.target, content), "", False, len(content))
 
 
 def session_key(requester: JID, target: JID, session: str) -> str:

@@ -23,6 +23,7 @@ from component.tasks.admission import Admission, Answer
 from component.tasks.changes import TaskStore, Transaction, release_all
 from component.tasks.events import UNSENT, EventSender, TaskRecords
 from component.tasks.expiry import EndedTasks, Expired, Timer, expire_due
+from component.tasks.inline import InlineRequests
 from component.tasks.protocol import (
     DeletedTask,
     Listener,
@@ -110,6 +111,7 @@ class TaskService:
         skills = replace(skills, names=lambda: names() if self._shared or skills.late() else None)
         self._worker = Worker(self._store, limits, skills)
         cache = ReplayCache(limits.replay_s, clock=clocks.boot_s)
+        self.answer_inline = InlineRequests(skills, self._records, clocks.boot_s).answer
         self._admission = Admission(
             self._worker, cache, self._records, accepted=listener.released, now=clocks.now
         )

@@ -233,4 +233,4 @@ def _client(server: Server, account: Account, take: Callable[[Element], None]) -
 
 
 def _incoming(element: Element) -> Incoming:
-    return Incoming(element, len(tostring(element)))
+    return Incoming.of(element, len(tostring(element)))

@@ -17,7 +17,7 @@ ID = "<stanza-id xmlns='urn:xmpp:sid:0' id='{id}' by='{by}'/>"
 def message(*inside: str, kind: str = "message", to: str = f"{ACCOUNT}/desk") -> Incoming:
     xml = f"<{kind} xmlns='jabber:client' from='agent.example.com' to='{to}' id='m'>"
     element = fromstring(f"{xml}{''.join(inside)}</{kind}>")
-    return Incoming(element, len(tostring(element)))
+    return Incoming.of(element, len(tostring(element)))
 
 
 def delay(stamp: datetime, by: str | None) -> str:

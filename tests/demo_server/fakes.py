@@ -67,7 +67,7 @@ class Client(FakeLink):
 
     def says(self, xml: str) -> list[Element]:
         """Send a stanza; return what comes back at once."""
-        self._world.router.from_client(self.session, Incoming(parse(xml), len(xml)))
+        self._world.router.from_client(self.session, Incoming.of(parse(xml), len(xml)))
         return self.take()
 
     def leaves(self) -> None:
@@ -80,7 +80,7 @@ class Component(FakeLink):
         self._world = world
 
     def says(self, xml: str) -> list[Element]:
-        stanza = Incoming(parse(xml), len(xml))
+        stanza = Incoming.of(parse(xml), len(xml))
         self._world.router.from_component(JID.parse(stanza.sender or ""), stanza, self)
         return self.take()
 

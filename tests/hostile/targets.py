@@ -205,7 +205,7 @@ def _events(parser: StreamParser, pieces: list[bytes]) -> list[object]:
 def _element(data: bytes) -> Incoming | None:
     events = StreamParser(limits=StreamLimits()).receive(HEADER + data)
     if len(events) == 2 and isinstance(events[1], ElementReceived):
-        return Incoming(events[1].element, events[1].size)
+        return Incoming.of(events[1].element, events[1].size)
     return None
 
 

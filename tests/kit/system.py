@@ -46,6 +46,9 @@ class SimulatedSystem(System):
     def since_boot_ns(self) -> int:
         return round(self._since_start() * 1e9)
 
+    def since_boot(self) -> float:
+        return self._since_start()
+
     def perf_counter(self) -> float:
         return self._since_start()
 

@@ -35,7 +35,7 @@ def parse(xml: str) -> Incoming:
     events = parser.receive(encode_header(NAMESPACE, to="x", version="1.0") + xml.encode())
     elements = [event.element for event in events if isinstance(event, ElementReceived)]
     assert len(elements) == 1, f"this is not one stanza: {xml}"
-    return Incoming(elements[0], len(xml.encode()))
+    return Incoming.of(elements[0], len(xml.encode()))
 
 
 class Xmpp:

@@ -104,7 +104,7 @@ def ids(stanza: Element) -> set[str]:
 
 
 def incoming(stanza: Element) -> Incoming:
-    return Incoming(stanza, len(ET.tostring(stanza)))
+    return Incoming.of(stanza, len(ET.tostring(stanza)))
 
 
 def test_what_is_delivered_twice_is_one_message(chat: Chat, phone: Phone) -> None:

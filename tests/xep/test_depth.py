@@ -49,7 +49,7 @@ def arrive(xml: bytes, limits: StreamLimits | None = None) -> Incoming:
 
     _, event = near_the_end(read)
     assert isinstance(event, ElementReceived), event
-    return Incoming(event.element, event.size)
+    return Incoming.of(event.element, event.size)
 
 
 def nested(name: str, levels: int, namespace: str = "", inside: str = "") -> bytes:

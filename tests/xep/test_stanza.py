@@ -20,7 +20,7 @@ addresses = jids | xml_text
 
 
 def arrive(xml: str) -> Incoming:
-    return Incoming(ET.fromstring(f"<stream xmlns='{NAMESPACE}'>{xml}</stream>")[0], len(xml))
+    return Incoming.of(ET.fromstring(f"<stream xmlns='{NAMESPACE}'>{xml}</stream>")[0], len(xml))
 
 
 def text(address: Any) -> str | None:
@@ -191,7 +191,7 @@ def test_any_stanza_gives_values_or_a_content_error(
     name = data.draw(st.sampled_from(["iq", "message", "presence", "other"]))
     element = ET.Element(f"{{{NAMESPACE}}}{name}")
     element.extend(children)
-    found = Incoming(element, 0)
+    found = Incoming.of(element, 0)
     found.text_of("body", "de")
     found.error().encode()
     assert len(found.payload_names) == len(children)

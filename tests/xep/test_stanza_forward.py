@@ -64,7 +64,7 @@ def test_everything_but_the_addresses_stays(
     element.tag = f"{{{CLIENT}}}message"
     element.set("to", "romeo@example.net")
     element.set("from", "anybody@example.com")
-    forwarded = parsed(Incoming(element, 0).forward(from_=from_, to=to))
+    forwarded = parsed(Incoming.of(element, 0).forward(from_=from_, to=to))
     if from_ is not None:
         element.set("from", from_)
     if to is not None:
@@ -73,7 +73,7 @@ def test_everything_but_the_addresses_stays(
 
 
 def test_the_incoming_stanza_is_not_changed() -> None:
-    stanza = Incoming(parsed("<message to='a@b' id='1'><body>hi</body></message>"), 0)
+    stanza = Incoming.of(parsed("<message to='a@b' id='1'><body>hi</body></message>"), 0)
     assert "from='x@y/z'" in stanza.forward(from_="x@y/z", to="c@d")
     assert (stanza.sender, stanza.to) == (None, "a@b")
     assert stanza.forward() == "<message to='a@b' id='1'><body>hi</body></message>"

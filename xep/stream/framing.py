@@ -29,8 +29,6 @@ _END: Final = b"</iq>"
 _END_SIZE: Final = len(_END)
 _WORTH_IT: Final = 1024
 """From this size it pays to search for all IQs at once."""
-_SHORTEST_ELEMENT: Final = len("<a/>")
-_SHORTEST_LEVEL: Final = len("<a></a>")
 
 
 def frame(
@@ -45,10 +43,7 @@ def frame(
     sizes: list[int] = []
     end = pos
     length = len(data)
-    # Up to this size a stanza cannot break the other limits.
-    harmless = min(
-        limits.bytes, limits.elements * _SHORTEST_ELEMENT, limits.depth * _SHORTEST_LEVEL
-    )
+    harmless = limits.harmless
     # Once only, because it searches all remaining data.
     if first and not odd and length - pos > _WORTH_IT and data.startswith(b"<iq ", pos):
         sizes = _only_iqs(data, pos, harmless)
@@ -75,6 +70,8 @@ def frame(
             break
         sizes.append(size)
         end = stop
+        if end == length:
+            break
         pos = _skip_space(data, stop)
     return sizes, end, True
 

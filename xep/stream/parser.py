@@ -124,6 +124,8 @@ class ParserOf(Generic[E]):
                             events += map(self._received, elements, sizes)
                         else:  # an element is invalid: parse them one by one
                             pos, fast = start, False
+                    if pos == length:
+                        return
                 pos = self._skip_space(data, pos)
                 if pos == length:
                     return

@@ -64,6 +64,12 @@ class StreamLimits(msgspec.Struct, frozen=True):
     skipped: int = 1 << 30
     """Bytes of a skipped element after which the stream counts as broken."""
 
+    @property
+    def harmless(self) -> int:
+        """An element of at most this size in bytes exceeds none of the limits."""
+        elements, levels = self.elements * len("<a/>"), self.depth * len("<a></a>")
+        return min(self.bytes, elements, levels)
+
 
 class Scanner:
     """Follows one first-level element, or the stream header, through as many chunks as it takes."""

@@ -181,14 +181,21 @@ class ExecuteHandler:
 
         Raises the StanzaErrors of the specification's error table.
         """
+        stanza = request.stanza
+        answer_inline = self._tasks.answer_inline
+        known = answer_inline(
+            request.payload, request.sender, request.principal, request.to, stanza
+        )
+        if known is not None:
+            return known
         return self._tasks.execute(
             request_from(
                 request.payload,
                 requester=request.sender,
                 principal=request.principal,
                 target=request.to,
-                stanza_id=request.stanza.id or "",
-                lang=request.stanza.lang,
+                stanza_id=stanza.id or "",
+                lang=stanza.lang,
             )
         )
 

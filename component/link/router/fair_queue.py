@@ -71,11 +71,6 @@ class FairQueue:
         self._served: dict[str, float] = {}  # of principals with nothing waiting, if later than now
         self._place = count().__next__
 
-    @property
-    def principals(self) -> int:
-        """The number of principals with a waiting stanza."""
-        return len(self._heap)
-
     def add(self, events: Sequence[StanzaEvent]) -> list[StanzaEvent]:
         """Queue the stanzas of one read. Return those for which their principal has no room."""
         refused = []
@@ -116,14 +111,16 @@ class FairQueue:
         self.waiting -= 1
         return event
 
-    def charge(self, seconds: float) -> None:
-        """Charge the processor time that the last stanza took to its principal."""
+    def charge(self, seconds: float) -> bool:
+        """Charge the processor time that the last stanza took to its principal; return whether
+        nothing of that waits any more.
+        """
         heap = self._heap
         time, _, _, line = heap[0]
         time += seconds
         if line.events:
             heapreplace(heap, (time, _LAST, self._place(), line))
-            return
+            return False
         heappop(heap)
         del self._lines[line.principal]
         if heap:
@@ -131,6 +128,7 @@ class FairQueue:
         else:  # nobody else waits, so the time need not be shared
             self._now = time
             self._served.clear()
+        return True
 
     def _new_line(self, principal: str, size: int) -> _Line:
         time = max(self._now, self._served.pop(principal, 0.0))

@@ -10,7 +10,7 @@ from component.link.messages.signals import says_nothing
 from component.link.router.faults import RouterErrors
 from component.link.router.rare_log import RareLog
 from component.link.router.table import ReplyPayload
-from xep.binding import EncodingError, encode
+from xep.binding import EncodingError, RawXML, encode
 from xep.binding.encoder import encoder_for
 from xep.binding.escaping import attribute_special, escape_attribute
 from xep.stanza import NAMESPACE, Incoming
@@ -61,11 +61,16 @@ class Replies:
         `head` is the result of `head_of` for it, followed by the name of the id and a quote, if the
         caller has computed that.
         """
-        try:
-            content = "" if answer is None else encoder_for(type(answer))(answer, NAMESPACE)
-        except Exception as error:  # noqa: BLE001 - whatever a handler made must still be answered
-            self.error(stanza, self._unsendable(stanza.sole_child, error))
-            return
+        if isinstance(answer, RawXML):
+            content = answer.text
+        elif answer is None:
+            content = ""
+        else:
+            try:
+                content = encoder_for(type(answer))(answer, NAMESPACE)
+            except Exception as error:  # noqa: BLE001 - whatever a handler made must still be answered
+                self.error(stanza, self._unsendable(stanza.sole_child, error))
+                return
         if head is None:
             head = self._head("iq", "result", stanza.id, stanza.sender, stanza.to)
         else:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-from component.caches import LRUCache
 from component.link.router.addresses import Addresses
 from component.link.router.replies import head_of
 from component.link.router.table import Host, IQRoute, Table
@@ -133,7 +132,7 @@ class ResolvedRoute(RequestHead):
 class RouteResolver:
     """Finds the route of each request.
 
-    The most recent results are cached, except for long heads.
+    Results are cached, except for long heads.
 
     Args:
         senders: resolves the sender.
@@ -143,19 +142,19 @@ class RouteResolver:
     def __init__(self, senders: Senders, table: Table) -> None:
         self._senders = senders
         self._table = table
-        self._remembered: LRUCache[_Head, RequestHead] = LRUCache(_REMEMBERED)
-        # The library's types do not say that `get` returns None for a missing key.
-        self._find: Callable[[_Head], RequestHead | None] = self._remembered.get
+        self._remembered: dict[_Head, RequestHead] = {}
 
     def of(self, stanza: Incoming) -> RequestHead:
         """Return what an IQ get or set resolves to. Never raises."""
         head = (stanza.sender or "", stanza.to, stanza.type, stanza.sole_child)
-        return self._find(head) or self._look_up_and_remember(head)
+        return self._remembered.get(head) or self._look_up_and_remember(head)
 
     def _look_up_and_remember(self, head: _Head) -> RequestHead:
         found = self._look_up(*head)
         sender, to, _, child = head
         if len(sender) + len(to or "") + len(child or "") <= _LONGEST_HEAD:
+            if len(self._remembered) >= _REMEMBERED:
+                self._remembered.clear()
             self._remembered[head] = found
         return found
 

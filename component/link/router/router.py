@@ -30,7 +30,7 @@ from component.link.router.route_resolver import (
 )
 from component.link.router.table import Host, Request, Route, StanzaRoute, Table
 from component.link.router.work import AdmissionGate, RunningHandlers, Shares, discard
-from xep.binding import ContentError, Payload
+from xep.binding import ContentError, Payload, RawXML
 from xep.jid import JID
 from xep.stanza import Incoming
 from xep.stanza_error import StanzaError
@@ -45,6 +45,7 @@ _NOBODY = "no agent has this address"
 _TOO_MUCH_WAITS = "you have sent more than can be handled so quickly; wait and send it again"
 
 _ANSWERS = frozenset(("result", "error"))
+_READY = (RawXML, Payload)
 """Answers that can be sent immediately; answers that a task awaits cannot."""
 
 _IN_ORDER_S = 0.0002
@@ -187,12 +188,13 @@ class Router:
         if not queue.waiting:
             self._unsent = False  # the caller sends all that is left when nothing waits
         if not queue.waiting and are_small(events, _IN_ORDER_BYTES):
-            over = self._clock() + _IN_ORDER_S
+            clock, handle = self._clock, self._handle
+            over = clock() + _IN_ORDER_S
             for number, event in enumerate(events):
-                if self._clock() > over:
+                if clock() > over:
                     events = events[number:]
                     break
-                self._handle(event)
+                handle(event)
             else:
                 return 0
         for event in queue.add(events):
@@ -200,7 +202,6 @@ class Router:
         if not queue.waiting:
             return 0
         clock, handle, take, charge = self._clock, self._handle, queue.take, queue.charge
-        principals = queue.principals
         began = now = clock()
         processor_s, charged_s = self._processor_clock(), 0.0
         for _ in range(min(queue.waiting, _SLICE)):
@@ -214,10 +215,8 @@ class Router:
                 # The time for which this thread waited for a processor is nobody's.
                 took = max(0.0, min(took, self._processor_clock() - processor_s - charged_s))
             charged_s += took
-            charge(took)
-            if queue.principals < principals:
-                principals = queue.principals
-                self._unsent = principals > 0
+            if charge(took):
+                self._unsent = queue.waiting > 0
             if self._unsent and now > self._sent_at + _LEAST_S:
                 self._send(now)
             if now > began + _SLICE_S:
@@ -293,7 +292,7 @@ class Router:
         except Exception as error:  # noqa: BLE001 - a handler's fault must still be answered
             self._replies.error(stanza, self._work.failed(stanza, error))
         else:
-            if answer is None or isinstance(answer, Payload):
+            if answer is None or isinstance(answer, _READY):
                 self._replies.result(stanza, answer, route.reply)
             elif (busy := self._busy(stanza.sole_child, route.sender)) is None:
                 self._work.request(stanza, route.sender, answer)

@@ -7,7 +7,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from xep.binding import Payload
+from xep.binding import Payload, RawXML
 from xep.jid import JID
 from xep.stanza import Incoming
 
@@ -39,7 +39,7 @@ class Request(msgspec.Struct, Generic[P_co], gc=False):
 
 
 PayloadClass: TypeAlias = type[Payload]
-ReplyPayload: TypeAlias = Payload | None
+ReplyPayload: TypeAlias = Payload | RawXML | None
 """A payload, a payload that is already XML text, or nothing."""
 
 IQHandler: TypeAlias = Callable[[Request[P]], ReplyPayload | Awaitable[ReplyPayload]]

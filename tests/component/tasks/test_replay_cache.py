@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from component.tasks.replay import Flight, ReplayCache
-from component.tasks.request import UNNAMED_WINDOW_S, Request, RequestKey, key_in_memory
-from tests.component.tasks.world import AGENT, ANN
+from component.tasks.request import UNNAMED_WINDOW_S, RequestKey
 from xep.fluux_agent import errors
 from xep.fluux_agent.errors import Conflict
-from xep.fluux_agent.execute import Output, Param, Result
+from xep.fluux_agent.execute import Output, Result
 from xep.stanza_error import StanzaError
 
 REPLAY_S = 3600.0
@@ -55,22 +54,6 @@ def test_it_is_bounded_in_bytes_and_what_is_too_big_alone_pushes_nothing_out() -
     assert cache.get(named("a")) == result("a")
     cache.put(named("big"), result("x" * 9_500))
     assert len(cache) == 1
-
-
-def test_the_content_in_a_key_counts() -> None:
-    cache = ReplayCache(REPLAY_S, entries=200, size=100_000)
-    for number in range(20):
-        text = "x" * 8_000
-        request = Request(
-            skill="echo",
-            principal=ANN.bare,
-            requester=ANN,
-            target=AGENT,
-            params=(Param(name="text", text=text),),
-            stanza_id=str(number),
-        )
-        cache.put(key_in_memory(request), result("ok"))
-    assert len(cache) == 5
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 6000)), max_size=30))

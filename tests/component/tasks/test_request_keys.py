@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from component.tasks.request import NO_JSON, Request, digest_of, key_in_memory, key_of
+from component.tasks.request import NO_JSON, Request, digest_of, key_of
 from tests.component.tasks.world import AGENT, ANN, BOB
 from xep.fluux_agent.delegation import Delegation
 from xep.fluux_agent.execute import Param
@@ -200,18 +200,6 @@ def test_the_content_is_part_of_the_key_of_a_request_without_a_name(
     keys_of_names = [named(execute(each), "1", ANN, AGENT) for each in (one, other)]
     assert keys_of_names[0].text == keys_of_names[1].text
     assert (keys_of_names[0].digest == keys_of_names[1].digest) is same
-
-
-@given(params, params, st.booleans())
-def test_in_memory_the_content_is_told_as_by_its_digest(
-    one: list[tuple[str, str]], other: list[tuple[str, str]], json_too: bool
-) -> None:
-    value = b'{"d": 1}' if json_too else None
-    contents = [execute(each, value) for each in (one, other)]
-    on_disk = [unnamed(each, "1", ANN) for each in contents]
-    in_memory = [key_in_memory(replace(each, stanza_id="1")) for each in contents]
-    assert (in_memory[0] == in_memory[1]) is (on_disk[0] == on_disk[1])
-    assert len({key.id for key in in_memory}) == len({key.id for key in on_disk})
 
 
 @given(st.text(max_size=4), st.text(max_size=4), st.text(max_size=4), st.text(max_size=4))

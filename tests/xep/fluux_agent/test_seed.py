@@ -33,7 +33,7 @@ CONFIRMATION = """\
 
 
 def arrive(xml: str) -> Incoming:
-    return Incoming(ET.fromstring(f"<stream xmlns='{NAMESPACE}'>{xml}</stream>")[0], len(xml))
+    return Incoming.of(ET.fromstring(f"<stream xmlns='{NAMESPACE}'>{xml}</stream>")[0], len(xml))
 
 
 def test_skill_discovery() -> None:

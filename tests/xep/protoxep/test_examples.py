@@ -65,7 +65,7 @@ def test_it_is_stanzas_with_addresses(text: str) -> None:
     assert found
     for element in found:
         assert element.tag in STANZAS
-        stanza = Incoming(element, len(text))
+        stanza = Incoming.of(element, len(text))
         if stanza.kind == "iq":
             assert stanza.id
             assert stanza.sender

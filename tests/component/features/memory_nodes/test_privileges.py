@@ -89,7 +89,7 @@ def test_privileges_are_accepted_only_at_the_domain_of_the_component() -> None:
     bad = f"<privilege xmlns='{Privilege.xml.namespace}'>{forwarded}</privilege>"
     for payload, expected in ((bad, False), (encode(GRANT), True)):
         text = f"<message xmlns='jabber:client' from='example.com'>{payload}</message>"
-        stanza = Incoming(fromstring(text), len(text))
+        stanza = Incoming.of(fromstring(text), len(text))
         route.handler(Request(stanza, SERVER, SERVER, AGENT, "component", None))
         assert granted.may_use_nodes(JULIET) == expected
 

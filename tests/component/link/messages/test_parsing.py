@@ -32,7 +32,7 @@ def message(
     inner: str, *, sender: JID = ROMEO, head: str = "type='chat' id='m1'"
 ) -> InboundMessage:
     xml = f"<message xmlns='jabber:client' from='{sender}' to='{AGENT}' {head}>{inner}</message>"
-    return parse_message(Incoming(ET.fromstring(xml), len(xml)), sender, AGENT, NOON)
+    return parse_message(Incoming.of(ET.fromstring(xml), len(xml)), sender, AGENT, NOON)
 
 
 def reply(body: str, marked: str, to: str | None = str(AGENT)) -> InboundMessage:
@@ -380,7 +380,7 @@ def test_whatever_comes_is_read(number: int, type_: str) -> None:
     except ET.ParseError:
         return
     element.set("type", type_)
-    found = parse_message(Incoming(element, len(stanza)), ROOM, AGENT, NOON)
+    found = parse_message(Incoming.of(element, len(stanza)), ROOM, AGENT, NOON)
     assert found.text == found.text.strip()
     if found.encryption is not None:
         assert not found.text

@@ -51,7 +51,7 @@ class Shape(NamedTuple):
     def stanza(self) -> Incoming:
         """It, as the stream gives it to the router."""
         xml = self.xml.replace("<message", "<message xmlns='jabber:client'", 1)
-        return Incoming(ET.fromstring(xml), len(xml))
+        return Incoming.of(ET.fromstring(xml), len(xml))
 
     @property
     def sender(self) -> JID:
