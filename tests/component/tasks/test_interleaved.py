@@ -83,6 +83,8 @@ class Model:
         self.denied: set[str] = set()
         self.crashed: set[str] = set()
         """Tasks that an execution may have been torn from."""
+        self.torn = False
+        """Whether a request may have been torn apart, which is no task yet."""
         self.ended: dict[str, tuple[str, int]] = {}
         self.released = False
 
@@ -173,7 +175,7 @@ class Model:
         else:
             assert condition == "outcome-unknown", condition
             assert request.skill != "calm"
-            assert self.crashed, "nothing was killed"
+            assert self.torn, "nothing was killed"
         request.over = True
 
     async def _answer(self, pick: int, number: int, approve: bool) -> None:
@@ -327,6 +329,7 @@ class Model:
         yield
         if certainly or before != self.cluster.rows("SELECT id FROM instances ORDER BY id"):
             self.crashed |= {row.id for row in self._tasks("1 = 1")} - over
+            self.torn = True
 
     def _tasks(self, condition: str) -> list[Row]:
         sql = f"SELECT {COLUMNS} FROM tasks WHERE {condition} ORDER BY created, id"
