@@ -19,11 +19,8 @@ from component.store.errors import explained
 from component.store.schema import Schema
 from component.store.sqlite import SQLite
 from component.store.writes import (
-    FIRST_WAIT_S,
-    LONGEST_WAIT_S,
     Engine,
     Groups,
-    Queued,
     commit_all,
     read_all,
 )
@@ -105,9 +102,7 @@ class Storage:
 
         Raises StorageError if the database cannot be read.
         """
-        read = Queued(op)
-        await self._reads.run(read)
-        return read.outcome()
+        return await self._reads.run(op)
 
     async def write(
         self,
@@ -135,18 +130,7 @@ class Storage:
         and up to 5 s, until it is written or the caller is cancelled. Raises UnstorableError, with
         `keep_trying` too, if the database cannot store a value.
         """
-        write = Queued(op, tasks)
-        wait = FIRST_WAIT_S
-        while True:
-            await self._writes.run(write)
-            if write.refused is None:
-                return write.outcome()
-            if not keep_trying:
-                raise write.refused
-            if wait == FIRST_WAIT_S:
-                _log.warning("a write failed; will retry", reason=str(write.refused))
-            await anyio.sleep(wait)
-            wait = min(2 * wait, LONGEST_WAIT_S)
+        return await self._writes.run(op, tasks, keep_trying=keep_trying)
 
     async def select(self, sql: str, parameters: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
         """Return the rows of one statement that reads. Raises StorageError, like `read`."""

@@ -17,12 +17,15 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 import anyio
+import structlog
 
 from component import system
 from component.store.database import Database
 from component.store.errors import StorageError, UnavailableError, UnstorableError
 
 T = TypeVar("T")
+
+_log = structlog.get_logger("component.store")
 
 TOGETHER: Final = 256
 """Maximum number of writes in one transaction."""
@@ -173,7 +176,28 @@ class Groups:
         async with self._thread:
             pass
 
-    async def run(self, write: Queued[Any]) -> None:
+    async def run(
+        self,
+        op: Callable[[Database], T],
+        tasks: Collection[str] = (),
+        *,
+        keep_trying: bool = False,
+    ) -> T:
+        """Run an operation, and return its value; see `Storage.write`."""
+        queued = Queued(op, tasks)
+        wait = FIRST_WAIT_S
+        while True:
+            await self._once(queued)
+            if queued.refused is None:
+                return queued.outcome()
+            if not keep_trying:
+                raise queued.refused
+            if wait == FIRST_WAIT_S:
+                _log.warning("a write failed; will retry", reason=str(queued.refused))
+            await anyio.sleep(wait)
+            wait = min(2 * wait, LONGEST_WAIT_S)
+
+    async def _once(self, write: Queued[Any]) -> None:
         """Run an operation. One that has begun is completed even if its caller is cancelled."""
         await anyio.lowlevel.checkpoint_if_cancelled()
         write.begun = write.leads = False
