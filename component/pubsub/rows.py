@@ -125,12 +125,9 @@ class StoredItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeSubscription(msgspec.Struct, frozen=True):
-    """A subscription to a node.
-
-    Attributes:
-        jid: the address that is notified, bare or full.
-        expires: when it ends, in milliseconds since 1970; None if it does not.
-        since: the number of the last change of the node before the subscription.
+    """A subscription to a node. `jid` is the address that is notified, bare or full. It ends at
+    `expires`, in milliseconds since 1970; None if it does not. `since` is the number of the last
+    change of the node before it.
     """
 
     node: str

@@ -140,13 +140,9 @@ class Stored(NamedTuple):
 
 
 class NodePast(NamedTuple):
-    """What is known of the past of a node.
-
-    Attributes:
-        created: when it was created, in milliseconds since 1970; 0 if there is no such node.
-        changes: how often it was changed since.
-        retractions: which items others than the service have deleted, if the node notes that: their
-            ids and when, in milliseconds since 1970.
+    """What is known of the past of a node: when it was created, in milliseconds since 1970 (0 if
+    there is no such node), and how often it was changed since. If the node notes that, which items
+    others than the service have deleted: their ids and when, in milliseconds since 1970.
     """
 
     created: int
@@ -199,12 +195,9 @@ class PubSubService:
         """Publish an item of one of our addresses, the domain or an agent.
 
         A node that does not exist is created with the default configuration. `only_if` is the
-        required current state of the item; it is not checked if this is None.
-
-        Raises:
-            StanzaError: the node does not accept it.
-            StoredChangedError: the current state of the item is not `only_if`.
-            StorageError: the item cannot be stored.
+        required current state of the item; it is not checked if this is None. Raises StanzaError
+        if the node does not accept it, StoredChangedError if the current state of the item is not
+        `only_if`, and StorageError.
         """
         raw = payload if isinstance(payload, RawXML) else keep(payload)
         item = NewItem(id=item_id, payloads=(raw.text,))

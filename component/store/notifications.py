@@ -99,7 +99,6 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
     """A notification of one person by one agent.
 
     Attributes:
-        id: identifies it; recording it again changes nothing.
         title: what it is about: the name of what started the work.
         created: when it was recorded, in milliseconds since 1970, UTC.
         waits_online: it is held until the person is online.
@@ -107,7 +106,6 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
         message: the id of the message that says it; None until that is decided.
         sent: when the message was sent; None until then.
         received: a client has sent a receipt.
-        repeated: the message was sent once more.
     """
 
     id: str
@@ -144,13 +142,10 @@ class Preferences(msgspec.Struct, frozen=True):
 
 
 class Recipient(msgspec.Struct, frozen=True):
-    """All that is needed to decide what a person is sent now.
-
-    Attributes:
-        now: milliseconds since 1970, UTC; after a jump forward only when it has held for a minute.
-        steady: milliseconds that do not jump.
-        notifications: those that are held, are being sent, or were sent lately; the oldest first.
-        dropped: how many were dropped because too many were held.
+    """All that is needed to decide what a person is sent now: the time in milliseconds since 1970,
+    UTC (`now`; after a jump forward only when it has held for a minute) and in milliseconds that do
+    not jump (`steady`); the notifications that are held, are being sent, or were sent lately, the
+    oldest first; and how many were dropped because too many were held.
     """
 
     now: int

@@ -104,10 +104,7 @@ def decide_start(
 ) -> tuple[Verdict, int]:
     """Decide on one event and change the counters. `now` is the time in milliseconds on a clock
     that does not jump. `has_room` says whether another start may wait now; if not, the event is
-    above the rate.
-
-    Returns:
-        The verdict, and for a start when it is due.
+    above the rate. Returns the verdict, and for a start when it is due.
     """
     window_ms = int(watch.rate.seconds * 1000)
     if now < counters.window_at:  # a start waits for the window

@@ -64,15 +64,10 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WatchSheet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The description of a watch.
-
-    Attributes:
-        owner: the bare JID of the person who asked for it; empty if it is in the settings.
-        subscription: the state of the subscription; empty while the service is not running.
-        reason: why it is not active or not subscribed.
-        thinned: how many were joined, replaced or dropped because of the rate.
-        refused: how many could not start work, for example because a right was lost.
-        cut: how many were ignored, because too many agents' work had led to them.
+    """The description of a watch. `owner` is empty if it is in the settings, `subscription` while
+    the service is not running; `reason` says why it is not active or not subscribed. Of the events,
+    `thinned` were joined, replaced or dropped because of the rate, `refused` could not start work,
+    and `cut` were ignored, because too many agents' work had led to them.
     """
 
     id: str

@@ -142,12 +142,9 @@ class Consent:
 
 
 class SourcePorts(msgspec.Struct, frozen=True, kw_only=True):
-    """The objects that the watchers of sources use.
-
-    Attributes:
-        recorded: called with the outcome of each transaction that recorded events.
-        max_hops: events that at least so many agents have led to are not handled.
-        check_s: seconds between two verifications of a subscription.
+    """The objects that the watchers of sources use. `recorded` is called with the outcome of each
+    transaction that recorded events. Events that at least `max_hops` agents have led to are not
+    handled. A subscription is verified every `check_s` seconds.
     """
 
     client: PubSubClient
