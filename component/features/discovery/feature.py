@@ -2,12 +2,7 @@
 
 from importlib.metadata import version
 
-from component.features.discovery.handlers import (
-    CommonQueries,
-    ContactProfiles,
-    Discovery,
-    profile_nodes,
-)
+from component.features.discovery import handlers
 from component.features.feature import Feature, Opened
 from component.kernel.kernel import Kernel
 from component.kernel.options import SOFTWARE, page_bytes
@@ -21,16 +16,16 @@ class DiscoveryFeature(Feature):
         catalog = kernel.environment.catalog
         return Opened(
             handlers=(
-                CommonQueries(SOFTWARE, version(SOFTWARE)),
-                Discovery(
+                handlers.CommonQueries(SOFTWARE, version(SOFTWARE)),
+                handlers.Discovery(
                     kernel.disco,
                     catalog.view,
                     kernel.pubsub if kernel.disco.has_pubsub else None,
                     page_bytes(self.settings),
                 ),
-                ContactProfiles(catalog.profiles),
+                handlers.ContactProfiles(catalog.profiles),
             ),
-            nodes=profile_nodes(catalog.profiles),
+            nodes=handlers.profile_nodes(catalog.profiles),
         )
 
 

@@ -7,13 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from component.features.watches import filters
 from component.features.watches import rows as watch_rows
-from component.features.watches.filters import (
-    LONGEST_EXPRESSION,
-    Condition,
-    FilterError,
-    ItemFilter,
-)
 from component.features.watches.rows import COUNTS, WatchRow
 from component.features.watches.settings import read_rate
 from component.features.watches.watch import PRESENCE, StartRate, Watch
@@ -58,8 +53,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     goal: Annotated[str, Meta(max_length=2_000)]
     node: Annotated[str, Meta(min_length=1, max_length=1024)]
     service: Annotated[str, Meta(max_length=1024)] = ""
-    where: Annotated[list[Condition], Meta(max_length=8)] = []
-    json_filter: Annotated[str, Meta(max_length=LONGEST_EXPRESSION)] = ""
+    where: Annotated[list[filters.Condition], Meta(max_length=8)] = []
+    json_filter: Annotated[str, Meta(max_length=filters.LONGEST_EXPRESSION)] = ""
     rate: Annotated[str, Meta(max_length=32)] = "10/min"
 
 
@@ -133,8 +128,8 @@ class WatchService:
         if wish.node == PRESENCE and service.local is None:
             raise WatchError("Only an account has presence: give its address as the service.")
         try:
-            ItemFilter(wish.where, wish.json_filter)
-        except FilterError as error:
+            filters.ItemFilter(wish.where, wish.json_filter)
+        except filters.FilterError as error:
             raise WatchError(str(error)) from None
         try:
             events, seconds = read_rate(wish.rate)
@@ -222,7 +217,7 @@ class WatchService:
         )
 
 
-def _condition(condition: Condition) -> str:
+def _condition(condition: filters.Condition) -> str:
     what = condition.element or "the payload"
     if condition.attribute:
         what = f"{condition.attribute} of {what}"
