@@ -19,7 +19,6 @@ import structlog
 from anyio.abc import TaskStatus
 from cachebox import LRUCache
 
-from component import system
 from component.features.notifications.plan import MESSAGE_PREFIX, person_zone, plan
 from component.kernel import started_work
 from component.kernel.goals import turn_of
@@ -260,18 +259,17 @@ class Notifier:
                 return _POLL_S
 
     async def _send_to(self, agent: JID, person: JID) -> None:
-        token = system.token_hex(16)
         try:
-            batch = await self.store.take(agent, person, token, self._plan)
+            batch = await self.store.take(agent, person, self._plan)
             if batch is None:
                 return
             if not self._kernel.contacts.may_write(agent, person):
                 _log.info("notifications are dropped: their recipient wants none")
                 await self.store.forget(agent, person)
-            elif await self._sent(agent, person, batch):
-                await self.store.sent(agent, person, token, batch, self._plan)
+            elif await self._sent(batch):
+                await self.store.sent(batch, self._plan)
             else:
-                await self.store.release(agent, person, token, _AGAIN_MS)
+                await self.store.release(batch, _AGAIN_MS)
         except StorageError as error:
             # The claim expires, and the message is sent again under the same id.
             _log.warning("a notification is sent again later", reason=str(error))
@@ -280,7 +278,7 @@ class Notifier:
     def _plan(self, recipient: Recipient) -> Plan:
         return plan(recipient, self._settings, self._zone)
 
-    async def _sent(self, agent: JID, person: JID, batch: Batch) -> bool:
+    async def _sent(self, batch: Batch) -> bool:
         """Send the messages of a batch. Returns whether the server has accepted them all."""
         dropped = batch.recipient.dropped
         by_id = {one.id: one for one in batch.recipient.notifications}
@@ -290,8 +288,8 @@ class Notifier:
             text = message_text([by_id[id_] for id_ in message.ids], 0 if number else dropped, zone)
             sent = OutboundMessage(
                 id=message.id,
-                conversation=conversation_with(agent, person),
-                to=ReplyAddress(str(person), agent),
+                conversation=conversation_with(batch.agent, batch.person),
+                to=ReplyAddress(str(batch.person), batch.agent),
                 parts=(Text(text),),
                 must_arrive=True,
                 asks_for_reports=True,
