@@ -392,7 +392,9 @@ class PubSubService:
     async def _refresh(self, service: str, node: ComputedNode) -> None:
         who = _self(JID.parse(service))
         after = ""
-        while page := await self.read(who, node.name, lambda at: at.views(after, _PAGE)):  # noqa: B023
+        while page := await self.read(
+            who, node.name, partial(NodeAccess.views, after=after, limit=_PAGE)
+        ):
             for jid, principal, seen in page:
                 items = await node.items(JID.parse(service), JID.parse(principal))
                 now = digests(items)

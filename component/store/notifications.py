@@ -254,7 +254,7 @@ class NotificationStore:
 
         def op(database: Database) -> Batch | None:
             claimed = database.execute(
-                f"UPDATE recipients SET claimed = ?, token = ? WHERE {_WHO} AND claimed <= ?",  # noqa: S608
+                f"UPDATE recipients SET claimed = ?, token = ? WHERE {_WHO} AND claimed <= ?",  # noqa: S608 - constants
                 (database.steady + _CLAIM_MS, token, *key, database.steady),
             )
             if not claimed.rowcount:
@@ -446,7 +446,7 @@ def _created(database: Database, recipient: tuple[str, str]) -> int:
     they keep their order.
     """
     (last,) = database.execute(
-        f"SELECT max(created) FROM notifications WHERE {_WHO} AND created BETWEEN ? AND ?",  # noqa: S608
+        f"SELECT max(created) FROM notifications WHERE {_WHO} AND created BETWEEN ? AND ?",  # noqa: S608 - constants
         (*recipient, database.now, database.now + _SAME_MS),
     ).fetchone() or (None,)
     return database.now if last is None else int(last) + 1
@@ -473,7 +473,7 @@ def _count_dropped(database: Database, key: tuple[str, str], more: int) -> None:
 
 def _release(database: Database, batch: Batch, look_at: int | None) -> None:
     database.execute(
-        f"UPDATE recipients SET claimed = 0, token = NULL, look_at = ? WHERE {_WHO} AND token = ?",  # noqa: S608
+        f"UPDATE recipients SET claimed = 0, token = NULL, look_at = ? WHERE {_WHO} AND token = ?",  # noqa: S608 - constants
         (look_at, *_key(batch.agent, batch.person), batch.token),
     )
 
