@@ -21,8 +21,8 @@ import structlog
 from component.features.watches.filters import FilterError
 from component.features.watches.rows import (
     RetryingStorage,
+    SourceRows,
     item_key,
-    mark_seen,
     note_chain,
     noted_chain,
 )
@@ -138,11 +138,7 @@ def _start(counters: RateCounters, watch: Watch, now: int, due: int) -> tuple[Ve
 
 
 def accept(
-    database: Database,
-    source: str,
-    offered: Sequence[OfferedEvent],
-    watches: Mapping[str, Watch],
-    max_hops: int,
+    rows: SourceRows, offered: Sequence[OfferedEvent], watches: Mapping[str, Watch], max_hops: int
 ) -> Accepted:
     """Record events in their order: those that are new, for the watches interested in them. An
     event is new if its item was not seen, or has another version now. Of several instances that
@@ -151,14 +147,14 @@ def accept(
     accepted = Accepted()
     of_watch: dict[str, list[OfferedEvent]] = {}
     for each in offered:
-        if each.observed.item and not mark_seen(database, source, each.observed):
+        if each.observed.item and not rows.mark_seen(each.observed):
             continue
         accepted.new += 1
         for watch in each.watches:
             of_watch.setdefault(watch, []).append(each)
     for id_ in sorted(of_watch):  # in one order, so that two instances do not deadlock
         if id_ in watches:
-            _accept_for(database, watches[id_], of_watch[id_], max_hops, accepted)
+            _accept_for(rows.database, watches[id_], of_watch[id_], max_hops, accepted)
     return accepted
 
 
