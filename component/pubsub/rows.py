@@ -168,7 +168,7 @@ def count_nodes(database: Database, creator: str) -> int:
     return _count(database, "SELECT count(*) FROM pubsub_nodes WHERE creator = ?", (creator,))
 
 
-def delete_expired(database: Database) -> int:
+def delete_expired_items(database: Database) -> int:
     """Delete all items and subscriptions that have expired; how many items."""
     done = database.execute("DELETE FROM pubsub_items WHERE expires <= ?", (database.steady,))
     database.execute("DELETE FROM pubsub_subscriptions WHERE expires <= ?", (database.now,))

@@ -172,7 +172,7 @@ class PubSubService:
             task_status.started()
             while True:
                 try:
-                    await self.storage.write(rows.delete_expired)
+                    await self.storage.write(rows.delete_expired_items)
                 except StorageError as error:
                     _log.error("expired items cannot be deleted", reason=str(error))
                 await anyio.sleep(_TIDY_S)
