@@ -19,6 +19,7 @@ import structlog
 from anyio.abc import TaskStatus
 from cachebox import LRUCache
 
+from component.commands import shorten
 from component.features.notifications.plan import MESSAGE_PREFIX, person_zone, plan
 from component.kernel import started_work
 from component.kernel.goals import turn_of
@@ -318,13 +319,13 @@ def notification_text(work: Work, trigger: Trigger, outcome: str, text: str) -> 
     if work.template and outcome == "completed":
         values = {
             "agent": work.agent,
-            "first_line": _cut(result.partition("\n")[0], _LONGEST_LINE),
+            "first_line": shorten(result.partition("\n")[0], _LONGEST_LINE),
             "name": title_of(trigger),
             "source": trigger.source,
             "text": result,
         }
-        return _cut(Template(work.template).safe_substitute(values), _LONGEST)
-    return _cut(result, _LONGEST)
+        return shorten(Template(work.template).safe_substitute(values), _LONGEST)
+    return shorten(result, _LONGEST)
 
 
 def message_text(notifications: Sequence[Notification], dropped: int, zone: tzinfo) -> str:
@@ -346,11 +347,7 @@ def message_text(notifications: Sequence[Notification], dropped: int, zone: tzin
 def _entry(one: Notification, zone: tzinfo) -> str:
     at = datetime.fromtimestamp(one.created / 1000, UTC).astimezone(zone)
     title = one.title.replace("*", "")
-    return f"*{title}* ({at:%Y-%m-%d %H:%M}): {_cut(one.text, _LONGEST_IN_DIGEST)}"
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return f"*{title}* ({at:%Y-%m-%d %H:%M}): {shorten(one.text, _LONGEST_IN_DIGEST)}"
 
 
 OutcomeOfWork: TypeAlias = Literal["completed", "failed", "cancelled", "rejected"]
