@@ -344,9 +344,7 @@ def _which(names: list[str]) -> str:
 
 def _shown(word: str) -> str:
     """Return a word of the user, made safe for a sentence."""
-    if len(word) > _LONGEST_SHOWN:
-        word = word[: _LONGEST_SHOWN - 1] + "…"
-    return repr(word)
+    return repr(shorten(word, _LONGEST_SHOWN))
 
 
 # -- the audit log -------------------------------------------------------------------------------
@@ -401,6 +399,11 @@ def span(seconds: int) -> str:
         if amount or parts:
             parts.append(f"{amount} {unit}")
     return " ".join(parts[:2]) or "0 s"
+
+
+def shorten(text: str, most: int) -> str:
+    """Return a text of at most `most` characters, which ends with "…" if some were left out."""
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def when(moment: datetime) -> str:

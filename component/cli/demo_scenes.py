@@ -41,7 +41,7 @@ async def short_requests(juliet: Visitor, server: str, agent: str) -> None:
     )
     await iq(juliet, "set", agent, execution("launch-missiles"))
     step("Juliet", "sends the agent a chat message")
-    await say(juliet, agent, "/help")  # the answer begins with the notice that this is a machine
+    await chat(juliet, agent, "/help")  # the answer begins with the notice that this is a machine
     came(await juliet.hear(_is_chat))
 
 
@@ -64,7 +64,7 @@ async def a_confirmation(juliet: Visitor, agent: str) -> None:
     task = await _start_task(juliet, agent, wanted)
     await _show_question(juliet, task)
     step("Juliet", "says no and why, with an ordinary chat client")
-    await say(juliet, agent, "No, because Romeo still needs it.", "tidy-up")
+    await chat(juliet, agent, "No, because Romeo still needs it.", "tidy-up")
     await _show_events(juliet, task)
     step("Juliet", "starts it again")
     task = await _start_task(juliet, agent, wanted)
@@ -96,12 +96,12 @@ async def a_form(juliet: Visitor, agent: str) -> None:
 async def a_schedule(juliet: Visitor, agent: str) -> None:
     """Show work that starts by the clock: its result arrives as a message."""
     step("Juliet", "schedules a skill for every Monday")
-    await say(juliet, agent, "/schedule add every monday at 9: run time zone=Europe/Paris")
+    await chat(juliet, agent, "/schedule add every monday at 9: run time zone=Europe/Paris")
     step("Juliet", "schedules one for in two seconds: its result arrives when it has run")
-    await say(juliet, agent, '/schedule add in 2 seconds: run echo text="Time for tea!"')
+    await chat(juliet, agent, '/schedule add in 2 seconds: run echo text="Time for tea!"')
     came(await juliet.hear(_is_tea))
     step("Juliet", "lists her schedules: the one that is left fires every Monday")
-    await say(juliet, agent, "/schedule")
+    await chat(juliet, agent, "/schedule")
 
 
 def _is_tea(stanza: Incoming) -> bool:
@@ -134,7 +134,7 @@ async def iq(who: Visitor, type_: str, to: str, payload: Payload) -> Incoming:
     return answer
 
 
-async def say(who: Visitor, to: str, body: str, thread: str | None = None) -> None:
+async def chat(who: Visitor, to: str, body: str, thread: str | None = None) -> None:
     """Show a chat message, and the next chat message that arrives."""
     sent(await who.say(to, body, thread))
     came(await who.hear(_is_chat))
@@ -213,12 +213,12 @@ async def a_memory(juliet: Visitor, agent: str, address: str) -> None:
     item = Item(id=_KEY, payloads=(keep(memory),))
     await iq(juliet, "set", agent, Pubsub(publish=Publish(node=node, items=(item,))))
     step("Juliet", "asks in the chat: the agent uses her text at once")
-    await say(juliet, agent, "/memory")
+    await chat(juliet, agent, "/memory")
     step("Juliet", "deletes it")
     gone = Retract(node=node, items=(Item(id=_KEY),))
     await iq(juliet, "set", agent, Pubsub(retract=gone))
     step("Juliet", "asks again: the agent knows nothing of it any more")
-    await say(juliet, agent, "/memory")
+    await chat(juliet, agent, "/memory")
 
 
 _TIMEOUT_S: Final = 300.0

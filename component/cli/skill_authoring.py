@@ -157,14 +157,13 @@ def call(
 
     logs.configure("info", "human")
     texts = [_split(each) for each in params]
-    made: list[SkillResult] = []
 
-    async def run() -> None:
-        made.append(await _call(name, config, texts, json_params, principal, trusted=trusted))
+    async def run() -> SkillResult:
+        return await _call(name, config, texts, json_params, principal, trusted=trusted)
 
-    anyio.run(run, backend="trio")
-    _print(made[0], as_json=as_json)
-    if made[0].is_error:
+    made = anyio.run(run, backend="trio")
+    _print(made, as_json=as_json)
+    if made.is_error:
         raise click.exceptions.Exit(ExitCode.FAILURE)
 
 
@@ -272,12 +271,7 @@ def test(directory: Path, trusted: bool) -> None:
     from component import logs  # noqa: PLC0415
 
     logs.configure("info", "human")
-    found: list[CaseOutcome] = []
-
-    async def run() -> None:
-        found.extend(await _cases(directory, trusted=trusted))
-
-    anyio.run(run, backend="trio")
+    found = anyio.run(partial(_cases, directory, trusted=trusted), backend="trio")
     for one in found:
         mark = click.style("ok", fg="green") if not one.problem else click.style("failed", fg="red")
         click.echo(f"{mark:<6} {one.name}" + (f": {one.problem}" if one.problem else ""))

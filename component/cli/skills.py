@@ -1,7 +1,7 @@
 """`xmpp-agent skills list|show|approve|revoke|reject`: configured and installed skills."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,12 +46,13 @@ def list_skills(config: Path, principal: str | None, as_json: bool, words: tuple
     if not found and not installed:
         click.echo("No skill matches." if words or principal else "There are no skills.")
         return
+    from component.cli.rows import print_rows  # noqa: PLC0415 - only a table needs it
+
     if found:
-        _print_table(("Skill", "Parameters", "Description", "Effects"), map(_row, found))
+        print_rows([_row(skill) for skill in found])
     if installed:
         click.echo("\nInstalled in directories, or described by others:")
-        columns = ("Skill", "Version", "Kind", "State", "Reason")
-        _print_table(columns, map(_installed_row, installed))
+        print_rows([_installed_row(one) for one in installed])
 
 
 def _find(
@@ -124,35 +125,23 @@ def _as_json(skill: "Skill") -> dict[str, Any]:
     }
 
 
-def _print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    from rich.table import Table  # noqa: PLC0415 - only a table needs it
-
-    from component.cli.rows import print_table  # noqa: PLC0415
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    print_table(table)
-
-
-def _row(skill: "Skill") -> tuple[str, ...]:
-    params = ", ".join(f"{p.name}{'' if p.required else '?'}" for p in skill.inputs.params)
-    first = skill.description.strip().partition("\n")[0]
-    return skill.name, params, first, _effects(skill)
-
-
-def _effects(skill: "Skill") -> str:
+def _row(skill: "Skill") -> dict[str, str]:
     marks = skill.annotations
-    if marks.read_only:
-        return "reads only"
-    return "destructive" if marks.destructive else "changes things"
+    changes = "destructive" if marks.destructive else "changes things"
+    return {
+        "skill": skill.name,
+        "parameters": ", ".join(
+            f"{p.name}{'' if p.required else '?'}" for p in skill.inputs.params
+        ),
+        "description": skill.description.strip().partition("\n")[0],
+        "effects": "reads only" if marks.read_only else changes,
+    }
 
 
-def _installed_row(one: dict[str, Any]) -> tuple[str, ...]:
+def _installed_row(one: dict[str, Any]) -> dict[str, str]:
     kind = f"{one['kind']}, trusted" if one["trusted"] else one["kind"]
-    return one["name"], one["version"], kind, one["state"], one["reason"]
+    shown = {"skill": one["name"], "version": one["version"], "kind": kind}
+    return shown | {key: one[key] for key in ("state", "reason")}
 
 
 def _check_installed(settings: "Settings") -> None:

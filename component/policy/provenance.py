@@ -32,7 +32,7 @@ _HOST: Final = r"(?i)(?:(?:[\w-]+\.)+[^\W\d][\w-]+|\d+(?:\.\d+){3}|\[[\da-f:.]+\
 _SHORTEST_ID: Final = 6
 
 
-class Texts:
+class SourceTexts:
     """Texts that somebody wrote or returned, in which values are looked for."""
 
     def __init__(self, texts: Iterable[str]) -> None:
@@ -91,7 +91,7 @@ class Texts:
 def chosen_by_model(
     arguments: Mapping[str, Any],
     schema: Mapping[str, Any],
-    texts: Sequence[Texts],
+    texts: Sequence[SourceTexts],
     *,
     few_are_free: bool,
 ) -> tuple[str, ...]:
@@ -133,7 +133,11 @@ def chosen_by_model(
 
 
 def reserved(
-    arguments: Mapping[str, Any], schema: Mapping[str, Any], texts: Sequence[Texts], *, links: bool
+    arguments: Mapping[str, Any],
+    schema: Mapping[str, Any],
+    texts: Sequence[SourceTexts],
+    *,
+    links: bool,
 ) -> tuple[str, ...]:
     """Return the names of the arguments with a value that must be the person's own, and is not.
 
@@ -166,7 +170,7 @@ def may_be_planted(
     arguments: Mapping[str, Any],
     schema: Mapping[str, Any],
     descriptions: Sequence[str],
-    written: Texts,
+    written: SourceTexts,
 ) -> bool:
     """Return whether the author of some descriptions of tools may have chosen where a call goes.
 

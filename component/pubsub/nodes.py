@@ -15,17 +15,11 @@ from component.pubsub.changes import Direct, NodeChange
 from component.pubsub.config import NodeConfig, configured
 from component.pubsub.rows import Node, NodeRows, NodeSubscription, State
 from component.store.database import Database
-from xep import pubsub_errors, pubsub_owner
+from xep import pubsub, pubsub_errors, pubsub_owner
 from xep.binding import ContentError, Payload
 from xep.binding.conversion import format_datetime
 from xep.data_forms import FORM_TYPE, Field, Form, form_type_field
 from xep.jid import JID, JIDError
-from xep.pubsub import (
-    SUBSCRIBE_AUTHORIZATION,
-    SUBSCRIBE_OPTIONS,
-    AffiliationName,
-    SubscriptionState,
-)
 from xep.pubsub_owner import PubsubOwner
 from xep.stanza_error import Condition, StanzaError
 
@@ -93,15 +87,15 @@ def delete_node(at: NodeAccess) -> NodeChange:
     return at.changed("deleted", config, notifies=config.notify_delete, number=0, subscribers=told)
 
 
-def affiliations(at: NodeAccess) -> list[tuple[str, AffiliationName]]:
+def affiliations(at: NodeAccess) -> list[tuple[str, pubsub.AffiliationName]]:
     """Everybody's affiliation with a node, for its owners (§8.9.1)."""
     at.owned(lock=False)
     return at.affiliations()
 
 
 def set_affiliations(
-    at: NodeAccess, made: Sequence[tuple[str, AffiliationName]]
-) -> list[tuple[str, SubscriptionState]]:
+    at: NodeAccess, made: Sequence[tuple[str, pubsub.AffiliationName]]
+) -> list[tuple[str, pubsub.SubscriptionState]]:
     """Change affiliations (§8.9.2); the addresses whose subscription that has changed, with its
     state. The service remains owner, so a node may have no other. Raises StanzaError:
     ``bad-request`` if an entity is named twice, ``not-acceptable`` if there were too many, or if an
@@ -113,7 +107,7 @@ def set_affiliations(
     if len(dict(made)) < len(made):
         text = "an entity is named more than once"
         raise _affiliations_unchanged("bad-request", text, at.name, before)
-    changed_: list[tuple[str, SubscriptionState]] = []
+    changed_: list[tuple[str, pubsub.SubscriptionState]] = []
     for jid, affiliation in made:
         at.set_affiliation(jid, affiliation)
         changed_ += _follow_affiliation(at, node, jid, affiliation)
@@ -128,8 +122,8 @@ def set_affiliations(
 
 
 def _follow_affiliation(
-    at: NodeRows, node: Node, principal: str, affiliation: AffiliationName
-) -> list[tuple[str, SubscriptionState]]:
+    at: NodeRows, node: Node, principal: str, affiliation: pubsub.AffiliationName
+) -> list[tuple[str, pubsub.SubscriptionState]]:
     """Approve or end subscriptions as an affiliation demands (§8.7.4); those that have changed."""
     subscriptions = at.subscriptions_of(principal)
     if affiliation == "outcast" or (
@@ -148,7 +142,7 @@ def _follow_affiliation(
 
 
 def _affiliations_unchanged(
-    condition: Condition, text: str, name: str, before: Sequence[tuple[str, AffiliationName]]
+    condition: Condition, text: str, name: str, before: Sequence[tuple[str, pubsub.AffiliationName]]
 ) -> StanzaError:
     made = tuple(
         pubsub_owner.Affiliation(jid=JID.parse(jid), affiliation=each)
@@ -182,7 +176,7 @@ def options_form(made: NodeSubscription | None) -> Form:
     return Form(
         type="form",
         fields=(
-            form_type_field(SUBSCRIBE_OPTIONS),
+            form_type_field(pubsub.SUBSCRIBE_OPTIONS),
             Field(
                 var=_DELIVER,
                 type="boolean",
@@ -205,8 +199,10 @@ def with_options(made: NodeSubscription, form: Form | None) -> NodeSubscription:
     """
     if form is None:
         return made
-    if form.type != "submit" or form.form_type not in (None, SUBSCRIBE_OPTIONS):
-        raise faults.invalid_options(f"expected a submitted form of type {SUBSCRIBE_OPTIONS}")
+    if form.type != "submit" or form.form_type not in (None, pubsub.SUBSCRIBE_OPTIONS):
+        raise faults.invalid_options(
+            f"expected a submitted form of type {pubsub.SUBSCRIBE_OPTIONS}"
+        )
     for field in form.fields:
         try:
             if field.var == _DELIVER:
@@ -299,8 +295,8 @@ def approvable(database: Database, who: Requester) -> list[str]:
 
 
 def set_subscriptions(
-    at: NodeAccess, wanted: Sequence[tuple[str, SubscriptionState, str | None]], subid: str
-) -> list[tuple[str, SubscriptionState]]:
+    at: NodeAccess, wanted: Sequence[tuple[str, pubsub.SubscriptionState, str | None]], subid: str
+) -> list[tuple[str, pubsub.SubscriptionState]]:
     """Approve, add and end subscriptions, by an owner (§8.8.2); the addresses whose subscription
     has changed, with its state.
 
@@ -311,7 +307,7 @@ def set_subscriptions(
     """
     at.owned()
     before = [(jid, at.subscription(jid)) for jid, _, _ in wanted]
-    made: list[tuple[str, SubscriptionState]] = []
+    made: list[tuple[str, pubsub.SubscriptionState]] = []
     for number, (jid, state, named) in enumerate(wanted):
         found = at.subscription(jid)
         if named and (found is None or found.subid != named):
@@ -414,7 +410,7 @@ def _authorization_form(made: NodeSubscription) -> Form:
         title="PubSub subscriber request",
         instructions=("To approve this subscription, choose Allow and submit the form.",),
         fields=(
-            form_type_field(SUBSCRIBE_AUTHORIZATION),
+            form_type_field(pubsub.SUBSCRIBE_AUTHORIZATION),
             Field(var=_SUBID, type="hidden", values=(made.subid,)),
             Field(var=_NODE, type="text-single", label="Node", values=(made.node,)),
             Field(var=_SUBSCRIBER, type="jid-single", label="Subscriber", values=(made.jid,)),

@@ -125,12 +125,9 @@ class StoredItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeSubscription(msgspec.Struct, frozen=True):
-    """A subscription to a node.
-
-    Attributes:
-        jid: the address that is notified, bare or full.
-        expires: when it ends, in milliseconds since 1970; None if it does not.
-        since: the number of the last change of the node before the subscription.
+    """A subscription to a node. `jid` is the address that is notified, bare or full. It ends at
+    `expires`, in milliseconds since 1970; None if it does not. `since` is the number of the last
+    change of the node before it.
     """
 
     node: str
@@ -171,7 +168,7 @@ def count_nodes(database: Database, creator: str) -> int:
     return _count(database, "SELECT count(*) FROM pubsub_nodes WHERE creator = ?", (creator,))
 
 
-def delete_expired(database: Database) -> int:
+def delete_expired_items(database: Database) -> int:
     """Delete all items and subscriptions that have expired; how many items."""
     done = database.execute("DELETE FROM pubsub_items WHERE expires <= ?", (database.steady,))
     database.execute("DELETE FROM pubsub_subscriptions WHERE expires <= ?", (database.now,))
@@ -288,7 +285,7 @@ class NodeRows:
         """When the node was created, in milliseconds since 1970, and the number of its last
         change.
         """
-        found = self._all(f"SELECT created, sequence FROM pubsub_nodes WHERE {_HERE}")  # noqa: S608
+        found = self._all(f"SELECT created, sequence FROM pubsub_nodes WHERE {_HERE}")  # noqa: S608 - constants
         return (int(found[0][0]), int(found[0][1])) if found else (0, 0)
 
     def remove(self) -> None:
@@ -340,7 +337,7 @@ class NodeRows:
     def held(self) -> tuple[int, int]:
         """How many items the node has, and their size in bytes."""
         ((number, size),) = self._all(
-            f"SELECT count(*), coalesce(sum(bytes), 0) FROM pubsub_items WHERE {_HERE}"  # noqa: S608
+            f"SELECT count(*), coalesce(sum(bytes), 0) FROM pubsub_items WHERE {_HERE}"  # noqa: S608 - constants
         )
         return int(number), int(size)
 
@@ -380,12 +377,12 @@ class NodeRows:
 
     def newest(self, most: int) -> list[StoredItem]:
         """The newest items, the oldest of them first."""
-        query = f"SELECT {_ITEM} FROM pubsub_items WHERE {_LIVE} ORDER BY sequence DESC LIMIT ?"  # noqa: S608
+        query = f"SELECT {_ITEM} FROM pubsub_items WHERE {_LIVE} ORDER BY sequence DESC LIMIT ?"  # noqa: S608 - constants
         return [_item(*row) for row in reversed(self._all(query, self.database.steady, most))]
 
     def item_keys(self) -> list[tuple[str, int]]:
         """The ids of all items with the sizes of their payloads in bytes, the oldest first."""
-        query = f"SELECT id, bytes FROM pubsub_items WHERE {_LIVE} ORDER BY sequence"  # noqa: S608
+        query = f"SELECT id, bytes FROM pubsub_items WHERE {_LIVE} ORDER BY sequence"  # noqa: S608 - constants
         return [(str(id_), int(size)) for id_, size in self._all(query, self.database.steady)]
 
     # -- retractions -----------------------------------------------------------------------------
@@ -406,7 +403,7 @@ class NodeRows:
 
     def retractions(self) -> dict[str, int]:
         """The noted retractions: when each item was deleted, in milliseconds since 1970."""
-        found = self._all(f"SELECT id, at FROM pubsub_retractions WHERE {_HERE}")  # noqa: S608
+        found = self._all(f"SELECT id, at FROM pubsub_retractions WHERE {_HERE}")  # noqa: S608 - constants
         return {str(id_): int(at_) for id_, at_ in found}
 
     # -- subscriptions ---------------------------------------------------------------------------
@@ -435,7 +432,7 @@ class NodeRows:
 
     def count_subscribers(self) -> int:
         """How many addresses are subscribed."""
-        query = f"SELECT count(*) FROM pubsub_subscriptions WHERE {_LIVE} AND state = 'subscribed'"  # noqa: S608
+        query = f"SELECT count(*) FROM pubsub_subscriptions WHERE {_LIVE} AND state = 'subscribed'"  # noqa: S608 - constants
         return _count(self.database, query, (*self._key, self.database.now))
 
     def put_subscription(self, principal: str, made: NodeSubscription) -> None:
@@ -461,7 +458,7 @@ class NodeRows:
     def views(self, after: str, limit: int) -> list[tuple[str, str, str | None]]:
         """Return a page of the subscribers of a computed node: address, principal, known items."""
         found = self._all(
-            f"SELECT jid, principal, seen FROM pubsub_subscriptions WHERE {_LIVE}"  # noqa: S608
+            f"SELECT jid, principal, seen FROM pubsub_subscriptions WHERE {_LIVE}"  # noqa: S608 - constants
             " AND jid > ? AND state = 'subscribed' ORDER BY jid LIMIT ?",
             self.database.now,
             after,
@@ -472,7 +469,7 @@ class NodeRows:
     def set_view(self, jid: str, seen: str) -> None:
         """Store the items that a subscriber of a computed node knows."""
         self.database.execute(
-            f"UPDATE pubsub_subscriptions SET seen = ? WHERE {_HERE} AND jid = ?",  # noqa: S608
+            f"UPDATE pubsub_subscriptions SET seen = ? WHERE {_HERE} AND jid = ?",  # noqa: S608 - constants
             (seen, *self._key, jid),
         )
 
@@ -480,13 +477,13 @@ class NodeRows:
 
     def affiliation(self, principal: str) -> AffiliationName:
         """The affiliation of a principal."""
-        query = f"SELECT affiliation FROM pubsub_affiliations WHERE {_HERE} AND jid = ?"  # noqa: S608
+        query = f"SELECT affiliation FROM pubsub_affiliations WHERE {_HERE} AND jid = ?"  # noqa: S608 - constants
         found = self._all(query, principal)
         return found[0][0] if found else "none"
 
     def affiliations(self) -> list[tuple[str, AffiliationName]]:
         """Everybody's affiliation, sorted by address."""
-        query = f"SELECT jid, affiliation FROM pubsub_affiliations WHERE {_HERE} ORDER BY jid"  # noqa: S608
+        query = f"SELECT jid, affiliation FROM pubsub_affiliations WHERE {_HERE} ORDER BY jid"  # noqa: S608 - constants
         return [(row[0], row[1]) for row in self._all(query)]
 
     def set_affiliation(self, principal: str, made: AffiliationName) -> None:

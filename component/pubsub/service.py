@@ -92,10 +92,6 @@ def digests(items: Sequence[StoredItem]) -> str:
     return msgspec.json.encode(found).decode()
 
 
-def _set_view(service: str, node: str, jid: str, seen: str, database: Database) -> None:
-    NodeRows(database, service, node).set_view(jid, seen)
-
-
 def _events(node: str, items: Sequence[StoredItem], seen: Mapping[str, str]) -> Sequence[Event]:
     current = _decode(digests(items))
     events = [
@@ -140,13 +136,9 @@ class Stored(NamedTuple):
 
 
 class NodePast(NamedTuple):
-    """What is known of the past of a node.
-
-    Attributes:
-        created: when it was created, in milliseconds since 1970; 0 if there is no such node.
-        changes: how often it was changed since.
-        retractions: which items others than the service have deleted, if the node notes that: their
-            ids and when, in milliseconds since 1970.
+    """What is known of the past of a node: when it was created, in milliseconds since 1970 (0 if
+    there is no such node), and how often it was changed since. If the node notes that, which items
+    others than the service have deleted: their ids and when, in milliseconds since 1970.
     """
 
     created: int
@@ -180,7 +172,7 @@ class PubSubService:
             task_status.started()
             while True:
                 try:
-                    await self.storage.write(rows.delete_expired)
+                    await self.storage.write(rows.delete_expired_items)
                 except StorageError as error:
                     _log.error("expired items cannot be deleted", reason=str(error))
                 await anyio.sleep(_TIDY_S)
@@ -199,23 +191,18 @@ class PubSubService:
         """Publish an item of one of our addresses, the domain or an agent.
 
         A node that does not exist is created with the default configuration. `only_if` is the
-        required current state of the item; it is not checked if this is None.
-
-        Raises:
-            StanzaError: the node does not accept it.
-            StoredChangedError: the current state of the item is not `only_if`.
-            StorageError: the item cannot be stored.
+        required current state of the item; it is not checked if this is None. Raises StanzaError
+        if the node does not accept it, StoredChangedError if the current state of the item is not
+        `only_if`, and StorageError.
         """
         raw = payload if isinstance(payload, RawXML) else keep(payload)
         item = NewItem(id=item_id, payloads=(raw.text,))
-        who = _self(address)
 
-        def op(database: Database) -> NodeChange:
-            if only_if is not None:
-                _check_stored(database, who.service, node, (item_id,), only_if)
-            return items.publish(NodeAccess(database, who, node), (item,), {})
+        def op(at: NodeAccess) -> NodeChange:
+            _check_stored(at, (item_id,), only_if)
+            return items.publish(at, (item,), {})
 
-        await self.change(op)
+        await self.change(_self(address), node, op)
 
     async def retract(
         self, address: JID, node: str, item_ids: Sequence[str], *, only_if: Stored | None = None
@@ -224,46 +211,32 @@ class PubSubService:
         (``item-not-found``) if there is no such node, StorageError, and StoredChangedError if
         something else is stored than `only_if` says.
         """
-        who = _self(address)
 
-        def op(database: Database) -> NodeChange | None:
-            if only_if is not None:
-                _check_stored(database, who.service, node, item_ids, only_if)
-            at = NodeAccess(database, who, node)
+        def op(at: NodeAccess) -> NodeChange | None:
+            _check_stored(at, item_ids, only_if)
             at.find(lock=True)
             there = [each.id for each in at.items(item_ids)]
             return items.retract(at, there, notify=True) if there else None
 
-        await self.change(op)
+        await self.change(_self(address), node, op)
 
     async def items(self, address: JID, node: str, ids: Sequence[str] = ()) -> list[StoredItem]:
         """Return the items of a node, or those with these ids, the newest last; empty if there is
         no such node. Raises StorageError.
         """
-        service = str(address.bare)
-
-        def op(database: Database) -> list[StoredItem]:
-            at = NodeRows(database, service, node)
-            return at.items(ids) if ids else at.newest(_EVERY_ITEM)
-
-        return await self.storage.read(op)
+        return await self.read(
+            _self(address), node, lambda at: at.items(ids) if ids else at.newest(_EVERY_ITEM)
+        )
 
     async def past(self, address: JID, node: str) -> NodePast:
         """Return what is known of the past of a node. Raises StorageError."""
-        service = str(address.bare)
-
-        def op(database: Database) -> NodePast:
-            at = NodeRows(database, service, node)
-            return NodePast(*at.age(), at.retractions())
-
-        return await self.storage.read(op)
+        return await self.read(
+            _self(address), node, lambda at: NodePast(*at.age(), at.retractions())
+        )
 
     async def forget_retractions(self, address: JID, node: str, ids: Sequence[str]) -> None:
         """Forget that these items were deleted. Raises StorageError."""
-        service = str(address.bare)
-        await self.storage.write(
-            lambda database: NodeRows(database, service, node).forget_retractions(ids)
-        )
+        await self.write(_self(address), node, lambda at: at.forget_retractions(ids))
 
     # -- nodes -----------------------------------------------------------------------------------
 
@@ -279,11 +252,10 @@ class PubSubService:
         """Create a node if there is none, and add these owners. A node that exists gets the
         configuration, unless `reconfigures` is False. Raises StorageError.
         """
-        who = _self(address)
 
-        def op(database: Database) -> NodeChange | None:
-            at, change = NodeAccess(database, who, node), None
-            if not at.add(config, who.service) and reconfigures:
+        def op(at: NodeAccess) -> NodeChange | None:
+            change = None
+            if not at.add(config, at.service) and reconfigures:
                 known = at.load(lock=True)
                 if known is not None and known.config != config:
                     change = nodes.reconfigure(at, known, config)
@@ -291,7 +263,7 @@ class PubSubService:
                 at.set_affiliation(str(each.bare), "owner")
             return change
 
-        await self.change(op)
+        await self.change(_self(address), node, op)
 
     async def visible(self, who: Requester) -> list[tuple[str, str]]:
         """Return the nodes that the requester may see, sorted, each with its title (§5.2). Raises
@@ -350,9 +322,19 @@ class PubSubService:
 
     # -- notifications ---------------------------------------------------------------------------
 
-    async def change(self, op: Callable[[Database], NodeChange | None]) -> None:
+    async def read(self, who: Requester, node: str, op: Callable[[NodeAccess], T]) -> T:
+        """Return what an operation reads of a node. Raises StanzaError, StorageError."""
+        return await self.storage.read(lambda database: op(NodeAccess(database, who, node)))
+
+    async def write(self, who: Requester, node: str, op: Callable[[NodeAccess], T]) -> T:
+        """Commit the changes of an operation on a node. Raises StanzaError, StorageError."""
+        return await self.storage.write(lambda database: op(NodeAccess(database, who, node)))
+
+    async def change(
+        self, who: Requester, node: str, op: Callable[[NodeAccess], NodeChange | None]
+    ) -> None:
         """Commit the change of an operation, then notify. Raises StanzaError, StorageError."""
-        change = await self.storage.write(op)
+        change = await self.write(who, node, op)
         if change is not None:
             for observer in self._observers:
                 if observer.is_for(change):
@@ -362,9 +344,11 @@ class PubSubService:
                 self._turns.put((change.service, change.node), change, size)
             self.notifier.put(change)
 
-    async def send(self, op: Callable[[Database], Sequence[Direct]]) -> None:
+    async def send(
+        self, who: Requester, node: str, op: Callable[[NodeAccess], Sequence[Direct]]
+    ) -> None:
         """Commit the changes of an operation, then send its messages. Raises as `change`."""
-        for message in await self.storage.write(op):
+        for message in await self.write(who, node, op):
             self.notifier.put(message)
 
     def observe(
@@ -406,17 +390,18 @@ class PubSubService:
                 await self._refresh(service, node)
 
     async def _refresh(self, service: str, node: ComputedNode) -> None:
-        def read(database: Database) -> list[tuple[str, str, str | None]]:
-            return NodeRows(database, service, node.name).views(after, _PAGE)
-
+        who = _self(JID.parse(service))
         after = ""
-        while page := await self.storage.read(read):
+        while page := await self.read(
+            who, node.name, partial(NodeAccess.views, after=after, limit=_PAGE)
+        ):
             for jid, principal, seen in page:
                 items = await node.items(JID.parse(service), JID.parse(principal))
                 now = digests(items)
                 if now == seen:
                     continue
-                await self.storage.write(partial(_set_view, service, node.name, jid, now))
+                view = partial(NodeAccess.set_view, jid=jid, seen=now)
+                await self.write(who, node.name, view)
                 for event in _events(node.name, items, _decode(seen or "{}")):
                     self.notifier.put(
                         Direct(
@@ -516,12 +501,10 @@ def _self(address: JID) -> Requester:
     return Requester(service=service, principal=service, jid=service)
 
 
-def _check_stored(
-    database: Database, service: str, node: str, ids: Sequence[str], expected: Stored
-) -> None:
-    at = NodeRows(database, service, node)
-    at.load(lock=True)
-    for id_ in ids:
-        found = at.item(id_)
-        if (None if found is None else found.payload) != expected.payload:
-            raise StoredChangedError
+def _check_stored(at: NodeRows, ids: Sequence[str], expected: Stored | None) -> None:
+    if expected is not None:
+        at.load(lock=True)
+        for id_ in ids:
+            found = at.item(id_)
+            if (None if found is None else found.payload) != expected.payload:
+                raise StoredChangedError

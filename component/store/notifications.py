@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from component import system
 from component.store.database import Database
 from component.store.forgetting import Forgotten
 from component.store.schema import Table
@@ -99,7 +100,6 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
     """A notification of one person by one agent.
 
     Attributes:
-        id: identifies it; recording it again changes nothing.
         title: what it is about: the name of what started the work.
         created: when it was recorded, in milliseconds since 1970, UTC.
         waits_online: it is held until the person is online.
@@ -107,7 +107,6 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
         message: the id of the message that says it; None until that is decided.
         sent: when the message was sent; None until then.
         received: a client has sent a receipt.
-        repeated: the message was sent once more.
     """
 
     id: str
@@ -144,13 +143,10 @@ class Preferences(msgspec.Struct, frozen=True):
 
 
 class Recipient(msgspec.Struct, frozen=True):
-    """All that is needed to decide what a person is sent now.
-
-    Attributes:
-        now: milliseconds since 1970, UTC; after a jump forward only when it has held for a minute.
-        steady: milliseconds that do not jump.
-        notifications: those that are held, are being sent, or were sent lately; the oldest first.
-        dropped: how many were dropped because too many were held.
+    """All that is needed to decide what a person is sent now: the time in milliseconds since 1970,
+    UTC (`now`; after a jump forward only when it has held for a minute) and in milliseconds that do
+    not jump (`steady`); the notifications that are held, are being sent, or were sent lately, the
+    oldest first; and how many were dropped because too many were held.
     """
 
     now: int
@@ -181,8 +177,11 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """What one instance has taken on to send."""
+    """What one instance has taken on to send to a person; `token` is that of its claim."""
 
+    agent: JID
+    person: JID
+    token: str
     recipient: Recipient
     plan: Plan
 
@@ -244,19 +243,19 @@ class NotificationStore:
         return [(JID.parse(agent), JID.parse(person)) for agent, person in found], next_in
 
     async def take(
-        self, agent: JID, person: JID, token: str, decide: Callable[[Recipient], Plan]
+        self, agent: JID, person: JID, decide: Callable[[Recipient], Plan]
     ) -> Batch | None:
         """Decide what a recipient is sent now, and claim it for a while if that is something.
 
         `decide` may be called more than once. Returns None if another instance has the recipient,
         or if there is nothing to send.
         """
-        key, held_by = _key(agent, person), self._token(token)
+        key, token = _key(agent, person), f"{self._home}.{system.token_hex(16)}"
 
         def op(database: Database) -> Batch | None:
             claimed = database.execute(
-                f"UPDATE recipients SET claimed = ?, token = ? WHERE {_WHO} AND claimed <= ?",  # noqa: S608
-                (database.steady + _CLAIM_MS, held_by, *key, database.steady),
+                f"UPDATE recipients SET claimed = ?, token = ? WHERE {_WHO} AND claimed <= ?",  # noqa: S608 - constants
+                (database.steady + _CLAIM_MS, token, *key, database.steady),
             )
             if not claimed.rowcount:
                 return None
@@ -267,18 +266,16 @@ class NotificationStore:
                     database.execute(
                         "UPDATE notifications SET message = ? WHERE id = ?", (message.id, id_)
                     )
-            if not plan.messages:
-                _release(database, key, held_by, _look_at(database, plan))
-                return None
-            return Batch(recipient, plan)
+            batch = Batch(agent.bare, person.bare, token, recipient, plan)
+            if plan.messages:
+                return batch
+            _release(database, batch, _look_at(database, plan))
+            return None
 
         return await self._storage.write(op)
 
-    async def sent(
-        self, agent: JID, person: JID, token: str, batch: Batch, decide: Callable[[Recipient], Plan]
-    ) -> None:
+    async def sent(self, batch: Batch, decide: Callable[[Recipient], Plan]) -> None:
         """All messages of a batch were sent: decide when to look at the recipient again."""
-        key = _key(agent, person)
 
         def op(database: Database) -> None:
             for message in batch.plan.messages:
@@ -289,25 +286,16 @@ class NotificationStore:
                     (*at, message.id),
                 )
             if batch.recipient.dropped:
-                database.execute(
-                    "UPDATE recipients SET dropped = dropped - ? WHERE agent = ? AND person = ?",
-                    (batch.recipient.dropped, *key),
-                )
-            plan = decide(_recipient(database, agent.bare, person.bare))
-            _release(database, key, self._token(token), _look_at(database, plan))
+                _count_dropped(database, _key(batch.agent, batch.person), -batch.recipient.dropped)
+            plan = decide(_recipient(database, batch.agent, batch.person))
+            _release(database, batch, _look_at(database, plan))
             _forget_old(database)
 
         await self._storage.write(op, keep_trying=True)
 
-    async def release(self, agent: JID, person: JID, token: str, look_in: int) -> None:
-        """The batch of a recipient could not be sent: look again in so many milliseconds."""
-        key = _key(agent, person)
-        await self._storage.write(
-            lambda db: _release(db, key, self._token(token), db.steady + look_in)
-        )
-
-    def _token(self, token: str) -> str:
-        return f"{self._home}.{token}"
+    async def release(self, batch: Batch, look_in: int) -> None:
+        """A batch could not be sent: look again in so many milliseconds."""
+        await self._storage.write(lambda db: _release(db, batch, db.steady + look_in))
 
     async def waiting_online(self) -> set[tuple[JID, JID]]:
         """The agents and persons of notifications that are held until the person is online."""
@@ -458,7 +446,7 @@ def _created(database: Database, recipient: tuple[str, str]) -> int:
     they keep their order.
     """
     (last,) = database.execute(
-        f"SELECT max(created) FROM notifications WHERE {_WHO} AND created BETWEEN ? AND ?",  # noqa: S608
+        f"SELECT max(created) FROM notifications WHERE {_WHO} AND created BETWEEN ? AND ?",  # noqa: S608 - constants
         (*recipient, database.now, database.now + _SAME_MS),
     ).fetchone() or (None,)
     return database.now if last is None else int(last) + 1
@@ -473,17 +461,20 @@ def _drop_surplus(database: Database, key: tuple[str, str], most: int) -> None:
             " ORDER BY priority, created, id LIMIT ?)",
             (*key, count - most),
         )
-        database.execute(
-            f"UPDATE recipients SET dropped = dropped + ? WHERE {_WHO}",  # noqa: S608 - constants
-            (dropped.rowcount, *key),
-        )
+        _count_dropped(database, key, dropped.rowcount)
 
 
-def _release(database: Database, key: tuple[str, str], token: str, look_at: int | None) -> None:
+def _count_dropped(database: Database, key: tuple[str, str], more: int) -> None:
     database.execute(
-        "UPDATE recipients SET claimed = 0, token = NULL, look_at = ?"
-        " WHERE agent = ? AND person = ? AND token = ?",
-        (look_at, *key, token),
+        f"UPDATE recipients SET dropped = dropped + ? WHERE {_WHO}",  # noqa: S608 - constants
+        (more, *key),
+    )
+
+
+def _release(database: Database, batch: Batch, look_at: int | None) -> None:
+    database.execute(
+        f"UPDATE recipients SET claimed = 0, token = NULL, look_at = ? WHERE {_WHO} AND token = ?",  # noqa: S608 - constants
+        (look_at, *_key(batch.agent, batch.person), batch.token),
     )
 
 

@@ -7,7 +7,13 @@ import msgspec
 
 from component.agent.protocol import Caller
 from component.policy.flows import TRUSTED
-from component.policy.provenance import Texts, chosen_by_model, may_be_planted, reserved, texts_in
+from component.policy.provenance import (
+    SourceTexts,
+    chosen_by_model,
+    may_be_planted,
+    reserved,
+    texts_in,
+)
 from component.skills import Skill, View
 
 _NETWORK: Final = "network:"
@@ -41,7 +47,7 @@ def with_descriptions(
     ]
     found = [view.get(name) for name in view.names()]
     names = [one.name for one in found if one is not None and one.described_by is None]
-    written = Texts((*caller.written, *names))
+    written = SourceTexts((*caller.written, *names))
     if not may_be_planted(values, skill.input_schema, texts, written):
         return caller
     said = caller.said or caller.written
@@ -60,13 +66,15 @@ def chosen_and_reserved(
         return (), ()
     notes = skill.annotations
     values: dict[str, Any] = msgspec.json.decode(arguments)
-    said = Texts(caller.said)
+    said = SourceTexts(caller.said)
     links = notes.open_world and not notes.read_only
     own = reserved(values, skill.input_schema, [said], links=links)
     texts = [said]
     if notes.read_only:
         hosts = _hosts(skill)
-        texts.append(Texts(text for name, text in caller.results if _knows(find(name), hosts)))
+        texts.append(
+            SourceTexts(text for name, text in caller.results if _knows(find(name), hosts))
+        )
     found = chosen_by_model(values, skill.input_schema, texts, few_are_free=notes.read_only)
     return tuple(found), tuple(own)
 

@@ -29,6 +29,28 @@ class Importing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     toml: str = ""
 
 
+class Sought(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is sought.
+
+    Args:
+        person: Whom it is for,
+            and nobody else.
+    """
+
+    person: str = msgspec.field(name="for", default="")
+
+
+class SoughtAll(Sought, frozen=True, forbid_unknown_fields=True):
+    """Everything that is sought.
+
+    Args:
+        number: Not shown.
+    """
+
+    number: Annotated[int, msgspec.Meta(title="How many", description="At most so many.")] = 1
+    rest: bool = False
+
+
 LOOK = Outline(name="look", title="Look", about="look", params=Looking)
 SEARCH = Outline(name="search", title="Search", about="search", params=Searching)
 NOTHING = Outline(name="ping", title="Ping", about="ping", params=NoParams)
@@ -145,3 +167,14 @@ def refusal(outline: AnyOutline, text: str) -> str | None:
     except CommandError as error:
         return str(error)
     return None
+
+
+def test_the_docstring_of_the_parameters_describes_them_unless_their_types_do() -> None:
+    schema = Outline(name="all", title="All", about="all", params=SoughtAll).schema
+    assert schema["description"] == "Everything that is sought."
+    shown = {name: dict(list(each.items())[:2]) for name, each in schema["properties"].items()}
+    assert shown == {
+        "for": {"title": "Person", "description": "Whom it is for, and nobody else."},
+        "number": {"title": "How many", "description": "At most so many."},
+        "rest": {"title": "Rest", "type": "boolean"},
+    }

@@ -1,12 +1,7 @@
 """Service discovery, profiles, and what every entity answers."""
 
 from component import VERSION
-from component.features.discovery.handlers import (
-    CommonQueries,
-    ContactProfiles,
-    Discovery,
-    profile_nodes,
-)
+from component.features.discovery import handlers
 from component.features.feature import Feature, Opened
 from component.kernel.kernel import Kernel
 from component.kernel.options import SOFTWARE, page_bytes
@@ -20,16 +15,16 @@ class DiscoveryFeature(Feature):
         catalog = kernel.environment.catalog
         return Opened(
             handlers=(
-                CommonQueries(SOFTWARE, VERSION),
-                Discovery(
+                handlers.CommonQueries(SOFTWARE, VERSION),
+                handlers.Discovery(
                     kernel.disco,
                     catalog.view,
                     kernel.pubsub if kernel.disco.has_pubsub else None,
                     page_bytes(self.settings),
                 ),
-                ContactProfiles(catalog.profiles),
+                handlers.ContactProfiles(catalog.profiles),
             ),
-            nodes=profile_nodes(catalog.profiles),
+            nodes=handlers.profile_nodes(catalog.profiles),
         )
 
 

@@ -14,6 +14,7 @@ from component.commands import (
     Outline,
     PersonParams,
     person_of,
+    shorten,
 )
 from component.memory.index_search import Search
 from component.memory.knowledge import Knowledge, KnowledgeError, Memo, Remembered
@@ -300,8 +301,6 @@ def _exported(one: Remembered) -> ExportedMemory:
 
 def _line(row: MemoryRow) -> str:
     text = row.body if not row.title else f"{row.title}: {row.body}"
-    text = " ".join(text.split())
-    if len(text) > _LONGEST_SHOWN:
-        text = text[: _LONGEST_SHOWN - 1] + "…"
+    text = shorten(" ".join(text.split()), _LONGEST_SHOWN)
     where = "" if row.scope == PRIVATE else f" [{row.scope}]"
     return f"- {row.key}{where}: {text}"

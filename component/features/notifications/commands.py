@@ -13,6 +13,7 @@ from component.commands import (
     CommandResult,
     Outline,
     person_of,
+    shorten,
     when,
 )
 from component.config import Settings
@@ -231,8 +232,7 @@ def _line(one: Notification) -> HeldLine:
 
 
 def _notification_text(line: HeldLine, *, whose: bool) -> str:
-    text = line.text.partition("\n")[0]
-    shown = text if len(text) <= _LONGEST_LINE else text[: _LONGEST_LINE - 1] + "…"
+    shown = shorten(line.text.partition("\n")[0], _LONGEST_LINE)
     held = "until you are online" if line.waits_for == "online" else "for now"
     person = f" for {line.person}" if whose else ""
     return f"{line.id}{person} {line.title}, {when(line.created)}, held {held}: {shown}"

@@ -18,8 +18,8 @@ import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
-from component import system
 from component.caches import LRUCache
+from component.commands import shorten
 from component.features.notifications.plan import MESSAGE_PREFIX, person_zone, plan
 from component.kernel import started_work
 from component.kernel.goals import turn_of
@@ -260,18 +260,17 @@ class Notifier:
                 return _POLL_S
 
     async def _send_to(self, agent: JID, person: JID) -> None:
-        token = system.token_hex(16)
         try:
-            batch = await self.store.take(agent, person, token, self._plan)
+            batch = await self.store.take(agent, person, self._plan)
             if batch is None:
                 return
             if not self._kernel.contacts.may_write(agent, person):
                 _log.info("notifications are dropped: their recipient wants none")
                 await self.store.forget(agent, person)
-            elif await self._sent(agent, person, batch):
-                await self.store.sent(agent, person, token, batch, self._plan)
+            elif await self._sent(batch):
+                await self.store.sent(batch, self._plan)
             else:
-                await self.store.release(agent, person, token, _AGAIN_MS)
+                await self.store.release(batch, _AGAIN_MS)
         except StorageError as error:
             # The claim expires, and the message is sent again under the same id.
             _log.warning("a notification is sent again later", reason=str(error))
@@ -280,7 +279,7 @@ class Notifier:
     def _plan(self, recipient: Recipient) -> Plan:
         return plan(recipient, self._settings, self._zone)
 
-    async def _sent(self, agent: JID, person: JID, batch: Batch) -> bool:
+    async def _sent(self, batch: Batch) -> bool:
         """Send the messages of a batch. Returns whether the server has accepted them all."""
         dropped = batch.recipient.dropped
         by_id = {one.id: one for one in batch.recipient.notifications}
@@ -290,8 +289,8 @@ class Notifier:
             text = message_text([by_id[id_] for id_ in message.ids], 0 if number else dropped, zone)
             sent = OutboundMessage(
                 id=message.id,
-                conversation=conversation_with(agent, person),
-                to=ReplyAddress(str(person), agent),
+                conversation=conversation_with(batch.agent, batch.person),
+                to=ReplyAddress(str(batch.person), batch.agent),
                 parts=(Text(text),),
                 must_arrive=True,
                 asks_for_reports=True,
@@ -320,13 +319,13 @@ def notification_text(work: Work, trigger: Trigger, outcome: str, text: str) -> 
     if work.template and outcome == "completed":
         values = {
             "agent": work.agent,
-            "first_line": _cut(result.partition("\n")[0], _LONGEST_LINE),
+            "first_line": shorten(result.partition("\n")[0], _LONGEST_LINE),
             "name": title_of(trigger),
             "source": trigger.source,
             "text": result,
         }
-        return _cut(Template(work.template).safe_substitute(values), _LONGEST)
-    return _cut(result, _LONGEST)
+        return shorten(Template(work.template).safe_substitute(values), _LONGEST)
+    return shorten(result, _LONGEST)
 
 
 def message_text(notifications: Sequence[Notification], dropped: int, zone: tzinfo) -> str:
@@ -348,11 +347,7 @@ def message_text(notifications: Sequence[Notification], dropped: int, zone: tzin
 def _entry(one: Notification, zone: tzinfo) -> str:
     at = datetime.fromtimestamp(one.created / 1000, UTC).astimezone(zone)
     title = one.title.replace("*", "")
-    return f"*{title}* ({at:%Y-%m-%d %H:%M}): {_cut(one.text, _LONGEST_IN_DIGEST)}"
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return f"*{title}* ({at:%Y-%m-%d %H:%M}): {shorten(one.text, _LONGEST_IN_DIGEST)}"
 
 
 OutcomeOfWork: TypeAlias = Literal["completed", "failed", "cancelled", "rejected"]

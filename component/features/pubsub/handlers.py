@@ -22,7 +22,6 @@ from component.pubsub.nodes import options_form, with_options
 from component.pubsub.notifier import ENVELOPE_BYTES
 from component.pubsub.rows import Node, NodeSubscription, StoredItem
 from component.pubsub.service import PubSubService, as_node, digests, last_messages, last_of
-from component.store.database import Database
 from xep import disco, pubsub, pubsub_errors
 from xep.binding import RawXML
 from xep.binding.conversion import format_datetime
@@ -58,12 +57,12 @@ class Allowances:
         if who.is_service or who.may_create:
             return
 
-        def op(database: Database) -> int:
-            at = NodeAccess(database, who, node)
+        def op(at: NodeAccess) -> int:
             at.find()
             return at.count_subscribers()
 
-        told = await service.storage.read(op) + service.notifier.interested_in(who.service, node)
+        told = await service.read(who, node, op)
+        told += service.notifier.interested_in(who.service, node)
         self.charge(who.principal, (1 + told) * (bytes_ + ENVELOPE_BYTES))
 
     def charge(self, principal: str, bytes_: int) -> None:
@@ -179,9 +178,7 @@ class PubSubHandler:
         config = configured(DEFAULT, None if configure is None else configure.form)
         if who.may_create and self._service.computed(who, name) is not None:
             raise StanzaError("conflict", "there is a node of this name")
-        await self._service.storage.write(
-            lambda database: nodes.create_node(NodeAccess(database, who, name), config)
-        )
+        await self._service.write(who, name, lambda at: nodes.create_node(at, config))
         return None if wanted.node else Pubsub(create=pubsub.Create(node=name))
 
     async def _publish(
@@ -198,9 +195,7 @@ class PubSubHandler:
         self._service.refuse_computed(who, wanted.node)
         size = sum(len(one) for each in new for one in each.payloads)
         await self._allowances.charge_change(self._service, who, wanted.node, size)
-        await self._service.change(
-            lambda database: items.publish(NodeAccess(database, who, wanted.node), new, required)
-        )
+        await self._service.change(who, wanted.node, lambda at: items.publish(at, new, required))
         published = tuple(pubsub.Item(id=each.id) for each in new)
         return Pubsub(publish=pubsub.Publish(node=wanted.node, items=published))
 
@@ -214,9 +209,7 @@ class PubSubHandler:
         # The request can only extend the configuration.
         notify = True if wanted.notify else None
         await self._allowances.charge_change(self._service, who, name, sum(map(len, named)))
-        await self._service.change(
-            lambda database: items.retract(NodeAccess(database, who, name), named, notify=notify)
-        )
+        await self._service.change(who, name, lambda at: items.retract(at, named, notify=notify))
 
     async def _items(self, who: Requester, asked: pubsub.Items, page: ResultSet | None) -> Pubsub:
         """Return items of a node, the newest last, and which part of all they are (§6.5)."""
@@ -245,8 +238,8 @@ class PubSubHandler:
     ) -> tuple[list[StoredItem], ResultSet | None]:
         computed = self._service.computed(who, name)
         if computed is None:
-            return await self._service.storage.read(
-                lambda database: items.retrieve(NodeAccess(database, who, name), wanted, self._room)
+            return await self._service.read(
+                who, name, lambda at: items.retrieve(at, wanted, self._room)
             )
         found = await computed.items(JID.parse(who.service), JID.parse(who.principal))
         if wanted.ids:
@@ -275,8 +268,7 @@ class PubSubHandler:
         if computed is not None and computed.is_compared:
             seen = digests(await computed.items(JID.parse(who.service), JID.parse(who.principal)))
 
-        def op(database: Database) -> tuple[NodeSubscription, Sequence[Direct]]:
-            at = NodeAccess(database, who, name)
+        def op(at: NodeAccess) -> tuple[NodeSubscription, Sequence[Direct]]:
             if computed is None:
                 node = at.readable(subscribing=True)
             else:
@@ -286,9 +278,9 @@ class PubSubHandler:
                 at.set_view(address, seen)
             if made.state == "pending":
                 return made, nodes.approval_messages(at, made, self._service.creators)
-            return made, last_messages(database, node, address) if is_new else ()
+            return made, last_messages(at.database, node, address) if is_new else ()
 
-        made, messages = await self._service.storage.write(op)
+        made, messages = await self._service.write(who, name, op)
         if computed is not None and made.subid == wanted.subid:
             messages = [*messages, *await last_of(computed, who.service, who.principal, address)]
         for message in messages:
@@ -303,20 +295,19 @@ class PubSubHandler:
         """End a subscription (§6.2)."""
         address = _own_address(who, asked.node, asked.jid)
 
-        def op(database: Database) -> None:
-            at = NodeAccess(database, who, asked.node)
+        def op(at: NodeAccess) -> None:
             self._known(at, address, asked.subid)
             at.remove_subscription(address)
 
-        await self._service.storage.write(op)
+        await self._service.write(who, asked.node, op)
 
     async def _options(self, who: Requester, asked: pubsub.Options) -> Pubsub:
         """Return the options of a subscription (§6.3.2)."""
         if asked.jid is None:
             raise faults.jid_required()
         address = _own_address(who, asked.node, asked.jid)
-        made = await self._service.storage.read(
-            lambda db: self._known(NodeAccess(db, who, asked.node), address, asked.subid)
+        made = await self._service.read(
+            who, asked.node, lambda at: self._known(at, address, asked.subid)
         )
         form = options_form(made)
         return Pubsub(
@@ -331,13 +322,12 @@ class PubSubHandler:
             raise faults.invalid_options("the request holds no form")
         address, form = _own_address(who, asked.node, asked.jid), asked.form
 
-        def op(database: Database) -> None:
-            at = NodeAccess(database, who, asked.node)
+        def op(at: NodeAccess) -> None:
             found = with_options(self._known(at, address, asked.subid), form)
             after = msgspec.structs.replace(found, since=at.last_change())
             at.put_subscription(who.principal, after)
 
-        await self._service.storage.write(op)
+        await self._service.write(who, asked.node, op)
 
     def _known(self, at: NodeAccess, address: str, subid: str | None) -> NodeSubscription:
         """Return the requester's subscription to a node, which is not hidden from it."""
@@ -464,12 +454,9 @@ class NodeDiscovery:
         if computed is not None:
             return as_node(who.service, computed), [], 0
 
-        def op(database: Database) -> tuple[Node, list[str], int]:
-            at = NodeAccess(database, who, name)
-            node, _ = at.find()
-            return node, nodes.owners(at), at.count_subscribers()
-
-        return await self._service.storage.read(op)
+        return await self._service.read(
+            who, name, lambda at: (at.find()[0], nodes.owners(at), at.count_subscribers())
+        )
 
     async def _item_ids(self, who: Requester, name: str) -> list[str]:
         computed = self._service.computed(who, name)
@@ -477,12 +464,11 @@ class NodeDiscovery:
             found = await computed.items(JID.parse(who.service), JID.parse(who.principal))
             return [each.id for each in found]
 
-        def op(database: Database) -> list[str]:
-            at = NodeAccess(database, who, name)
+        def op(at: NodeAccess) -> list[str]:
             at.readable()
             return [id_ for id_, _ in at.item_keys()]
 
-        return await self._service.storage.read(op)
+        return await self._service.read(who, name, op)
 
 
 def _named(node: str | None) -> str:

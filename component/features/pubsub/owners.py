@@ -17,7 +17,6 @@ from component.pubsub.config import DEFAULT, config_form
 from component.pubsub.items import new_id
 from component.pubsub.service import PubSubService, last_messages
 from component.skills.form_fields import Schema
-from component.store.database import Database
 from xep import pubsub_event, pubsub_owner
 from xep.commands import Note
 from xep.data_forms import Form
@@ -53,14 +52,14 @@ class OwnerHandler:
         part = asked.configure or asked.affiliations or asked.subscriptions
         if part is None:
             raise unknown_request()
-        name, read = part.node, self._service.storage.read
+        name = part.node
         self._service.refuse_computed(who, name)
         if asked.configure is not None:
-            node = await read(lambda database: NodeAccess(database, who, name).owned(lock=False))
+            node = await self._service.read(who, name, lambda at: at.owned(lock=False))
             form = config_form(node.config)
             return PubsubOwner(configure=pubsub_owner.Configure(node=name, form=form))
         if asked.affiliations is not None:
-            found = await read(lambda db: nodes.affiliations(NodeAccess(db, who, name)))
+            found = await self._service.read(who, name, nodes.affiliations)
             affiliations = tuple(
                 pubsub_owner.Affiliation(jid=JID.parse(jid), affiliation=each)
                 for jid, each in found
@@ -68,8 +67,8 @@ class OwnerHandler:
             return PubsubOwner(
                 affiliations=pubsub_owner.Affiliations(node=name, affiliations=affiliations)
             )
-        made = await read(
-            lambda db: nodes.subscriptions_to(NodeAccess(db, who, name), "subscribed")
+        made = await self._service.read(
+            who, name, lambda at: nodes.subscriptions_to(at, "subscribed")
         )
         subscriptions = tuple(
             pubsub_owner.Subscription(
@@ -95,17 +94,14 @@ class OwnerHandler:
         self._service.refuse_computed(who, name)
         if changed is not None:
             await self._allowances.charge_change(self._service, who, name)
-            await self._service.change(lambda db: _change(NodeAccess(db, who, name), asked))
+            await self._service.change(who, name, lambda at: _change(at, asked))
         elif asked.affiliations is not None:
             wanted = [
                 (str(each.jid.bare), each.affiliation) for each in asked.affiliations.affiliations
             ]
-
-            def op(database: Database) -> Sequence[Direct]:
-                at = NodeAccess(database, who, name)
-                return _state_messages(at, nodes.set_affiliations(at, wanted))
-
-            await self._service.send(op)
+            await self._service.send(
+                who, name, lambda at: _state_messages(at, nodes.set_affiliations(at, wanted))
+            )
         elif asked.subscriptions is not None:
             named = asked.subscriptions.subscriptions
             states = [(str(each.jid), each.subscription, each.subid) for each in named]
@@ -117,12 +113,9 @@ class OwnerHandler:
         """Approve, add or end subscriptions to a node (§8.8.2), and notify the subscribers."""
         self._service.refuse_computed(who, name)
         subid = new_id()
-
-        def op(database: Database) -> Sequence[Direct]:
-            at = NodeAccess(database, who, name)
-            return _state_messages(at, nodes.set_subscriptions(at, wanted, subid))
-
-        await self._service.send(op)
+        await self._service.send(
+            who, name, lambda at: _state_messages(at, nodes.set_subscriptions(at, wanted, subid))
+        )
 
     # -- approval ----------------------------------------------------------------------------------
 
@@ -166,8 +159,8 @@ class OwnerHandler:
         name = str(msgspec.json.decode(json)[_FIELD])
         who = self._service.requester(asked.target, asked.requester)
         self._service.refuse_computed(who, name)
-        found = await self._service.storage.read(
-            lambda db: nodes.subscriptions_to(NodeAccess(db, who, name), "pending")
+        found = await self._service.read(
+            who, name, lambda at: nodes.subscriptions_to(at, "pending")
         )
         for each in found:
             message = nodes.approval_message(who.service, each, who.jid)

@@ -6,7 +6,6 @@ from functools import partial
 from anyio.lowlevel import checkpoint
 
 from component.commands import AnyCommand
-from component.config import Settings
 from component.features.feature import Feature, FeatureError, Opened
 from component.features.schedules import rows
 from component.features.schedules.commands import ScheduleCommands
@@ -19,7 +18,7 @@ from component.features.schedules.schedules import (
     of_settings,
     of_skills,
 )
-from component.features.schedules.settings import LIMITS
+from component.features.schedules.settings import ENTRIES, LIMITS
 from component.features.schedules.skills import schedule_skills
 from component.kernel.check import Check
 from component.kernel.contacts import PersonZones
@@ -34,17 +33,12 @@ from component.store.notifications import NotificationStore
 class ScheduleFeature(Feature):
     """The schedules of people, of the settings, and of skills that bring one."""
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
-        self._schedules: Schedules | None = None
-
-    def _opened(self) -> Schedules:
-        assert self._schedules is not None, "skills are called while the service runs"
-        return self._schedules
+    _schedules: Schedules
+    """Made by `open`: skills are called only while the service runs."""
 
     def skills(self) -> Iterable[Skill]:
         """Return the skills that add, list and change schedules."""
-        return schedule_skills(self._opened)
+        return schedule_skills(lambda: self._schedules)
 
     def prepare(self, registry: Registry) -> None:
         """Check the schedules of the settings. Raises FeatureError: one of them cannot be used."""
@@ -83,10 +77,10 @@ class ScheduleFeature(Feature):
         """Check the schedules of the settings, if there are any."""
         await checkpoint()
         try:
-            count = len(of_settings(self.settings))
-            of_skills(self.settings, registry)
-        except ScheduleError as error:
+            self.prepare(registry)
+        except FeatureError as error:
             return (Check("schedules", "failed", str(error)),)
+        count = len(self.settings[ENTRIES])
         if not count:
             return ()
         text = f"{count} {'is' if count == 1 else 'are'} in the settings"

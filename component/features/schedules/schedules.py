@@ -68,12 +68,9 @@ class ScheduleError(Exception):
 
 
 class Schedules:
-    """The schedules.
-
-    Args:
-        view: gives the skills that a principal may use; None where skills cannot be looked at.
-        runner: fires the schedules; None while no service runs.
-        zones: finds the time zone of a person; without it all times are in UTC.
+    """The schedules. `view` gives the skills that a principal may use; None where skills cannot be
+    looked at. `runner` is None while no service runs. Without `zones`, which finds the time zone of
+    a person, all times are in UTC.
     """
 
     def __init__(

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from component.commands import shorten
 from component.features.schedules.node import row_of
 from component.features.schedules.rows import Missed, Schedule, Wish
 from component.features.schedules.schedules import ScheduleError, Schedules
@@ -60,8 +61,7 @@ class NewSchedule(msgspec.Struct, frozen=True, kw_only=True):
 def line_of(schedule: Schedule) -> str:
     """Return a schedule in one line, for people."""
     work = schedule.definition.work
-    what = " ".join((work.goal or f"run {work.skill}").split())
-    what = what if len(what) <= 100 else what[:99] + "…"
+    what = shorten(" ".join((work.goal or f"run {work.skill}").split()), 100)
     definition, zone = schedule.definition, schedule.definition.zone
     if zone_named(zone) is None:  # this system no longer has it
         zone = "UTC"

@@ -15,6 +15,7 @@ from component.commands import (
     CommandResult,
     NoParams,
     Outline,
+    shorten,
     span,
     when,
 )
@@ -125,7 +126,11 @@ def everybody(
             none = "No skill matches." if params.words else "There are no skills for you."
             return CommandResult(none, ())
         shown = [
-            SkillSummary(skill.name, skill.title or "", _first_line(skill.description))
+            SkillSummary(
+                skill.name,
+                skill.title or "",
+                shorten(skill.description.strip().partition("\n")[0], _LONGEST_LINE),
+            )
             for each in names[:_SKILLS_SHOWN]
             if (skill := seen.get(each)) is not None
         ]
@@ -170,11 +175,6 @@ def _between(asking: Asking) -> tuple[JID, JID]:
     if asking.principal is None or asking.at is None:
         raise CommandError("This works only over XMPP.")
     return asking.at, asking.principal
-
-
-def _first_line(text: str) -> str:
-    line = text.strip().partition("\n")[0]
-    return line if len(line) <= _LONGEST_LINE else line[: _LONGEST_LINE - 1] + "…"
 
 
 class Vitals(msgspec.Struct, frozen=True, kw_only=True):

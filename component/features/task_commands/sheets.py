@@ -5,7 +5,7 @@ from datetime import datetime
 
 import msgspec
 
-from component.commands import when
+from component.commands import shorten, when
 from component.tasks.outputs import text_of
 from component.tasks.protocol import Bounds
 from xep.fluux_agent.task import Task
@@ -134,10 +134,7 @@ def _task_lines(sheet: TaskSheet) -> Iterable[str]:
         why = sheet.failure or ", ".join(sheet.conditions)
         yield f"Reason: {why}"
     for piece in sheet.outputs:
-        text = piece.text
-        if len(text) > _LONGEST_TEXT:
-            text = text[: _LONGEST_TEXT - 1] + "…"
-        yield f"{piece.name}: {text}"
+        yield f"{piece.name}: {shorten(piece.text, _LONGEST_TEXT)}"
 
 
 def retention_text(tasks: int, size: int, bounds: Bounds) -> str:

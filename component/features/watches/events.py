@@ -21,8 +21,8 @@ import structlog
 from component.features.watches.filters import FilterError
 from component.features.watches.rows import (
     RetryingStorage,
+    SourceRows,
     item_key,
-    mark_seen,
     note_chain,
     noted_chain,
 )
@@ -104,10 +104,7 @@ def decide_start(
 ) -> tuple[Verdict, int]:
     """Decide on one event and change the counters. `now` is the time in milliseconds on a clock
     that does not jump. `has_room` says whether another start may wait now; if not, the event is
-    above the rate.
-
-    Returns:
-        The verdict, and for a start when it is due.
+    above the rate. Returns the verdict, and for a start when it is due.
     """
     window_ms = int(watch.rate.seconds * 1000)
     if now < counters.window_at:  # a start waits for the window
@@ -141,11 +138,7 @@ def _start(counters: RateCounters, watch: Watch, now: int, due: int) -> tuple[Ve
 
 
 def accept(
-    database: Database,
-    source: str,
-    offered: Sequence[OfferedEvent],
-    watches: Mapping[str, Watch],
-    max_hops: int,
+    rows: SourceRows, offered: Sequence[OfferedEvent], watches: Mapping[str, Watch], max_hops: int
 ) -> Accepted:
     """Record events in their order: those that are new, for the watches interested in them. An
     event is new if its item was not seen, or has another version now. Of several instances that
@@ -154,14 +147,14 @@ def accept(
     accepted = Accepted()
     of_watch: dict[str, list[OfferedEvent]] = {}
     for each in offered:
-        if each.observed.item and not mark_seen(database, source, each.observed):
+        if each.observed.item and not rows.mark_seen(each.observed):
             continue
         accepted.new += 1
         for watch in each.watches:
             of_watch.setdefault(watch, []).append(each)
     for id_ in sorted(of_watch):  # in one order, so that two instances do not deadlock
         if id_ in watches:
-            _accept_for(database, watches[id_], of_watch[id_], max_hops, accepted)
+            _accept_for(rows.database, watches[id_], of_watch[id_], max_hops, accepted)
     return accepted
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 
 from component.commands import AnyCommand
-from component.config import Settings
 from component.features.feature import Feature, Opened
 from component.features.watches import rows
 from component.features.watches.commands import watch_commands
@@ -21,24 +20,20 @@ from component.store import Storage
 class WatchFeature(Feature):
     """The watches of people and of the settings."""
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
-        self._watches: WatchService | None = None
-
-    def _opened(self) -> WatchService:
-        assert self._watches is not None, "skills are called while the service runs"
-        return self._watches
+    _watches: WatchService
+    """Made by `open`: skills are called only while the service runs."""
 
     def skills(self) -> Iterable[Skill]:
         """Return the skills that add, list and change watches, and publish items."""
-        return watch_skills(self._opened)
+        return watch_skills(lambda: self._watches)
 
     def open(self, kernel: Kernel) -> Opened:
         """Make the watcher and what changes watches."""
         limits = self.settings[LIMITS]
         watcher = Watcher(kernel, [watch_of(entry) for entry in self.settings[ENTRIES]])
-        service = WatchService(kernel.storage, watcher, limits.services, limits.per_person)
-        self._watches = service
+        service = self._watches = WatchService(
+            kernel.storage, watcher, limits.services, limits.per_person
+        )
         kernel.pubsub_events.listeners.append(watcher)
         return Opened(
             handlers=(RoomPresenceHandler(watcher),),

@@ -15,7 +15,7 @@ from typing import Final
 
 from anyio.lowlevel import checkpoint
 
-from component.features.watches import rows as watch_rows
+from component.features.watches.rows import SourceRows
 from component.features.watches.sources import Input, SourceWatcher, is_set_within, observed_item
 from component.features.watches.watch import Observed
 from xep.jid import JID
@@ -100,9 +100,7 @@ class NodeWatcher(SourceWatcher[Event]):
             if _input_of(error) in ("failed", "missing"):
                 raise
             return
-        await self._ports.storage.write(
-            lambda database: watch_rows.mark_known(database, self._key, items)
-        )
+        await self._write(lambda rows: rows.mark_known(items))
 
     async def _catch_up(self) -> Input:
         is_known = await self._is_known()
@@ -123,8 +121,8 @@ class NodeWatcher(SourceWatcher[Event]):
                 raise
             listed = None  # such as a node that stores no items
         if not is_known:
-            await self._ports.storage.write(lambda db: watch_rows.mark_known(db, self._key, first))
-        await self._ports.storage.write(lambda db: watch_rows.prune(db, self._key, listed))
+            await self._write(lambda rows: rows.mark_known(first))
+        await self._write(lambda rows: rows.prune(listed))
         return "caught-up"
 
     async def _handle_waiting(self) -> None:
@@ -148,15 +146,13 @@ class NodeWatcher(SourceWatcher[Event]):
         if items:
             await self._record_items(await self._with_payloads(items))
         if retracted:
-            await self._ports.storage.write(
-                lambda db: watch_rows.forget_items(db, self._key, retracted)
-            )
+            await self._write(lambda rows: rows.forget_items(retracted))
         elif self._waiting and not items:
             await self._handle_change(self._waiting.popleft())
 
     async def _handle_change(self, event: Event) -> None:
         if event.purge is not None or event.delete is not None:
-            await self._ports.storage.write(lambda db: watch_rows.forget_items(db, self._key))
+            await self._write(SourceRows.forget_items)
         if event.delete is not None:
             self._reason = "the node was deleted"
             self._advance("gone")
@@ -190,15 +186,15 @@ class NodeWatcher(SourceWatcher[Event]):
             await self._record(offered)
 
     async def _is_known(self) -> bool:
-        return await self._ports.storage.read(lambda db: watch_rows.is_known(db, self._key))
+        return await self._ports.storage.read(lambda db: SourceRows(db, self._key).is_known())
 
     async def _was_missing(self) -> None:
         """Forget the items of a node that does not exist: later there can be another one."""
         self._missing_in_a_row += 1
         if self._missing_in_a_row == 2:
-            await self._ports.storage.write(lambda db: watch_rows.forget_items(db, self._key))
+            await self._write(SourceRows.forget_items)
         if self._missing_in_a_row == 1:
-            await self._ports.storage.write(lambda db: watch_rows.mark_known(db, self._key, ()))
+            await self._write(lambda rows: rows.mark_known(()))
             self._log.info("there is no such node yet")
 
     @property

@@ -6,19 +6,19 @@ both. `Room` is a state machine without I/O: it is given the presence that the r
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from typing import Final, Literal, TypeAlias
 
 import anyio
 import msgspec
 
-from component.features.watches import rows as watch_rows
 from component.features.watches.events import OfferedEvent
+from component.features.watches.rows import SourceRows, item_key
 from component.features.watches.sources import Result, SourcePorts, SourceWatcher, is_set_within
 from component.features.watches.watch import Observed, Source, Watch
 from component.link.messages.signals import Show
 from component.pubsub.client import IQCall
-from component.store.database import Database
 from xep import muc
 from xep.binding.escaping import escape_attribute, escape_text
 from xep.disco import InfoQuery
@@ -391,53 +391,45 @@ class RoomWatcher(SourceWatcher[Moved | Joined]):
         return True
 
     async def _record_waiting(self) -> None:
-        if isinstance(self._waiting[0], Joined):
-            joined = self._waiting.popleft()
-            assert isinstance(joined, Joined)
-            await self._record(self._compared(joined.occupants))
+        first = self._waiting.popleft()
+        if isinstance(first, Joined):
+            await self._record(partial(self._compared, first.occupants))
             return
-        moves: list[Moved] = []
-        while self._waiting and len(moves) < _BATCH and isinstance(self._waiting[0], Moved):
-            move = self._waiting.popleft()
-            assert isinstance(move, Moved)
-            moves.append(move)
-        offered: list[OfferedEvent] = []
-        for move in moves:
-            if move.occupant.previous:
-                offered.append(self._forgotten(move.occupant.previous))
-            offered.append(self._offer(move))
+        offered = self._offered(first)
+        while self._waiting and len(offered) < _BATCH and isinstance(self._waiting[0], Moved):
+            offered += self._offered(self._waiting.popleft())
         await self._record(offered)
 
     def _compared(
-        self, occupants: Sequence[RoomOccupant]
-    ) -> Callable[[Database], Sequence[OfferedEvent] | None]:
-        """The events by which those who are there now differ from those who were recorded last. The
-        function gives None, and notes who is there, if nothing was recorded before.
+        self, occupants: Sequence[RoomOccupant], rows: SourceRows
+    ) -> Sequence[OfferedEvent] | None:
+        """Return the events by which those who are there now differ from those who were recorded
+        last. None, if nothing was recorded before: then it is recorded who is there.
         """
-        room = str(self.source.service)
-
-        def compare(database: Database) -> Sequence[OfferedEvent] | None:
-            if not watch_rows.is_known(database, self._key):
-                present = [observed("joined", each, room) for each in occupants]
-                watch_rows.mark_known(database, self._key, present)
-                return None
-            before = watch_rows.versions(database, self._key)
-            there = {watch_rows.item_key(each.nick): each for each in occupants}
-            gone = [nick for nick, was in before.items() if was != LEFT and nick not in there]
-            moves = [Moved("left", RoomOccupant(nick=nick, show="offline")) for nick in gone]
-            for nick, each in there.items():
-                was_away = before.get(nick, LEFT) == LEFT
-                moves.append(Moved("joined" if was_away else "changed", each))
-            watch_rows.prune(database, self._key, [*there, *gone])
-            return [self._offer(move) for move in moves]
-
-        return compare
+        if not rows.is_known():
+            room = str(self.source.service)
+            rows.mark_known([observed("joined", each, room) for each in occupants])
+            return None
+        before = rows.versions()
+        there = {item_key(each.nick): each for each in occupants}
+        gone = [nick for nick, was in before.items() if was != LEFT and nick not in there]
+        moves = [Moved("left", RoomOccupant(nick=nick, show="offline")) for nick in gone]
+        for nick, each in there.items():
+            was_away = before.get(nick, LEFT) == LEFT
+            moves.append(Moved("joined" if was_away else "changed", each))
+        rows.prune([*there, *gone])
+        return [self._offer(move) for move in moves]
 
     def _offer(self, move: Moved) -> OfferedEvent:
         return self._interests.offer(observed(move.what, move.occupant, str(self.source.service)))
 
-    def _forgotten(self, nick: str) -> OfferedEvent:
-        """Return the mark that a nickname is not in use any more, which is no event."""
-        return OfferedEvent(
-            observed("left", RoomOccupant(nick=nick), str(self.source.service)), (), b""
-        )
+    def _offered(self, move: Moved | Joined) -> list[OfferedEvent]:
+        """Return the event of a move, after the mark that the previous nickname of the occupant is
+        not in use any more, which is no event.
+        """
+        assert isinstance(move, Moved)
+        if not move.occupant.previous:
+            return [self._offer(move)]
+        left = RoomOccupant(nick=move.occupant.previous)
+        mark = OfferedEvent(observed("left", left, str(self.source.service)), (), b"")
+        return [mark, self._offer(move)]

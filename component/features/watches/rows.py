@@ -172,79 +172,81 @@ def rows(database: Database, owner: str | None = None) -> list[WatchRow]:
     ]
 
 
-def is_known(database: Database, source: str) -> bool:
-    """Return whether the items of a source were ever listed, so that other items are new."""
-    found = database.execute("SELECT 1 FROM watch_sources WHERE source = ?", (source,))
-    return found.fetchone() is not None
+class SourceRows:
+    """The rows of one source, in one transaction; `key` is that of the source."""
 
+    def __init__(self, database: Database, key: str) -> None:
+        self.database = database
+        self._key = key
 
-def mark_known(database: Database, source: str, items: Sequence[Observed]) -> None:
-    """Mark the items that a source has when it is watched for the first time as seen."""
-    for item in items:
-        mark_seen(database, source, item)
-    database.execute(
-        "INSERT INTO watch_sources (source, since) VALUES (?, ?) ON CONFLICT (source) DO NOTHING",
-        (source, database.now),
-    )
+    def is_known(self) -> bool:
+        """Return whether the items were ever listed, so that other items are new."""
+        query = "SELECT 1 FROM watch_sources WHERE source = ?"
+        return self.database.execute(query, (self._key,)).fetchone() is not None
 
-
-def forget_items(database: Database, source: str, items: Collection[str] | None = None) -> None:
-    """Forget items that were deleted, or all: they are new when they are published again."""
-    if items is None:
-        database.execute("DELETE FROM watch_items WHERE source = ?", (source,))
-        return
-    for item in items:
-        database.execute(
-            "DELETE FROM watch_items WHERE source = ? AND item = ?", (source, item_key(item))
+    def mark_known(self, items: Sequence[Observed]) -> None:
+        """Mark the items that there are when the source is watched for the first time as seen."""
+        for item in items:
+            self.mark_seen(item)
+        self.database.execute(
+            "INSERT INTO watch_sources (source, since) VALUES (?, ?)"
+            " ON CONFLICT (source) DO NOTHING",
+            (self._key, self.database.now),
         )
 
+    def mark_seen(self, item: Observed) -> bool:
+        """Mark an item as seen; whether it is new."""
+        done = self.database.execute(
+            "INSERT INTO watch_items (source, item, version, seen) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (source, item)"
+            " DO UPDATE SET version = excluded.version, seen = excluded.seen"
+            " WHERE watch_items.version <> excluded.version",
+            (self._key, item_key(item.item), item.version, self.database.steady),
+        )
+        return done.rowcount > 0
 
-def forget_source(database: Database, source: str) -> None:
-    """Forget a source that no watch observes any more."""
-    database.execute("DELETE FROM watch_sources WHERE source = ?", (source,))
-    database.execute("DELETE FROM watch_items WHERE source = ?", (source,))
+    def versions(self) -> dict[str, str]:
+        """The items that were seen, by `item_key`, with their versions."""
+        query = "SELECT item, version FROM watch_items WHERE source = ?"
+        found = self.database.execute(query, (self._key,)).fetchall()
+        return {str(item): str(version) for item, version in found}
+
+    def forget_items(self, items: Collection[str] | None = None) -> None:
+        """Forget items that were deleted, or all: they are new when they are published again."""
+        if items is None:
+            self.database.execute("DELETE FROM watch_items WHERE source = ?", (self._key,))
+        for item in items or ():
+            self._delete(item_key(item))
+
+    def forget(self) -> None:
+        """Forget the source, because no watch observes it any more."""
+        self.database.execute("DELETE FROM watch_sources WHERE source = ?", (self._key,))
+        self.forget_items()
+
+    def prune(self, listed: Collection[str] | None) -> None:
+        """Delete the marks of items that the source does not have any more. `listed` are the ids of
+        all items that it has; None if it cannot be listed.
+        """
+        kept = _STALE_MS if listed is not None else _UNLISTED_MS
+        old = self.database.execute(
+            "SELECT item FROM watch_items WHERE source = ? AND seen < ?",
+            (self._key, self.database.steady - kept),
+        ).fetchall()
+        there = frozenset(map(item_key, listed or ()))
+        for (item,) in old:
+            if item not in there:
+                self._delete(item)
+
+    def _delete(self, item: str) -> None:
+        query = "DELETE FROM watch_items WHERE source = ? AND item = ?"
+        self.database.execute(query, (self._key, item))
 
 
 def keep_sources(database: Database, sources: Collection[str]) -> None:
     """Forget all other sources: a process was killed before it could."""
     for (source,) in database.execute("SELECT source FROM watch_sources").fetchall():
         if source not in sources:
-            forget_source(database, source)
-
-
-def prune(database: Database, source: str, listed: Collection[str] | None) -> None:
-    """Delete the marks of items that the source does not have any more. `listed` are the ids of all
-    items that it has; None if it cannot be listed.
-    """
-    kept = _STALE_MS if listed is not None else _UNLISTED_MS
-    old = database.execute(
-        "SELECT item FROM watch_items WHERE source = ? AND seen < ?",
-        (source, database.steady - kept),
-    ).fetchall()
-    there = frozenset(map(item_key, listed or ()))
-    for (item,) in old:
-        if item not in there:
-            database.execute(
-                "DELETE FROM watch_items WHERE source = ? AND item = ?", (source, item)
-            )
-
-
-def mark_seen(database: Database, source: str, item: Observed) -> bool:
-    """Mark an item as seen; whether it is new."""
-    done = database.execute(
-        "INSERT INTO watch_items (source, item, version, seen) VALUES (?, ?, ?, ?)"
-        " ON CONFLICT (source, item)"
-        " DO UPDATE SET version = excluded.version, seen = excluded.seen"
-        " WHERE watch_items.version <> excluded.version",
-        (source, item_key(item.item), item.version, database.steady),
-    )
-    return done.rowcount > 0
-
-
-def versions(database: Database, source: str) -> dict[str, str]:
-    """The items that were seen, by `item_key`, with their versions."""
-    found = database.execute("SELECT item, version FROM watch_items WHERE source = ?", (source,))
-    return {str(item): str(version) for item, version in found.fetchall()}
+            SourceRows(database, source).forget()
 
 
 def item_key(item: str) -> str:

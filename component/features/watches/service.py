@@ -7,13 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from component.features.watches import filters
 from component.features.watches import rows as watch_rows
-from component.features.watches.filters import (
-    LONGEST_EXPRESSION,
-    Condition,
-    FilterError,
-    ItemFilter,
-)
 from component.features.watches.rows import COUNTS, WatchRow
 from component.features.watches.settings import read_rate
 from component.features.watches.watch import PRESENCE, StartRate, Watch
@@ -58,21 +53,16 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     goal: Annotated[str, Meta(max_length=2_000)]
     node: Annotated[str, Meta(min_length=1, max_length=1024)]
     service: Annotated[str, Meta(max_length=1024)] = ""
-    where: Annotated[list[Condition], Meta(max_length=8)] = []
-    json_filter: Annotated[str, Meta(max_length=LONGEST_EXPRESSION)] = ""
+    where: Annotated[list[filters.Condition], Meta(max_length=8)] = []
+    json_filter: Annotated[str, Meta(max_length=filters.LONGEST_EXPRESSION)] = ""
     rate: Annotated[str, Meta(max_length=32)] = "10/min"
 
 
 class WatchSheet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The description of a watch.
-
-    Attributes:
-        owner: the bare JID of the person who asked for it; empty if it is in the settings.
-        subscription: the state of the subscription; empty while the service is not running.
-        reason: why it is not active or not subscribed.
-        thinned: how many were joined, replaced or dropped because of the rate.
-        refused: how many could not start work, for example because a right was lost.
-        cut: how many were ignored, because too many agents' work had led to them.
+    """The description of a watch. `owner` is empty if it is in the settings, `subscription` while
+    the service is not running; `reason` says why it is not active or not subscribed. Of the events,
+    `thinned` were joined, replaced or dropped because of the rate, `refused` could not start work,
+    and `cut` were ignored, because too many agents' work had led to them.
     """
 
     id: str
@@ -138,8 +128,8 @@ class WatchService:
         if wish.node == PRESENCE and service.local is None:
             raise WatchError("Only an account has presence: give its address as the service.")
         try:
-            ItemFilter(wish.where, wish.json_filter)
-        except FilterError as error:
+            filters.ItemFilter(wish.where, wish.json_filter)
+        except filters.FilterError as error:
             raise WatchError(str(error)) from None
         try:
             events, seconds = read_rate(wish.rate)
@@ -227,7 +217,7 @@ class WatchService:
         )
 
 
-def _condition(condition: Condition) -> str:
+def _condition(condition: filters.Condition) -> str:
     what = condition.element or "the payload"
     if condition.attribute:
         what = f"{condition.attribute} of {what}"

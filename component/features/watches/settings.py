@@ -52,14 +52,12 @@ def _nick(value: str) -> str:
 
 
 def _params(value: dict[str, Any]) -> dict[str, Any]:
-    from component.features.watches.filters import (  # noqa: PLC0415 - only where there is a watch
-        FilterError,
-        check_expressions,
-    )
+    # Imported only where there is a watch, as in `WatchCondition`.
+    from component.features.watches import filters  # noqa: PLC0415
 
     try:
-        check_expressions(value)
-    except FilterError as error:
+        filters.check_expressions(value)
+    except filters.FilterError as error:
         raise refusal(f"cannot be used: {error}") from None
     return value
 
@@ -108,15 +106,11 @@ class WatchCondition(Section):
 
     @model_validator(mode="after")
     def _usable(self) -> Self:
-        from component.features.watches.filters import (  # noqa: PLC0415 - only where there is one
-            Condition,
-            FilterError,
-            check_condition,
-        )
+        from component.features.watches import filters  # noqa: PLC0415
 
         try:
-            check_condition(Condition(**self.model_dump()))
-        except FilterError as error:
+            filters.check_condition(filters.Condition(**self.model_dump()))
+        except filters.FilterError as error:
             raise refusal(f"cannot be used: {error}") from None
         return self
 

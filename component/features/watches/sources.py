@@ -9,15 +9,13 @@ import anyio
 import msgspec
 import structlog
 
-from component.features.watches import rows as watch_rows
 from component.features.watches.events import Accepted, OfferedEvent, accept
 from component.features.watches.filters import ItemFilter, chain_of, json_text, payload_text
-from component.features.watches.rows import RetryingStorage
+from component.features.watches.rows import RetryingStorage, SourceRows
 from component.features.watches.watch import EventData, Observed, Source, Watch
 from component.kernel.kernel import Kernel
 from component.pubsub.client import PubSubClient
 from component.store.contacts import Subscription, SubscriptionState, SubscriptionStore
-from component.store.database import Database
 from component.store.errors import StorageError
 from xep.binding import ContentError, RawXML
 from xep.binding.escaping import escape_attribute, escape_text
@@ -27,6 +25,7 @@ from xep.tree import Tree, tree_and_digest, tree_of
 
 _log = structlog.get_logger("component.watches")
 
+T = TypeVar("T")
 W = TypeVar("W")
 
 MOST_WAITING: Final = 20_000
@@ -142,12 +141,9 @@ class Consent:
 
 
 class SourcePorts(msgspec.Struct, frozen=True, kw_only=True):
-    """The objects that the watchers of sources use.
-
-    Attributes:
-        recorded: called with the outcome of each transaction that recorded events.
-        max_hops: events that at least so many agents have led to are not handled.
-        check_s: seconds between two verifications of a subscription.
+    """The objects that the watchers of sources use. `recorded` is called with the outcome of each
+    transaction that recorded events. Events that at least `max_hops` agents have led to are not
+    handled. A subscription is verified every `check_s` seconds.
     """
 
     client: PubSubClient
@@ -275,6 +271,9 @@ class SourceWatcher(Generic[W]):
     async def unsubscribe(self) -> None:
         """Stop observing, because no watch needs the source any more."""
 
+    async def _write(self, op: Callable[[SourceRows], T]) -> T:
+        return await self._ports.storage.write(lambda db: op(SourceRows(db, self._key)))
+
     def _put(self, change: W) -> None:
         if len(self._waiting) >= MOST_WAITING:
             self._waiting.clear()
@@ -300,16 +299,17 @@ class SourceWatcher(Generic[W]):
         self._said = self._reason
 
     async def _record(
-        self, offered: Callable[[Database], Sequence[OfferedEvent] | None] | Sequence[OfferedEvent]
+        self,
+        offered: Callable[[SourceRows], Sequence[OfferedEvent] | None] | Sequence[OfferedEvent],
     ) -> None:
         """Record events, or those that a function returns in the transaction; None for nothing."""
         watches, max_hops = self._interests.watches, self._ports.max_hops
 
-        def op(database: Database) -> Accepted | None:
-            found = offered(database) if callable(offered) else offered
-            return None if found is None else accept(database, self._key, found, watches, max_hops)
+        def op(rows: SourceRows) -> Accepted | None:
+            found = offered(rows) if callable(offered) else offered
+            return None if found is None else accept(rows, found, watches, max_hops)
 
-        accepted = await self._ports.storage.write(op)
+        accepted = await self._write(op)
         if accepted is not None:
             self._ports.recorded(accepted)
 
@@ -413,10 +413,10 @@ class PresenceWatcher(SourceWatcher[None]):
         )
         offered = [self._interests.offer(observed)]
 
-        def changed(database: Database) -> Sequence[OfferedEvent] | None:
-            if watch_rows.is_known(database, self._key):
+        def changed(rows: SourceRows) -> Sequence[OfferedEvent] | None:
+            if rows.is_known():
                 return offered
-            watch_rows.mark_known(database, self._key, [observed])
+            rows.mark_known([observed])
             return None
 
         await self._record(changed)

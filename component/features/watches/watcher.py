@@ -230,7 +230,9 @@ class Watcher:
     async def _forget(self, source: Source, watcher: sources.SourceWatcher[Any]) -> None:
         with anyio.move_on_after(_CLOSE_S):
             await watcher.unsubscribe()
-        await self._retrying.write(lambda database: watch_rows.forget_source(database, source.key))
+        await self._retrying.write(
+            lambda database: watch_rows.SourceRows(database, source.key).forget()
+        )
 
     def _send(self, presence: Presence) -> None:
         self._kernel.stream.send(presence)

@@ -16,7 +16,7 @@ import structlog
 from component import system
 from component.features.webhooks.delivery import Signed, WebhookError, is_readable, read_json
 from component.features.webhooks.rows import DeliveryStore
-from component.features.webhooks.settings import Listener
+from component.features.webhooks.settings import WebhookLimits
 from component.features.webhooks.webhook import Webhook
 from component.kernel.task_starter import TaskStarter
 from component.kernel.triggers import Trigger, Work
@@ -73,7 +73,7 @@ class WebhookApp:
         webhooks: Iterable[Webhook],
         starter: TaskStarter,
         deliveries: DeliveryStore,
-        limits: Listener,
+        limits: WebhookLimits,
     ) -> None:
         self._by_path = {webhook.entry.url_path: webhook for webhook in webhooks}
         self._starter = starter
@@ -241,7 +241,7 @@ class WebhookApp:
 class _Body:
     """The body of one request, received within bounds. `complete` says whether all of it was."""
 
-    def __init__(self, receive: Receive, limits: Listener) -> None:
+    def __init__(self, receive: Receive, limits: WebhookLimits) -> None:
         self._receive = receive
         self._limits = limits
         self.complete = False

@@ -64,12 +64,8 @@ class WebhookError(Exception):
 
 
 class Signed(msgspec.Struct, frozen=True):
-    """A delivery whose sender is known.
-
-    Attributes:
-        id: the sender's id of the delivery, for answers and the log.
-        key: the same for a delivery that is sent again, and signed.
-        event: the kind of event, if the sender names it.
+    """A delivery whose sender is known. `id` is the sender's, for answers and the log; `key` is the
+    same for a delivery that is sent again, and signed; `event` is the kind, if the sender names it.
     """
 
     id: str

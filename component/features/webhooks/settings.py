@@ -44,7 +44,7 @@ def _path(value: str) -> str:
     return value
 
 
-class Listener(Section):
+class WebhookLimits(Section):
     """The HTTP listener for webhooks. It needs the `webhooks` extra."""
 
     host: Annotated[str, AfterValidator(_host)] = "127.0.0.1"
@@ -159,7 +159,7 @@ def _differ(entries: tuple[WebhookEntry, ...]) -> tuple[WebhookEntry, ...]:
     return entries
 
 
-LISTENER: Final = table("webhooks", Listener)
+LISTENER: Final = table("webhooks", WebhookLimits)
 ENTRIES: Final = list_of_tables("webhook", WebhookEntry, _differ)
 SECTIONS: Final[tuple[Top[Any], ...]] = (LISTENER, ENTRIES)
 

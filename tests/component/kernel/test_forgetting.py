@@ -74,7 +74,8 @@ def fill(database: Database, person: JID) -> None:
         (str(person), f"secret of {person.local}"),
     )
     event = OfferedEvent(Observed(item=f"{person.local}", version="1"), (watch.id,), b'{"a":1}')
-    assert accept(database, f"source of {person}", [event], {watch.id: watch}, 5).starts == 1
+    source = watch_rows.SourceRows(database, f"source of {person}")
+    assert accept(source, [event], {watch.id: watch}, 5).starts == 1
     for told in ("told", "unsent_revision"):
         trigger = Trigger(source="schedule", name="s", key=f"{told} {person.local}")
         started_work.record(database, Started(trigger=trigger, work=work(person), task="t"))

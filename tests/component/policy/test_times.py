@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from component.policy.provenance import Texts
+from component.policy.provenance import SourceTexts
 from component.policy.times import Times, is_time
 
 MOMENTS = st.integers(-(10**7), 6 * 10**7).map(
@@ -31,7 +31,7 @@ MOMENTS = st.integers(-(10**7), 6 * 10**7).map(
 )
 def test_a_time_in_another_form_is_found(text: str, value: str) -> None:
     assert Times(text).contain(value)
-    assert Texts([text]).contain(value)
+    assert SourceTexts([text]).contain(value)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_another_time_is_not_found(text: str, value: str) -> None:
 
 
 def test_a_date_and_a_time_of_two_messages_are_not_one_time() -> None:
-    assert not Texts(["on 2024-05-19", "at 12:00"]).contain("2024-05-19 12:00")
+    assert not SourceTexts(["on 2024-05-19", "at 12:00"]).contain("2024-05-19 12:00")
 
 
 @given(MOMENTS, st.integers(1, 300), MOMENTS)

@@ -130,7 +130,11 @@ def test_read_only_is_not_destructive() -> None:
 
 
 class Order(msgspec.Struct, frozen=True):
-    """Not the description of the skill."""
+    """Not the description of the skill.
+
+    Args:
+        count: How many.
+    """
 
     dish: Annotated[str, msgspec.Meta(description="What to eat.")]
     count: int = 1
@@ -147,7 +151,7 @@ def test_a_struct_before_a_slash_has_the_parameters() -> None:
         "type": "object",
         "properties": {
             "dish": {"type": "string", "description": "What to eat."},
-            "count": {"type": "integer", "default": 1},
+            "count": {"description": "How many.", "type": "integer", "default": 1},
         },
         "required": ["dish"],
         "additionalProperties": False,

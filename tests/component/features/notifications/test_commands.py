@@ -117,7 +117,7 @@ async def test_what_is_being_sent_is_not_dropped(world: World) -> None:
     from component.features.notifications.plan import plan
 
     await world.holds("a1")
-    batch = await world.store.take(AGENT, JULIET, "t", lambda one: plan(one, OPEN, "UTC"))
+    batch = await world.store.take(AGENT, JULIET, lambda one: plan(one, OPEN, "UTC"))
     assert batch is not None
     assert (await world.says("/drop-notification all")).text == "0 notifications dropped."
     assert datetime.fromtimestamp(batch.recipient.now / 1000, UTC).year > 2000

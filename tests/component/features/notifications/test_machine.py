@@ -62,8 +62,8 @@ class Notifications(RuleBasedStateMachine):
             self.comes_online(person)
         for _ in range(60):
             self.database.passes(11 * MINUTE)
-            for instance in "ab":
-                self.looks(instance, False)
+            self.looks(False)
+            self.looks(False)
         left = [row[0] for row in self.rows("SELECT id FROM notifications WHERE sent IS NULL")]
         assert not left
         lost = set(self.added) - set(self.messages) - self.dropped_by_person
@@ -133,20 +133,19 @@ class Notifications(RuleBasedStateMachine):
             id_ = data.draw(st.sampled_from(sorted(self.messages)))
             done(self.store.received(self.added[id_].person, self.messages[id_]))
 
-    @rule(instance=st.sampled_from("ab"), killed=st.booleans())
-    def looks(self, instance: str, killed: bool) -> None:
+    @rule(killed=st.booleans())
+    def looks(self, killed: bool) -> None:
         """An instance looks; if it is killed, it has sent and not recorded."""
         due, _ = done(self.store.due(50))
         for agent, person in due:
-            token = f"{instance}{self.database.steady}{person}"
-            batch = done(self.store.take(agent, person, token, decide))
+            batch = done(self.store.take(agent, person, decide))
             # Another instance finds it claimed.
-            other = done(self.store.take(agent, person, "other", decide))
+            other = done(self.store.take(agent, person, decide))
             assert batch is None or other is None
             if batch is not None:
                 self.goes_out(batch, person)
                 if not killed:
-                    done(self.store.sent(agent, person, token, batch, decide))
+                    done(self.store.sent(batch, decide))
                     for message in batch.plan.messages:
                         self.recorded.setdefault(message.id, self.database.steady)
 

@@ -58,7 +58,10 @@ class Feed:
         offered = [self._interests.offer(observed_item(id_, xml, None)) for id_, xml in items]
         return await self.storage.write(
             lambda db: watch_events.accept(
-                db, SOURCE.key, offered, self._interests.watches, self._max_hops
+                watch_rows.SourceRows(db, SOURCE.key),
+                offered,
+                self._interests.watches,
+                self._max_hops,
             )
         )
 
@@ -220,7 +223,7 @@ async def test_what_was_deleted_is_new_when_it_comes_again(storage: Storage) -> 
     feed = Feed(storage, watch())
     await feed.define()
     await feed.give(("a", payload(1)), ("b", payload(2)))
-    await storage.write(lambda db: watch_rows.forget_items(db, SOURCE.key, ["a"]))
+    await storage.write(lambda db: watch_rows.SourceRows(db, SOURCE.key).forget_items(["a"]))
     assert (await feed.give(("a", payload(1)), ("b", payload(2)))).new == 1
 
 
@@ -235,14 +238,14 @@ async def test_marks_of_items_that_are_gone_are_deleted_in_time(open_storage: Op
         def left(db: Any) -> int:
             return int(db.execute("SELECT count(*) FROM watch_items").fetchone()[0])
 
-        await storage.write(lambda db: watch_rows.prune(db, SOURCE.key, ["b"]))
+        await storage.write(lambda db: watch_rows.SourceRows(db, SOURCE.key).prune(["b"]))
         assert await storage.read(left) == 2
         if await storage.read(lambda db: db.dialect) == "postgresql":
             return  # which has a clock of its own
         clock[0] += 2 * 3_600_000
-        await storage.write(lambda db: watch_rows.prune(db, SOURCE.key, None))
+        await storage.write(lambda db: watch_rows.SourceRows(db, SOURCE.key).prune(None))
         assert await storage.read(left) == 2
-        await storage.write(lambda db: watch_rows.prune(db, SOURCE.key, ["b"]))
+        await storage.write(lambda db: watch_rows.SourceRows(db, SOURCE.key).prune(["b"]))
         assert await storage.read(left) == 1
 
 

@@ -182,7 +182,7 @@ async def test_without_consent_nothing_is_probed_or_recorded(world: World) -> No
         world.watcher.shown(JULIET, "offline", "")
         assert (world.watcher.status.state, world.watcher.status.reason) == ("refused", "not yet")
         assert world.probes == 0
-        assert not watch_rows.is_known(world.database, SOURCE.key)
+        assert not watch_rows.SourceRows(world.database, SOURCE.key).is_known()
         world.refusal = None
         world.clients[CLIENTS[0]] = "online", ""
         world.watcher.retry()

@@ -17,7 +17,7 @@ from component.features.watches import events as watch_events
 from component.features.watches import rows as watch_rows
 from component.features.watches.events import WatchStarts, taint_of
 from component.features.watches.filters import with_chain
-from component.features.watches.rows import RetryingStorage, noted_chain
+from component.features.watches.rows import RetryingStorage, SourceRows, noted_chain
 from component.features.watches.sources import Interests, observed_item
 from component.features.watches.watch import Source, StartRate, Watch
 from component.kernel import started_work as started
@@ -74,7 +74,7 @@ class World:
             raw = with_chain(raw, JID.parse(via), ()) if via else raw
             offered.append(interests.offer(observed_item(id_, raw.text, None)))
         await self.storage.write(
-            lambda db: watch_events.accept(db, name, offered, interests.watches, 5)
+            lambda db: watch_events.accept(SourceRows(db, name), offered, interests.watches, 5)
         )
         for instance in self.instances:
             instance.wake()

@@ -181,7 +181,7 @@ async def test_one_source_serves_several_watches(storage: Storage) -> None:
 
 
 async def _forgotten(storage: Storage, source: Source) -> bool:
-    return not await storage.read(lambda db: watch_rows.is_known(db, source.key))
+    return not await storage.read(lambda db: watch_rows.SourceRows(db, source.key).is_known())
 
 
 @pytest.mark.ports
@@ -273,7 +273,7 @@ async def test_presence_is_observed_and_consent_is_asked_for_again(storage: Stor
 
 
 async def _known(storage: Storage, source: Source) -> bool:
-    return await storage.read(lambda db: watch_rows.is_known(db, source.key))
+    return await storage.read(lambda db: watch_rows.SourceRows(db, source.key).is_known())
 
 
 async def test_the_owner_of_a_watch_that_loops_is_alerted(storage: Storage) -> None:
@@ -390,7 +390,7 @@ async def _history(steps: list[tuple[str, ...]]) -> None:
                     assert status.state == ("live" if connected else "offline")
                 for node in {"news", "blog"} - set(wanted.values()):
                     source = world.watcher.source_of(watch(node=node))
-                    assert not watch_rows.is_known(database, source.key)
+                    assert not watch_rows.SourceRows(database, source.key).is_known()
                 break
 
 

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import anyio
 import pytest
 
-from component.features.webhooks.settings import Listener
+from component.features.webhooks.settings import WebhookLimits
 from component.store import Storage, StorageError
 from tests.component.features.webhooks.world import (
     KEY,
@@ -165,7 +165,7 @@ async def test_each_fault_has_its_status(
     body: bytes,
     status: int,
 ) -> None:
-    limits = Listener(max_body_bytes=1024)
+    limits = WebhookLimits(max_body_bytes=1024)
     async with listening(storage, github(), generic(), limits=limits) as world:
         answer = await world.sender.request(method, path, headers, body)
         assert (answer.status, answer.json["status"]) == (status, "refused"), answer.body
@@ -218,7 +218,7 @@ async def test_what_cannot_be_recorded_is_to_be_sent_again(
 
 @pytest.mark.ports
 async def test_a_slow_body_is_given_up(storage: Storage) -> None:
-    async with listening(storage, github(), limits=Listener(body_timeout_s=0.05)) as world:
+    async with listening(storage, github(), limits=WebhookLimits(body_timeout_s=0.05)) as world:
         head = b"POST /gh HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         head += b"X-Hub-Signature-256: sha256=" + b"0" * 64 + b"\r\n"
         answer = parsed(await world.sender.raw(head + b"Content-Length: 9\r\n\r\n{", eof=False))
@@ -241,7 +241,7 @@ async def test_more_requests_than_the_bound_are_refused(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("component.features.webhooks.app._HELD_S", math.inf)
-    limits = Listener(requests_total=1)
+    limits = WebhookLimits(requests_total=1)
     async with listening(storage, generic(), github(), limits=limits) as world:
         head = b"POST /gh HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         head += b"X-Hub-Signature-256: sha256=" + b"0" * 64 + b"\r\n"
@@ -269,7 +269,9 @@ async def test_more_requests_than_the_bound_are_refused(
 async def test_who_sends_no_signature_is_refused_before_its_body_and_takes_no_place(
     storage: Storage, path: bytes, header: bytes, status: bytes
 ) -> None:
-    async with listening(storage, generic(), github(), limits=Listener(requests_total=1)) as world:
+    async with listening(
+        storage, generic(), github(), limits=WebhookLimits(requests_total=1)
+    ) as world:
         head = b"POST " + path + b" HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         async with await anyio.connect_tcp("127.0.0.1", world.sender.port) as slow:
             await slow.send(head + header + b"Content-Length: 9\r\n\r\n{")
@@ -281,7 +283,9 @@ async def test_slow_bodies_with_false_signatures_give_way_to_other_requests(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("component.features.webhooks.app._HELD_S", 0.0)
-    async with listening(storage, generic(), github(), limits=Listener(requests_total=2)) as world:
+    async with listening(
+        storage, generic(), github(), limits=WebhookLimits(requests_total=2)
+    ) as world:
         head = b"POST /gh HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         head += b"X-Hub-Signature-256: sha256=" + b"0" * 64 + b"\r\n"
         head += b"Content-Length: 9\r\nExpect: 100-continue\r\n\r\n{"
@@ -310,7 +314,7 @@ async def test_a_delivery_that_was_ignored_starts_nothing_after_other_settings(
 
 @pytest.mark.ports
 async def test_a_refusal_reaches_a_sender_that_sends_on(storage: Storage) -> None:
-    async with listening(storage, github(), limits=Listener(max_body_bytes=100_000)) as world:
+    async with listening(storage, github(), limits=WebhookLimits(max_body_bytes=100_000)) as world:
         body = b"1" * 350_000
         answer = await world.sender.request("POST", "/gh", github_headers(body), body)
         assert answer.status == 413

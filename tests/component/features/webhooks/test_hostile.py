@@ -17,7 +17,7 @@ from component.features.webhooks.delivery import (
     WebhookError,
     read_json,
 )
-from component.features.webhooks.settings import Listener
+from component.features.webhooks.settings import WebhookLimits
 from component.features.webhooks.webhook import Rate
 from component.store import Storage
 from tests.component.features.webhooks.world import (
@@ -81,7 +81,7 @@ async def test_random_bytes_stop_nobody(storage: Storage) -> None:
     body = json.dumps({"a": 1}).encode()
     head = "\r\n".join(f"{name}: {value}" for name, value in github_headers(body))
     good = f"POST /gh HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n{head}\r\n\r\n".encode()
-    limits = Listener(body_timeout_s=1)
+    limits = WebhookLimits(body_timeout_s=1)
     async with listening(storage, generic(), github(), limits=limits, headers_s=1) as world:
 
         async def sends(data: bytes) -> None:
@@ -100,7 +100,7 @@ async def test_random_bytes_stop_nobody(storage: Storage) -> None:
 
 @pytest.mark.anyio
 async def test_a_sender_that_leaves_is_forgotten(storage: Storage) -> None:
-    async with listening(storage, generic(), limits=Listener(requests_total=2)) as world:
+    async with listening(storage, generic(), limits=WebhookLimits(requests_total=2)) as world:
         head = b"POST /any HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         head += b"webhook-id: a\r\nwebhook-timestamp: 1\r\nwebhook-signature: v1,AA==\r\n"
         for _ in range(6):

@@ -15,7 +15,7 @@ import msgspec
 from component.features.webhooks.app import WebhookApp
 from component.features.webhooks.listener import WebhookListener
 from component.features.webhooks.rows import DeliveryStore
-from component.features.webhooks.settings import Listener, WebhookEntry
+from component.features.webhooks.settings import WebhookEntry, WebhookLimits
 from component.features.webhooks.webhook import Webhook
 from component.kernel.triggers import Trigger, Work
 from component.store import Storage
@@ -148,7 +148,7 @@ class World(msgspec.Struct):
 async def listening(
     storage: Storage,
     *webhooks: Webhook,
-    limits: Listener = Listener(),  # noqa: B008
+    limits: WebhookLimits = WebhookLimits(),  # noqa: B008
     headers_s: float = 5.0,
     remember_s: float = 3600.0,
 ) -> AsyncIterator[World]:
