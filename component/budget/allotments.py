@@ -82,7 +82,6 @@ class BudgetAccount:
     __slots__ = ("alerted", "held", "new", "spent", "under_way")
 
     def __init__(self, spent: Amount = Amount()) -> None:  # noqa: B008 - immutable
-        """Start with the amounts that were spent before."""
         self.spent = spent
         self.held = Amount()  # the reservations of calls in progress
         self.under_way = 0

@@ -88,7 +88,6 @@ class BudgetExceededError(Exception):
     """
 
     def __init__(self, sentence: str, scope: Scope, of: str) -> None:
-        """Create the error from the sentence and the budget."""
         super().__init__(sentence)
         self.scope = scope
         self.of = of

@@ -130,7 +130,6 @@ class HttpRefused(HttpError):
     """
 
     def __init__(self, reason: str, capability: str) -> None:
-        """Create the error from the sentence and the missing capability."""
         super().__init__(reason)
         self.capability = capability
 
@@ -150,7 +149,6 @@ class HttpFailed(HttpError):
     """
 
     def __init__(self, reason: str, *, begun: bool) -> None:
-        """Create the error from the sentence."""
         super().__init__(reason)
         self.begun = begun
 

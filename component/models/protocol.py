@@ -192,7 +192,6 @@ class ModelUnavailableError(ModelError):
     """The model cannot be reached, or not now; `retry_after_s` is when to try again, if known."""
 
     def __init__(self, sentence: str, retry_after_s: float | None = None) -> None:
-        """Store the sentence and the seconds."""
         super().__init__(sentence)
         self.retry_after_s = retry_after_s
 

@@ -72,7 +72,7 @@ def _confined(text: str, parent: str, program: str = "") -> dict[str, str]:
 
     try:
         profile = Profile.decode(text)
-        home = confine(profile, command=program, parent=int(parent)).work or "/"
+        home = confine(profile, command=program, parent=int(parent)) or "/"
     except (ConfinementError, ValueError) as error:
         _fail(str(error), NOT_CONFINED)
     made = {"PATH": _PATH, "HOME": home, "TMPDIR": home, "LANG": "C.UTF-8"}

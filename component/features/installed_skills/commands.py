@@ -24,7 +24,6 @@ class InstalledError(CommandError):
     """An installed skill cannot be shown, approved or revoked; one sentence for the admin."""
 
     def __init__(self, reason: str) -> None:
-        """Create the error, which is about the name of the skill."""
         super().__init__(reason, "name")
 
 
