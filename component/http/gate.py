@@ -143,10 +143,7 @@ class HttpTimeout(HttpError):
 
 
 class HttpFailed(HttpError):
-    """The server cannot be reached, or does not speak HTTP.
-
-    `begun` says that it may have had the request.
-    """
+    """The server has not answered in HTTP. `begun`: it may have had the request."""
 
     def __init__(self, reason: str, *, begun: bool) -> None:
         super().__init__(reason)

@@ -199,9 +199,7 @@ def between(text: str, at: int) -> int:
 
 
 def calls_at(text: str, at: int) -> tuple[Sequence[Any], int]:
-    """The calls at this position, decoded or as Parameters, and where they end. Raises
-    NoCallError.
-    """
+    """The calls here, decoded or as Parameters, and where they end. Raises NoCallError."""
     first = text[at : at + 1]
     if first == "{":
         call, end = _decoded(text, at)

@@ -108,9 +108,7 @@ class Messages(Adapter):
 
 
 def _messages(messages: Sequence[ModelMessage], names: ToolNames) -> list[_Block]:
-    """Translate messages. Adjacent messages of one role are joined, so that all results of a
-    round are in one message.
-    """
+    """Translate messages. All results of a round are in one message."""
     out: list[_Block] = []
     ids = SentIds(messages)
     for message in messages:

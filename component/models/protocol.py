@@ -197,9 +197,7 @@ class ModelUnavailableError(ModelError):
 
 
 class ModelRefusedError(ModelError):
-    """The provider rejects the request permanently: a wrong key, an unknown model, a bad
-    request.
-    """
+    """The provider always rejects the request: a wrong key, an unknown model, a bad request."""
 
 
 class ContentFilteredError(ModelRefusedError):

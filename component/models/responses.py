@@ -238,9 +238,7 @@ class _OutputItem:
 
 
 class ResponsesReader(AnswerReader):
-    """Reads one answer of the Responses API
-    (https://platform.openai.com/docs/api-reference/responses-streaming).
-    """
+    """Reads one answer (https://platform.openai.com/docs/api-reference/responses-streaming)."""
 
     def __init__(self, on_text: OnText | None) -> None:
         super().__init__(on_text)

@@ -276,9 +276,7 @@ class Harmony:
             yield from self._ended("")
 
     def _begun(self, text: str) -> str:
-        """Decide by its beginning whether the answer has this format; give the text if that is
-        decided.
-        """
+        """Decide by its beginning if this format is used; give the text once that is decided."""
         self._hold(text)
         self._beginning = self._beginning + text if self._beginning else text.lstrip()
         beginning = self._beginning[:_LONGEST_MARK].lower()

@@ -70,10 +70,7 @@ class Artefact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SkillRunner(ABC, Generic[T]):
-    """Runs skills of one kind, several calls at a time.
-
-    `T` is what is kept of a content between its calls.
-    """
+    """Runs skills of one kind. `T` is what is kept of a content between its calls."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -200,10 +197,7 @@ async def describe_content(artefact: Artefact, runner: SkillRunner[Any]) -> str:
 
 
 def read_schema(artefact: Artefact, said: Schema | str) -> Schema:
-    """Return a schema of a manifest, which may be the name of a file. Blocks.
-
-    Raises SkillLoadError.
-    """
+    """Return a schema of a manifest, or of the file it names. Blocks. Raises SkillLoadError."""
     if not isinstance(said, str):
         return said
     try:

@@ -102,9 +102,7 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 class ListedOperation(msgspec.Struct, frozen=True):
-    """An operation as the document lists it, before it is read. `shared` is what all operations of
-    its path have in common.
-    """
+    """An operation of a document. `shared` is what all operations of its path have in common."""
 
     id: str
     method: str

@@ -102,9 +102,7 @@ def _field(described: object) -> dict[str, Any]:
 
 
 def _without_null(described: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema of a field without the alternative of null, as Pydantic writes a field that
-    may be left out.
-    """
+    """Return the schema of a field without the alternative of null that Pydantic writes."""
     kinds = described.get("type")
     if isinstance(kinds, list) and "null" in kinds:
         others = [kind for kind in kinds if kind != "null"]
@@ -193,10 +191,7 @@ ANSWER: Final[Mapping[str, Any]] = {
 
 
 def prompt_of(request: Mapping[str, Any]) -> str:
-    """Return the texts of a request as one prompt.
-
-    Raises ValueError if it has anything but texts.
-    """
+    """Return the texts of a request as one prompt. Raises ValueError for anything but texts."""
     parts = []
     if isinstance(system := request.get("systemPrompt"), str):
         parts.append(system)
