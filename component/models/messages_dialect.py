@@ -213,14 +213,13 @@ _events = msgspec.json.Decoder(_Event)
 _documents = msgspec.json.Decoder(_Message)
 
 
-class _OpenBlock:
+class _OpenBlock(msgspec.Struct, eq=False):
     """A block that is not complete yet, other than a text."""
 
-    def __init__(self, data: dict[str, Any], call: DraftCall | None) -> None:
-        self.data = data
-        self.call = call
-        self.pieces: list[str] = []
-        self.signature: list[str] = []
+    data: dict[str, Any]
+    call: DraftCall | None
+    pieces: list[str] = []
+    signature: list[str] = []
 
 
 class MessagesReader(AnswerReader):

@@ -222,14 +222,13 @@ _documents = msgspec.json.Decoder(_Response)
 _phases = msgspec.json.Decoder(_Phase)
 
 
-class _OutputItem:
+class _OutputItem(msgspec.Struct, eq=False):
     """An item of the output: what has been read of it by deltas."""
 
-    def __init__(self) -> None:
-        self.kind = ""
-        self.call: DraftCall | None = None
-        self.characters = 0
-        self.done = False
+    kind: str = ""
+    call: DraftCall | None = None
+    characters: int = 0
+    done: bool = False
 
     @property
     def begun(self) -> bool:

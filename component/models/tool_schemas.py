@@ -58,15 +58,14 @@ _VALUES: Final[Mapping[str, type]] = {
 _SUBSCHEMAS: Final = ("not", "if", "then", "else", "contains", "propertyNames")
 
 
-class Renamed:
+class Renamed(msgspec.Struct, eq=False):
     """The names of properties in one place of the arguments, and in the places inside it."""
 
-    def __init__(self) -> None:
-        self.ours: dict[str, str] = {}
-        self.theirs: dict[str, str] = {}
-        self.inner: dict[str, Renamed] = {}
-        self.items: Renamed | None = None
-        self.rest: Renamed | None = None
+    ours: dict[str, str] = {}
+    theirs: dict[str, str] = {}
+    inner: "dict[str, Renamed]" = {}
+    items: "Renamed | None" = None
+    rest: "Renamed | None" = None
 
     @property
     def is_needed(self) -> bool:
