@@ -121,11 +121,7 @@ class BudgetBook:
     # For the agent loop.
 
     async def acquire(self, who: Spender, most: Amount) -> Reservation:
-        """Reserve the maximum cost of a call; wait until this instance may spend that much.
-
-        Raises BudgetExceededError: too little is left, or other instances hold it for calls in
-        progress; StorageError: an allotment is needed and cannot be obtained.
-        """
+        """Reserve a cost, waiting for other instances. Raises BudgetExceededError, StorageError."""
         while short := [key for key in self._checked_keys(who, most) if self._is_short(key, most)]:
             await self._obtain(short, most, who)
         return self.reserve(who, most)

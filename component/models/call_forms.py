@@ -160,9 +160,7 @@ def _coder(call: str) -> Any:
 
 
 def _alone(value: str, mark: str) -> str:
-    """The value of one parameter. Raises NoCallError if the mark of another one is in it, because
-    its end is missing then.
-    """
+    """The value of one parameter. Raises NoCallError if another one begins in it."""
     if mark in value:
         raise NoCallError
     return value

@@ -132,9 +132,7 @@ def _messages(messages: Sequence[ModelMessage], names: ToolNames) -> list[_Block
 def _block(
     part: Part, names: ToolNames, ids: SentIds, fields: Mapping[str, Any] = {}
 ) -> _Block | msgspec.Raw | None:
-    """Translate a part; None if a request cannot have it. `ids` are those of calls as they are
-    sent, `fields` what the provider wants back with a call.
-    """
+    """Translate a part; None if a request cannot have it. `fields` go back with a call."""
     match part:
         case TextPart(text):
             return _text(text) if text.strip() else None  # empty texts are rejected
@@ -169,9 +167,7 @@ def _base64(media_type: str, data: bytes) -> _Block:
 
 
 def _mark(body: dict[str, Any]) -> None:
-    """Mark the ends of the prefixes that the provider should cache: the tools and the system
-    message, and the last messages of the user.
-    """
+    """Mark what the provider should cache: tools or system message, and the last messages."""
     if "system" in body:
         body["system"][-1]["cache_control"] = _EPHEMERAL
     elif "tools" in body:

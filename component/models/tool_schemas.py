@@ -153,10 +153,7 @@ class _Adaptation:
         return adapted
 
     def _joined(self, node: Any, depth: int) -> dict[str, Any]:
-        """A schema with the properties of its alternatives, and what they have in common required.
-
-        A sentence in the description says which belong together.
-        """
+        """A schema with the properties of its alternatives, and their common ones required."""
         node = self._resolved(node)
         if not isinstance(node, dict) or depth > _DEEPEST:
             return {}

@@ -271,11 +271,7 @@ class Child:
         return used < self.profile.limits.cpu_s / 2
 
     async def describe(self) -> tuple[bytes, ...]:
-        """Return the descriptions of its skills, which are not trusted, as JSON.
-
-        Raises SkillUnavailable if it dies or takes too long, and SkillError with the reason if the
-        module cannot be loaded.
-        """
+        """Return untrusted descriptions, as JSON. Raises SkillUnavailable, SkillError."""
         self._frames = Frames(min(self.profile.limits.output_bytes, _DESCRIBED_BYTES))
         answer = await self._ask(Describe(), None, "loading it")
         if isinstance(answer, Failure):

@@ -155,9 +155,7 @@ class ContentStore:
 
 
 def _walk(directory: Path, *, opened: bool = False) -> Iterator[tuple[str, int, os.stat_result]]:
-    """Yield path, descriptor and status of each file of a skill; the descriptor is -1 unless
-    `opened`. Raises SkillLoadError for what could lead out of the directory.
-    """
+    """Yield path, descriptor (-1 unless `opened`) and status of files. Raises SkillLoadError."""
     count = 0
     try:
         for folder, folders, names, at in os.fwalk(directory, onerror=_raise):

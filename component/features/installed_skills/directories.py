@@ -357,10 +357,7 @@ class SkillDirectories(Installed):
         return approval is not None and approval.counts
 
     async def _delete_copies(self) -> None:
-        """Delete the copies that an approval or a call has needed until now.
-
-        They are those of this data directory, which no other instance uses.
-        """
+        """Delete the copies that an approval or a call has needed until now."""
         before = self._needed
         self._needed = frozenset(
             [one.digest for one in self._approvals.values() if one.counts]

@@ -119,11 +119,7 @@ def _without_null(described: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _choices(described: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the choices of a schema; None if it has none.
-
-    They have titles as constants in `oneOf` or `anyOf`, or by `enumNames`, as older servers write
-    them.
-    """
+    """Return the choices of a schema, in the ways of newer and older servers; None for none."""
     for key in ("oneOf", "anyOf"):
         parts = described.get(key)
         if isinstance(parts, list) and parts:
