@@ -76,18 +76,14 @@ class Units(msgspec.Struct, frozen=True):
 NOTHING: Final = Units()
 
 
-class BudgetAccount:
+class BudgetAccount(msgspec.Struct, eq=False):
     """What was spent and reserved, and how much of it is not on disk yet."""
 
-    __slots__ = ("alerted", "held", "new", "spent", "under_way")
-
-    def __init__(self, spent: Amount = Amount()) -> None:  # noqa: B008 - immutable
-        """Start with the amounts that were spent before."""
-        self.spent = spent
-        self.held = Amount()  # the reservations of calls in progress
-        self.under_way = 0
-        self.new = Amount()
-        self.alerted = False
+    spent: Amount = Amount()
+    held: Amount = Amount()  # the reservations of calls in progress
+    under_way: int = 0
+    new: Amount = Amount()
+    alerted: bool = False
 
     def hold(self, most: Amount) -> None:
         """Reserve the maximum cost of a call."""
@@ -105,7 +101,7 @@ class BudgetAccount:
         )
 
 
-class Allotment:
+class Allotment(msgspec.Struct, eq=False):
     """What this instance may spend of a budget without asking.
 
     `written` is the allotment as stored, None if there is none; `may` is less while some of it is
@@ -113,12 +109,10 @@ class Allotment:
     the last call.
     """
 
-    __slots__ = ("call", "may", "writing", "written")
-
-    def __init__(self) -> None:
-        self.may = self.call = NOTHING
-        self.written: Units | None = None
-        self.writing = Amount()
+    may: Units = NOTHING
+    call: Units = NOTHING
+    written: Units | None = None
+    writing: Amount = Amount()
 
     def free(self, account: BudgetAccount) -> Units:
         """Return the rest of the allotment."""

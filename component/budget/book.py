@@ -121,20 +121,13 @@ class BudgetBook:
     # For the agent loop.
 
     async def acquire(self, who: Spender, most: Amount) -> Reservation:
-        """Reserve the maximum cost of a call; wait until this instance may spend that much.
-
-        Raises BudgetExceededError: too little is left, or other instances hold it for calls in
-        progress; StorageError: an allotment is needed and cannot be obtained.
-        """
+        """Reserve a cost, waiting for other instances. Raises BudgetExceededError, StorageError."""
         while short := [key for key in self._checked_keys(who, most) if self._is_short(key, most)]:
             await self._obtain(short, most, who)
         return self.reserve(who, most)
 
     def reserve(self, who: Spender, most: Amount) -> Reservation:
-        """Reserve the maximum cost of a call in budgets that are not shared, without waiting.
-
-        Raises BudgetExceededError.
-        """
+        """Reserve the maximum cost in budgets that are not shared, or raise BudgetExceededError."""
         for key in self._checked_keys(who, most):
             self._account(key).hold(most)
             if self._is_shared(key):
@@ -143,9 +136,7 @@ class BudgetBook:
         return Reservation(next(self._ids), who, most, self._day)
 
     def _checked_keys(self, who: Spender, most: Amount) -> Sequence[Key]:
-        """The budgets of today that a call uses. Raises BudgetExceededError if too little is left
-        of one that is not shared.
-        """
+        """The budgets of today of a call. Raises BudgetExceededError for one that is not shared."""
         keys = tuple(keys_of(who, self._today()))
         for key in keys:
             if not self._is_shared(key):
@@ -171,9 +162,7 @@ class BudgetBook:
             await anyio.sleep(wait)
 
     def settle(self, reservation: Reservation, spent: Amount) -> None:
-        """Record the cost of a call. An impossible cost is logged, and the reserved
-        amount counts.
-        """
+        """Record the cost of a call; in place of an impossible cost, the reserved amount."""
         if not _can_be(spent):
             _log.warning("a provider reported an impossible cost", turn=reservation.who.task)
             spent = reservation.most
@@ -205,9 +194,7 @@ class BudgetBook:
         return self._row((day, scope, of), self._accounts.get((day, scope, of), BudgetAccount()))
 
     async def usage(self, agent: str, principal: JID) -> Sequence[BudgetUsage]:
-        """Return the usage of a person who talks with an agent, for `/usage`. Raises
-        StorageError.
-        """
+        """Return the usage of a person who talks with an agent. Raises StorageError."""
         person = str(principal.bare)
         if self._instance is None:
             return (self.spent("principal", person), self.spent("agent", agent))
@@ -280,10 +267,7 @@ class BudgetBook:
                 self._work.set()
 
     async def flush(self) -> None:
-        """Store new costs, and wait for those that are being stored.
-
-        Raises StorageError; they are then kept for the next time.
-        """
+        """Wait until new costs are stored. Raises StorageError, and then keeps them."""
         await self._write()
 
     async def _write(
@@ -417,9 +401,7 @@ class BudgetBook:
             _log.warning("could not release the unused part of a budget", reason=str(error))
 
     def _is_shared(self, key: Key) -> bool:
-        """Return whether instances share the budget and it has a limit. A turn belongs to one
-        instance.
-        """
+        """Whether instances share the budget, and it has a limit. A turn has one instance."""
         if self._instance is None:
             return False
         limit = self._limit(key)

@@ -83,13 +83,9 @@ class Reservation(msgspec.Struct, frozen=True):
 
 
 class BudgetExceededError(Exception):
-    """A call would exceed a budget. The text is a sentence for the person.
-
-    `scope` and `of` identify the budget.
-    """
+    """A call would exceed the budget `scope` of `of`. The text is a sentence for the person."""
 
     def __init__(self, sentence: str, scope: Scope, of: str) -> None:
-        """Create the error from the sentence and the budget."""
         super().__init__(sentence)
         self.scope = scope
         self.of = of
@@ -134,9 +130,7 @@ def usage_text(row: BudgetUsage) -> str:
 
 
 def exceeded_text(scope: Scope, *, is_named: bool = False) -> str:
-    """Return the answer to a person whose call would exceed a budget; `is_named` says that the
-    budget was chosen for this turn.
-    """
+    """Return the answer to a person; `is_named`: the budget was chosen for this turn."""
     if is_named and scope == "task":
         return "I stopped, because this would cost more than the budget that was chosen for it."
     if is_named:

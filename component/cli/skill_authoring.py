@@ -16,7 +16,6 @@ import click
 from component.cli.frame import ExitCode, Fault, config_option, json_option, print_json
 
 if TYPE_CHECKING:
-    from component.skill_directories.cases import CaseOutcome
     from component.skills.outputs import Part, SkillResult
 
 
@@ -272,10 +271,10 @@ def test(directory: Path, trusted: bool) -> None:
 
     logs.configure("info", "human")
     found = anyio.run(partial(_cases, directory, trusted=trusted), backend="trio")
-    for one in found:
-        mark = click.style("ok", fg="green") if not one.problem else click.style("failed", fg="red")
-        click.echo(f"{mark:<6} {one.name}" + (f": {one.problem}" if one.problem else ""))
-    failed = any(one.problem for one in found)
+    for name, problem in found:
+        mark = click.style("ok", fg="green") if not problem else click.style("failed", fg="red")
+        click.echo(f"{mark:<6} {name}" + (f": {problem}" if problem else ""))
+    failed = any(problem for _, problem in found)
     files = sorted((directory / "tests").glob("test_*.py"))
     if files and trusted:
         failed = _pytest(directory, files) or failed
@@ -286,7 +285,7 @@ def test(directory: Path, trusted: bool) -> None:
     click.echo(f"{directory} can be offered.")
 
 
-async def _cases(directory: Path, *, trusted: bool) -> Sequence[CaseOutcome]:
+async def _cases(directory: Path, *, trusted: bool) -> Sequence[tuple[str, str]]:
     from component.cli.local_skills import directory_skill  # noqa: PLC0415
     from component.skill_directories.cases import ScriptedNetwork, read_cases, run_case  # noqa: PLC0415
     from component.skill_directories.host_functions import Services  # noqa: PLC0415
@@ -298,7 +297,7 @@ async def _cases(directory: Path, *, trusted: bool) -> Sequence[CaseOutcome]:
         network = ScriptedNetwork()
         services = Services(gates=network.gate)
         async with directory_skill(directory, trusted=trusted, services=services) as skill:
-            return [await run_case(skill, case, network) for case in cases]
+            return [(case.name, await run_case(skill, case, network)) for case in cases]
     except (SkillLoadError, ManifestError) as error:
         raise Fault(str(error)) from error
 

@@ -130,7 +130,6 @@ class HttpRefused(HttpError):
     """
 
     def __init__(self, reason: str, capability: str) -> None:
-        """Create the error from the sentence and the missing capability."""
         super().__init__(reason)
         self.capability = capability
 
@@ -144,13 +143,9 @@ class HttpTimeout(HttpError):
 
 
 class HttpFailed(HttpError):
-    """The server cannot be reached, or does not speak HTTP.
-
-    `begun` says that it may have had the request.
-    """
+    """The server has not answered in HTTP. `begun`: it may have had the request."""
 
     def __init__(self, reason: str, *, begun: bool) -> None:
-        """Create the error from the sentence."""
         super().__init__(reason)
         self.begun = begun
 

@@ -86,9 +86,7 @@ def is_loopback(url: str) -> bool:
 
 
 def network_capability(url: str) -> str:
-    """Return the capability to reach the server of a URL, as in
-    `network:api.example.com:443:https`. Raises ValueError.
-    """
+    """Return the capability `network:HOST:PORT:SCHEME` for a URL's server. Raises ValueError."""
     target = target_of(url)
     # A capability is split at colons, and an IPv6 address has some.
     return f"network:{target.host.replace(':', '%3A')}:{target.port}:{target.scheme}"

@@ -228,9 +228,7 @@ class AnswerDraft:
         self.failed = reason in _FAILED
 
     def finish(self, finish: Finish | None, *, calls_whole: bool) -> None:
-        """Record why the model stopped; None if it was done or calls tools. `calls_whole` says
-        whether the calls are whole then.
-        """
+        """Record why the model stopped; `calls_whole` says whether the calls are whole then."""
         self.finished = True
         self._finish = finish
         self._calls_whole = calls_whole

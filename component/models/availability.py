@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator, Mapping
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 import anyio
 import msgspec
@@ -60,9 +60,10 @@ async def _ollama_context(connection: ModelConnection, target: ModelTarget) -> i
     return int(found[1]) if found else None
 
 
-def _ollama_verdict(
-    target: ModelTarget, context: int | None
-) -> tuple[Literal["ok", "warning"], str]:
+_Verdict: TypeAlias = tuple[Literal["ok", "warning", "failed"], str]
+
+
+def _ollama_verdict(target: ModelTarget, context: int | None) -> _Verdict:
     """Whether the context is as large as the settings say."""
     where, wanted = target.where, facts_of(target).context_tokens
     setting = f"{where.section}.context_tokens"
@@ -113,21 +114,21 @@ async def check_models(llm: LLM, own: Mapping[str, ModelChoice] = {}) -> AsyncIt
     for section, choice in choices(llm, own).items():
         try:
             if choice.provider == "local":
-                yield _local(section, choice)
+                yield ModelCheck(section, "ok", _local(section, choice))
             else:
-                yield await _remote(section, resolve(choice, section))
+                yield ModelCheck(section, *await _remote(resolve(choice, section)))
         except ModelRefusedError as error:
             yield ModelCheck(section, "failed", str(error))
 
 
-def _local(section: str, choice: ModelChoice) -> ModelCheck:
+def _local(section: str, choice: ModelChoice) -> str:
     model = build_local(choice, section)
-    text = f"{model.name} is there, with a context of {model.context_tokens:,} tokens"
-    return ModelCheck(section, "ok", text)
+    return f"{model.name} is there, with a context of {model.context_tokens:,} tokens"
 
 
-async def _remote(section: str, target: ModelTarget) -> ModelCheck:
-    where, is_ollama = target.where, target.choice.provider == "ollama"
+async def _remote(target: ModelTarget) -> _Verdict:
+    where, section = target.where, target.where.section
+    is_ollama = target.choice.provider == "ollama"
     is_below = target.dialect == "messages" and not target.base_url.endswith("/v1")
     path = "/v1/models" if is_below else "/models"
     connection = await system.in_thread(connect_model, target, path)
@@ -138,27 +139,28 @@ async def _remote(section: str, target: ModelTarget) -> ModelCheck:
                 window = await _ollama_context(connection, target) if is_ollama else None
     except StatusError as error:
         if error.status in _REFUSED:
-            fault = read_fault(error.status, error.body)
-            return ModelCheck(section, "failed", str(where.error(fault)))
-        return ModelCheck(section, "ok", f"{where.url} answers, and does not tell its models")
+            return "failed", str(where.error(read_fault(error.status, error.body)))
+        return "ok", f"{where.url} answers, and does not tell its models"
     except (UnreachableError, TimeoutError):
         key = "host" if target.choice.host else "base_url"
-        text = f"{where.url} cannot be reached: does it run, and is {section}.{key} right?"
-        return ModelCheck(section, "failed", text)
-    except TooMuchError as error:
-        return ModelCheck(
-            section, "failed", f"{where.url} sends {error}: is {section}.base_url right?"
+        return (
+            "failed",
+            f"{where.url} cannot be reached: does it run, and is {section}.{key} right?",
         )
+    except TooMuchError as error:
+        return "failed", f"{where.url} sends {error}: is {section}.base_url right?"
     try:
         names = {each.id for each in msgspec.json.decode(response.content, type=_Listed).data}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         names = set()
     if not names:
-        return ModelCheck(section, "ok", f"{where.url} answers, and does not tell its models")
+        return "ok", f"{where.url} answers, and does not tell its models"
     # Ollama calls `llama3.2` what it lists as `llama3.2:latest`.
     if where.model in names or f"{where.model}:latest" in names:
         if is_ollama:
-            return ModelCheck(section, *_ollama_verdict(target, window))
-        return ModelCheck(section, "ok", f"{where.url} answers, and has {where.model}")
-    text = f"{where.url} answers, and does not list {where.model}: is {section}.model right?"
-    return ModelCheck(section, "warning", text)
+            return _ollama_verdict(target, window)
+        return "ok", f"{where.url} answers, and has {where.model}"
+    return (
+        "warning",
+        f"{where.url} answers, and does not list {where.model}: is {section}.model right?",
+    )

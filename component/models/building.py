@@ -108,9 +108,7 @@ class Guarded(Wrapped):
         self._clock = clock
 
     async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> Completion:
-        """Ask the model; see Model.complete. Raises ModelUnavailableError while the breaker is
-        open.
-        """
+        """See Model.complete. Raises ModelUnavailableError while the breaker is open."""
         left = self._breaker.enter(self._clock())
         if left is not None:
             raise ModelUnavailableError(
@@ -274,9 +272,7 @@ class Models:
                     raise ModelRefusedError(f"{section}: {error}") from error
 
     def get(self, tier: Tier = "standard", of: str = "") -> Model:
-        """Return the model of a tier, or that `of` an agent with its own; always the same object.
-        This does no I/O.
-        """
+        """Return the model of a tier, or `of` an agent: always the same object. Does no I/O."""
         first = _section(of) if of else f"llm.tiers.{tier}"
         if first not in self._chains:
             fallbacks = [f"llm.fallback[{i}]" for i in range(len(self._llm.fallback))]
@@ -336,9 +332,7 @@ class Models:
 
 
 def unpriced(llm: LLM, own: Mapping[str, ModelChoice] = {}) -> list[str]:
-    """The sections of the models whose price is not known, without those that lack a key. Blocks
-    for a second.
-    """
+    """The sections with a key of the models whose price is not known. Blocks for a second."""
     targets: dict[str, ModelTarget] = {}
     for section, choice in choices(llm, own).items():
         with contextlib.suppress(ModelRefusedError):

@@ -160,9 +160,7 @@ def _coder(call: str) -> Any:
 
 
 def _alone(value: str, mark: str) -> str:
-    """The value of one parameter. Raises NoCallError if the mark of another one is in it, because
-    its end is missing then.
-    """
+    """The value of one parameter. Raises NoCallError if another one begins in it."""
     if mark in value:
         raise NoCallError
     return value
@@ -199,9 +197,7 @@ def between(text: str, at: int) -> int:
 
 
 def calls_at(text: str, at: int) -> tuple[Sequence[Any], int]:
-    """The calls at this position, decoded or as Parameters, and where they end. Raises
-    NoCallError.
-    """
+    """The calls here, decoded or as Parameters, and where they end. Raises NoCallError."""
     first = text[at : at + 1]
     if first == "{":
         call, end = _decoded(text, at)

@@ -125,9 +125,7 @@ _loading = threading.Lock()
 
 
 def load_facts(targets: Iterable[ModelTarget]) -> None:
-    """Look up values that the settings of these models do not have, once. Blocks for about a
-    second.
-    """
+    """Look up what the settings of these models do not have, once. Blocks for about a second."""
     with _loading:
         questions = {
             question

@@ -209,18 +209,14 @@ _OPENED: Final = re.compile(r"\br1\b|qwq|thinking|reason", re.IGNORECASE)
 
 
 class Habits:
-    """The known habits of a model: `opened` says whether its answers begin with reasoning that has
-    no opening tag.
-    """
+    """The habits of a model: `opened` if answers begin with reasoning without its opening tag."""
 
     def __init__(self, model: str) -> None:
         self.opened = _OPENED.search(model) is not None
 
 
 class MixedText:
-    """A text in which there may be reasoning and calls; see Harmony, WrittenThoughts and
-    WrittenCalls.
-    """
+    """A text in which there may be reasoning and calls."""
 
     def __init__(
         self, draft: AnswerDraft, reasoning: Reasoning, calls: WrittenCalls, habits: Habits

@@ -296,7 +296,5 @@ class Events:
             raise TooMuchError(f"an event of more than {EVENT_BYTES:,} bytes")
 
     def end(self) -> list[bytes]:
-        """Return the event that the end of the stream completes: some servers do not end the last
-        one.
-        """
+        """Return the event that the end of the stream completes: some servers leave it open."""
         return self.feed(b"\n\n")

@@ -196,9 +196,7 @@ def _spoken(
 
 
 def _question(messages: Sequence[ModelMessage]) -> int:
-    """Return the index of the last question if only calls and results follow it; else the
-    last one.
-    """
+    """The index of the last question if only calls and results follow it; else the last one."""
     for i in range(len(messages) - 1, -1, -1):
         message = messages[i]
         if message.role == "user":

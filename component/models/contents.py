@@ -70,9 +70,7 @@ def part_digest(part: Part) -> str:
 
 
 def without_parts(parts: Iterable[_Kept], omitted: Collection[str]) -> tuple[_Kept | TextPart, ...]:
-    """Return parts of a message without those of these digests, and with sentences in place of
-    images and files.
-    """
+    """Return parts without those of these digests, and with sentences in place of files."""
     changed = [_unless_omitted(part, omitted) for part in parts]
     return tuple([part for part in changed if part is not None])
 

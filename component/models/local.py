@@ -281,16 +281,12 @@ class ServerProcess:
         self.started_at = system.monotonic()
 
     async def ready(self) -> bool:
-        """Wait until it serves the model; False if it exits instead. Can be called again if it was
-        cancelled.
-        """
+        """Wait until it serves the model; False if it exits instead. May be called again."""
         await anyio.wait_readable(self._stdout)
         return bool(os.read(self._stdout, 1))
 
     async def responds(self) -> bool:
-        """Whether the model's own loop responds within some seconds: `/slots` is answered by it,
-        between two batches of tokens.
-        """
+        """Whether the model's own loop, which answers `/slots` between batches, responds soon."""
         with anyio.move_on_after(_RESPONSE_S), contextlib.suppress(*_BROKEN):
             async with await UnixStream.connect(self.socket) as stream:
                 await stream.send(_ALIVE)
@@ -406,18 +402,13 @@ class ModelFile(msgspec.Struct, frozen=True):
         return self.size + self.context_bytes * context_tokens + cache + _SCRATCH_BYTES
 
     def cache_mib(self, context_tokens: int) -> int:
-        """Return the size of the cache for the prompts of other conversations, in MiB: the size of
-        one context, within limits.
-        """
+        """Return the size of the cache for other prompts in MiB: one context, within limits."""
         wanted = math.ceil(self.context_bytes * context_tokens / (1 << 20))
         return max(_LEAST_CACHE_MIB, min(wanted, _MOST_CACHE_MIB))
 
 
 def read_model_file(path: Path) -> ModelFile:
-    """Read the metadata of a file.
-
-    Raises ModelRefusedError: there is no file, it cannot be opened, or it contains no model.
-    """
+    """Read the metadata of a model's file. Raises ModelRefusedError."""
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size

@@ -164,9 +164,7 @@ def answer_parts(text: str, calls: Iterable[ToolCall]) -> tuple[AnswerPart, ...]
 def map_parts(
     messages: Iterable[ModelMessage], change: Callable[[Part], Part | None]
 ) -> tuple[ModelMessage, ...]:
-    """Change all parts, those inside of results too; one for which `change` returns None is left
-    out.
-    """
+    """Change all parts, also of results; one for which `change` returns None is left out."""
 
     def changed(parts: Iterable[Part]) -> tuple[Any, ...]:
         return tuple([new for part in parts if (new := inside(part)) is not None])
@@ -283,9 +281,7 @@ def with_fields(parts: Iterable[Part]) -> Iterator[tuple[Part, Mapping[str, Any]
 
 
 def add_fields(known: dict[str, Any], more: Mapping[str, Any]) -> None:
-    """Add the fields of a piece of a stream: texts of reasoning grow, objects are merged, and of
-    other values the latest counts.
-    """
+    """Add fields of a stream: reasoning grows, objects are merged, other values are replaced."""
     for key, value in more.items():
         before = known.get(key)
         if isinstance(before, str) and isinstance(value, str) and _grows(key):

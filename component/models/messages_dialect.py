@@ -106,9 +106,7 @@ class Messages(Adapter):
 
 
 def _messages(messages: Sequence[ModelMessage], names: ToolNames) -> list[_Block]:
-    """Translate messages. Adjacent messages of one role are joined, so that all results of a
-    round are in one message.
-    """
+    """Translate messages. All results of a round are in one message."""
     out: list[_Block] = []
     ids = SentIds(messages)
     for message in messages:
@@ -132,9 +130,7 @@ def _messages(messages: Sequence[ModelMessage], names: ToolNames) -> list[_Block
 def _block(
     part: Part, names: ToolNames, ids: SentIds, fields: Mapping[str, Any] = {}
 ) -> _Block | msgspec.Raw | None:
-    """Translate a part; None if a request cannot have it. `ids` are those of calls as they are
-    sent, `fields` what the provider wants back with a call.
-    """
+    """Translate a part; None if a request cannot have it. `fields` go back with a call."""
     match part:
         case TextPart(text):
             return _text(text) if text.strip() else None  # empty texts are rejected
@@ -169,9 +165,7 @@ def _base64(media_type: str, data: bytes) -> _Block:
 
 
 def _mark(body: dict[str, Any]) -> None:
-    """Mark the ends of the prefixes that the provider should cache: the tools and the system
-    message, and the last messages of the user.
-    """
+    """Mark what the provider should cache: tools or system message, and the last messages."""
     if "system" in body:
         body["system"][-1]["cache_control"] = _EPHEMERAL
     elif "tools" in body:
@@ -213,14 +207,13 @@ _events = msgspec.json.Decoder(_Event)
 _documents = msgspec.json.Decoder(_Message)
 
 
-class _OpenBlock:
+class _OpenBlock(msgspec.Struct, eq=False):
     """A block that is not complete yet, other than a text."""
 
-    def __init__(self, data: dict[str, Any], call: DraftCall | None) -> None:
-        self.data = data
-        self.call = call
-        self.pieces: list[str] = []
-        self.signature: list[str] = []
+    data: dict[str, Any]
+    call: DraftCall | None
+    pieces: list[str] = []
+    signature: list[str] = []
 
 
 class MessagesReader(AnswerReader):

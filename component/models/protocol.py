@@ -192,15 +192,12 @@ class ModelUnavailableError(ModelError):
     """The model cannot be reached, or not now; `retry_after_s` is when to try again, if known."""
 
     def __init__(self, sentence: str, retry_after_s: float | None = None) -> None:
-        """Store the sentence and the seconds."""
         super().__init__(sentence)
         self.retry_after_s = retry_after_s
 
 
 class ModelRefusedError(ModelError):
-    """The provider rejects the request permanently: a wrong key, an unknown model, a bad
-    request.
-    """
+    """The provider always rejects the request: a wrong key, an unknown model, a bad request."""
 
 
 class ContentFilteredError(ModelRefusedError):

@@ -222,14 +222,13 @@ _documents = msgspec.json.Decoder(_Response)
 _phases = msgspec.json.Decoder(_Phase)
 
 
-class _OutputItem:
+class _OutputItem(msgspec.Struct, eq=False):
     """An item of the output: what has been read of it by deltas."""
 
-    def __init__(self) -> None:
-        self.kind = ""
-        self.call: DraftCall | None = None
-        self.characters = 0
-        self.done = False
+    kind: str = ""
+    call: DraftCall | None = None
+    characters: int = 0
+    done: bool = False
 
     @property
     def begun(self) -> bool:
@@ -238,9 +237,7 @@ class _OutputItem:
 
 
 class ResponsesReader(AnswerReader):
-    """Reads one answer of the Responses API
-    (https://platform.openai.com/docs/api-reference/responses-streaming).
-    """
+    """Reads one answer (https://platform.openai.com/docs/api-reference/responses-streaming)."""
 
     def __init__(self, on_text: OnText | None) -> None:
         super().__init__(on_text)

@@ -6,14 +6,17 @@ A schema is changed no further than it has to be: a tool that a server would val
 is still validated by its source.
 """
 
+import itertools
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from component.models.answer_limits import BadJSONError, decode_any, encode_any
+from component.skills.validation import pointed_to
 
 Keywords: TypeAlias = Literal["all", "typed", "plain"]
 """Which schemas a server takes: any, those with a type (llama.cpp), or those of OpenAPI 3.0 without
@@ -55,15 +58,14 @@ _VALUES: Final[Mapping[str, type]] = {
 _SUBSCHEMAS: Final = ("not", "if", "then", "else", "contains", "propertyNames")
 
 
-class Renamed:
+class Renamed(msgspec.Struct, eq=False):
     """The names of properties in one place of the arguments, and in the places inside it."""
 
-    def __init__(self) -> None:
-        self.ours: dict[str, str] = {}
-        self.theirs: dict[str, str] = {}
-        self.inner: dict[str, Renamed] = {}
-        self.items: Renamed | None = None
-        self.rest: Renamed | None = None
+    ours: dict[str, str] = {}
+    theirs: dict[str, str] = {}
+    inner: "dict[str, Renamed]" = {}
+    items: "Renamed | None" = None
+    rest: "Renamed | None" = None
 
     @property
     def is_needed(self) -> bool:
@@ -75,14 +77,9 @@ class Renamed:
         """Return the name for the model; equal names stay equal, different ones different."""
         if ours in self.theirs:
             return self.theirs[ours]
-        plain = name = (
-            ours if _NAME.fullmatch(ours) else _NO_NAME.sub("_", ours)[:60].rstrip("_") or "_"
-        )
-        number = 2
-        while name in self.ours:
-            name = f"{plain[:60]}_{number}"
-            number += 1
-        self.theirs[ours], self.ours[name] = name, ours
+        plain = ours if _NAME.fullmatch(ours) else _NO_NAME.sub("_", ours)[:60].rstrip("_") or "_"
+        name = self.theirs[ours] = _distinct(plain, self.ours)
+        self.ours[name] = ours
         return name
 
     def translated(self, value: Any, *, to_ours: bool) -> Any:
@@ -156,10 +153,7 @@ class _Adaptation:
         return adapted
 
     def _joined(self, node: Any, depth: int) -> dict[str, Any]:
-        """A schema with the properties of its alternatives, and what they have in common required.
-
-        A sentence in the description says which belong together.
-        """
+        """A schema with the properties of its alternatives, and their common ones required."""
         node = self._resolved(node)
         if not isinstance(node, dict) or depth > _DEEPEST:
             return {}
@@ -191,24 +185,13 @@ class _Adaptation:
         for _ in range(_DEEPEST):
             if not isinstance(node, dict) or not isinstance(node.get("$ref"), str):
                 break
-            found = self._pointer(node["$ref"])
+            found = None
+            if node["$ref"].startswith("#"):
+                with suppress(LookupError):
+                    found = pointed_to(self._root, node["$ref"])
             rest = {key: value for key, value in node.items() if key != "$ref"}
             node = {**found, **rest} if isinstance(found, dict) else rest
         return node
-
-    def _pointer(self, reference: str) -> Any:
-        found: Any = self._root
-        if not reference.startswith("#"):
-            return None
-        for step in reference[1:].split("/")[1:]:
-            key = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list) and key.isdecimal() and int(key) < len(found):
-                found = found[int(key)]
-            elif isinstance(found, dict):
-                found = found.get(key)
-            else:
-                return None
-        return found
 
     def _schema(self, node: Any, names: Renamed, depth: int) -> dict[str, Any]:
         """Adapt a schema at one place; `names` are those of the objects there."""
@@ -463,16 +446,14 @@ class ToolNames:
         return arguments if renamed is None else translated(arguments, renamed, to_ours=True)
 
     def _add(self, name: str) -> str:
-        plain = safe = _safe_name(name)
-        number = 2
-        while safe in self._ours:
-            safe = f"{plain[: _LONGEST - 1 - len(str(number))]}_{number}"
-            number += 1
-        self._theirs[name] = safe
+        plain = _OTHER.sub("_", name)
+        plain = plain if plain[:1].isalpha() or plain.startswith("_") else f"_{plain}"
+        safe = self._theirs[name] = _distinct(plain[:_LONGEST], self._ours)
         self._ours[safe] = name
         return safe
 
 
-def _safe_name(name: str) -> str:
-    plain = _OTHER.sub("_", name)
-    return (plain if plain[:1].isalpha() or plain.startswith("_") else f"_{plain}")[:_LONGEST]
+def _distinct(plain: str, taken: Container[str]) -> str:
+    """Return a name that is not taken: this one, or this one with a number."""
+    numbered = (f"{plain[: _LONGEST - 1 - len(str(n))]}_{n}" for n in itertools.count(2))
+    return next(name for name in itertools.chain((plain,), numbered) if name not in taken)

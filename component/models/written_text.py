@@ -26,9 +26,7 @@ _FENCE: Final = "```"
 
 @functools.cache
 def _tables(marks: tuple[str, ...]) -> tuple[re.Pattern[str], frozenset[str], frozenset[str], int]:
-    """Return a pattern of the marks, the beginnings of them, their first characters, and the length
-    of the longest beginning. There are few sets of marks, and several objects for each answer.
-    """
+    """Return a pattern of marks, their beginnings, first characters and greatest length."""
     alternatives = "|".join(map(re.escape, marks))
     pattern = re.compile(f"`?({alternatives})|{_FENCE}", re.IGNORECASE | re.ASCII)
     whole = (_FENCE, *marks, *(f"`{mark}" for mark in marks))
@@ -276,9 +274,7 @@ class Harmony:
             yield from self._ended("")
 
     def _begun(self, text: str) -> str:
-        """Decide by its beginning whether the answer has this format; give the text if that is
-        decided.
-        """
+        """Decide by its beginning if this format is used; give the text once that is decided."""
         self._hold(text)
         self._beginning = self._beginning + text if self._beginning else text.lstrip()
         beginning = self._beginning[:_LONGEST_MARK].lower()

@@ -178,9 +178,7 @@ def _json(value: Any, given: Mapping[str, Any]) -> Any:
 
 
 def effects_of(method: str, said: Effects | None) -> Annotations:
-    """Return the effects of a request: those that an admin has said, and for the others those of
-    its method (RFC 9110 §9.2).
-    """
+    """Return the effects that an admin has said, or else those of the method (RFC 9110 §9.2)."""
     read_only = method in ("GET", "HEAD")
     idempotent = read_only or method in ("PUT", "DELETE")
     destructive = None

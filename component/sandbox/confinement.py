@@ -21,7 +21,6 @@ from importlib.util import find_spec
 from typing import Final
 
 import landlockpy
-import msgspec
 from landlockpy import AccessFS, AccessNet, Scope
 
 from component.sandbox import namespaces, seccomp
@@ -69,24 +68,8 @@ _WRITE: Final = (
 _OF_FILES: Final = AccessFS.EXECUTE | AccessFS.READ_FILE | AccessFS.WRITE_FILE | AccessFS.TRUNCATE
 
 
-class Confinement(msgspec.Struct, frozen=True):
-    """What has been done to a process, besides seccomp and resource limits.
-
-    Attributes:
-        landlock: the version of the kernel's Landlock, 0 for none.
-        own_root: whether only its paths exist for it.
-        own_user: whether no other process has its user id.
-    """
-
-    landlock: int
-    namespaces: bool
-    own_root: bool
-    own_user: bool
-    work: str
-
-
-def confine(profile: Profile, *, command: str = "", parent: int = 0) -> Confinement:
-    """Confine this process, and all that it starts, for ever.
+def confine(profile: Profile, *, command: str = "", parent: int = 0) -> str:
+    """Confine this process, and all that it starts, for ever; return its working directory.
 
     Args:
         command: the program that it will become, or nothing.
@@ -119,34 +102,22 @@ def confine(profile: Profile, *, command: str = "", parent: int = 0) -> Confinem
         namespaces.no_new_privileges()
         if profile.end_with_parent:
             namespaces.end_with_parent(parent)
-        done = Confinement(abi, entered, rooted, own_user, work)
         writable = (*write, *filter(None, (work,)), *namespaces.DEVICES)
-        _restrict(profile, done, read, writable, runs_command=bool(command))
+        try:
+            seccomp.load_filter(
+                profile,
+                own_user=own_user,
+                signals_scoped=abi >= _SIGNALS_ABI,
+                runs_command=bool(command),
+            )
+            if abi:
+                _restrict_files(profile, read, writable)
+        except ConfinementError:
+            if not profile.weaker:
+                raise
     except OSError as error:
         raise ConfinementError(f"the process cannot be confined: {error}") from error
-    return done
-
-
-def _restrict(
-    profile: Profile,
-    done: Confinement,
-    read: Iterable[str],
-    write: Iterable[str],
-    *,
-    runs_command: bool,
-) -> None:
-    try:
-        seccomp.load_filter(
-            profile,
-            own_user=done.own_user,
-            signals_scoped=done.landlock >= _SIGNALS_ABI,
-            runs_command=runs_command,
-        )
-        if done.landlock:
-            _restrict_files(profile, read, write)
-    except ConfinementError:
-        if not profile.weaker:
-            raise
+    return work
 
 
 def _paths(profile: Profile, command: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -64,15 +64,13 @@ def main(arguments: Sequence[str]) -> NoReturn:
 
 
 def _confined(text: str, parent: str, program: str = "") -> dict[str, str]:
-    """Confine this process; return its variables: those that its profile names, and the necessary
-    ones.
-    """
+    """Confine this process; return the variables that its profile names, and necessary ones."""
     # Imported here: it takes a while, and the process that starts this one does not need it.
     from component.sandbox.confinement import confine  # noqa: PLC0415
 
     try:
         profile = Profile.decode(text)
-        home = confine(profile, command=program, parent=int(parent)).work or "/"
+        home = confine(profile, command=program, parent=int(parent)) or "/"
     except (ConfinementError, ValueError) as error:
         _fail(str(error), NOT_CONFINED)
     made = {"PATH": _PATH, "HOME": home, "TMPDIR": home, "LANG": "C.UTF-8"}

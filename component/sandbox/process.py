@@ -100,6 +100,14 @@ class ErrorOutput:
         os.close(self.reader)
 
 
+def signal_name(number: int) -> str:
+    """Return the name of a signal."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 class WorkDirectories:
     """Makes the working directories of children, in one directory of this service. Methods block.
 
@@ -263,11 +271,7 @@ class Child:
         return used < self.profile.limits.cpu_s / 2
 
     async def describe(self) -> tuple[bytes, ...]:
-        """Return the descriptions of its skills, which are not trusted, as JSON.
-
-        Raises SkillUnavailable if it dies or takes too long, and SkillError with the reason if the
-        module cannot be loaded.
-        """
+        """Return untrusted descriptions, as JSON. Raises SkillUnavailable, SkillError."""
         self._frames = Frames(min(self.profile.limits.output_bytes, _DESCRIBED_BYTES))
         answer = await self._ask(Describe(), None, "loading it")
         if isinstance(answer, Failure):
@@ -432,11 +436,7 @@ class Child:
             signal.SIGSYS: "it made a system call that is not allowed",
             signal.SIGKILL: "it was killed by the system, for its memory, or by an administrator",
         }
-        try:
-            name = signal.Signals(-code).name
-        except ValueError:
-            name = f"signal {-code}"
-        return causes.get(-code, f"it was ended by {name}")
+        return causes.get(-code, f"it was ended by {signal_name(-code)}")
 
     def _broken(self, reason: str) -> SkillUnavailable:
         _log.warning("a confined process failed", module=self.module, reason=reason)

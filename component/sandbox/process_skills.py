@@ -70,10 +70,7 @@ class ChildPool:
         return len(self._alive)
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Keep the children until cancelled, which kills them.
-
-        It logs what the kernel does not guarantee about them.
-        """
+        """Log what the kernel does not guarantee, and keep the children until cancelled."""
         self._spawner = Spawner()
         try:
             async with anyio.create_task_group() as group:

@@ -334,10 +334,7 @@ class WasmCache:
 
 
 def _read_own(path: Path) -> bytes | None:
-    """Read a file that only this user may read and write; None if it is missing.
-
-    One of others, or a link, is removed. Raises OSError.
-    """
+    """Read a file of this user only; None if it is missing, or was another's. Raises OSError."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -94,13 +94,6 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     credentials: tuple[str, ...] = ()
 
 
-class CaseOutcome(msgspec.Struct, frozen=True):
-    """The outcome of a case; `problem` is empty if it is as it should be."""
-
-    name: str
-    problem: str = ""
-
-
 class _Cases(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     case: tuple[Case, ...] = ()
 
@@ -189,18 +182,18 @@ class _ScriptedGate(HttpGate):
         return found
 
 
-async def run_case(skill: Skill, case: Case, network: ScriptedNetwork) -> CaseOutcome:
-    """Call a skill as a case says. The skill connects through `network`."""
+async def run_case(skill: Skill, case: Case, network: ScriptedNetwork) -> str:
+    """Call a skill as a case says, through `network`; return what is wrong, or an empty text."""
     network.play(case.http)
-    outcome = await _run(skill, case, network)
+    problem = await _problem(skill, case, network)
     if network.problem:
-        return CaseOutcome(case.name, network.problem)
-    if not outcome.problem and network.unused:
-        return CaseOutcome(case.name, "it made fewer requests than the case answers")
-    return outcome
+        return network.problem
+    if not problem and network.unused:
+        return "it made fewer requests than the case answers"
+    return problem
 
 
-async def _run(skill: Skill, case: Case, network: ScriptedNetwork) -> CaseOutcome:
+async def _problem(skill: Skill, case: Case, network: ScriptedNetwork) -> str:
     context = FakeContext(
         answers=case.answers,
         model=case.model,
@@ -213,16 +206,12 @@ async def _run(skill: Skill, case: Case, network: ScriptedNetwork) -> CaseOutcom
     except CALL_ERRORS as error:
         cause = error.__cause__
         text = str(error) if cause is None else f"{type(cause).__name__}: {cause}"
-        if case.error is not None and case.error in text:
-            return CaseOutcome(case.name)
-        return CaseOutcome(case.name, text)
+        return "" if case.error is not None and case.error in text else text
     texts = [_text(part) for part in result.outputs]
     shown = "\n".join(texts)
     value = _decoded(texts[0]) if len(texts) == 1 else texts
     if result.is_error != (case.error is not None):
-        return CaseOutcome(
-            case.name, f"it reported {'the error' if result.is_error else ''} {shown!r}"
-        )
+        return f"it reported {'the error' if result.is_error else ''} {shown!r}"
     for expected, right, what in (
         (case.error, case.error is None or case.error in shown, "an error with"),
         (case.text, case.text is None or texts == [case.text], "the text"),
@@ -230,10 +219,8 @@ async def _run(skill: Skill, case: Case, network: ScriptedNetwork) -> CaseOutcom
         (case.json, case.json is msgspec.UNSET or value == case.json, "the value"),
     ):
         if not right:
-            return CaseOutcome(case.name, f"expected {what} {expected!r}, not {shown!r}")
-    if context.unused:
-        return CaseOutcome(case.name, "it asked fewer questions than the case answers")
-    return CaseOutcome(case.name)
+            return f"expected {what} {expected!r}, not {shown!r}"
+    return "it asked fewer questions than the case answers" if context.unused else ""
 
 
 def _text(part: Part) -> str:

@@ -60,10 +60,7 @@ class _Entry(msgspec.Struct, frozen=True, array_like=True):
 
 
 def signature(directory: Path) -> int:
-    """Return a number that changes when a file of the directory does, without reading any.
-
-    Blocks. Raises SkillLoadError.
-    """
+    """Return a number that changes when a file does. Blocks. Raises SkillLoadError."""
     found = sorted(
         (path, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
         for path, _, info in _walk(directory)
@@ -158,9 +155,7 @@ class ContentStore:
 
 
 def _walk(directory: Path, *, opened: bool = False) -> Iterator[tuple[str, int, os.stat_result]]:
-    """Yield path, descriptor and status of each file of a skill; the descriptor is -1 unless
-    `opened`. Raises SkillLoadError for what could lead out of the directory.
-    """
+    """Yield path, descriptor (-1 unless `opened`) and status of files. Raises SkillLoadError."""
     count = 0
     try:
         for folder, folders, names, at in os.fwalk(directory, onerror=_raise):
@@ -291,10 +286,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_proposal(directory: Path) -> Proposal | None:
-    """Return the record of a proposal; None for another directory. Blocks.
-
-    Raises SkillLoadError, OSError.
-    """
+    """Return a proposal's record; None if it is none. Blocks. Raises SkillLoadError, OSError."""
     path = directory / RECORD_FILE
     try:
         with path.open("rb") as file:
@@ -362,10 +354,7 @@ def read_roots(
 
 
 def installed(root: Path) -> Sequence[Path]:
-    """Return the directories of a root that may be skills, in order, or the root if it is one.
-
-    Blocks. Raises OSError.
-    """
+    """Return the directories of a root that may be skills, or the root. Blocks. Raises OSError."""
     with os.scandir(root) as entries:
         names = {entry.name: entry.is_dir() for entry in entries if not entry.name.startswith(".")}
     if FILE in names:

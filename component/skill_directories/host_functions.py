@@ -104,9 +104,7 @@ def check_grantable(artefact: Artefact) -> None:
 
 
 def functions_of(artefact: Artefact, services: Services) -> Functions:
-    """Return what makes the functions for each call of a skill: those that its manifest declares,
-    and progress and log.
-    """
+    """Return what makes, for each call, the functions that a skill's manifest declares."""
     return functions_for(artefact.name, artefact.manifest.skill.capabilities, services)
 
 

@@ -70,10 +70,7 @@ class Artefact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SkillRunner(ABC, Generic[T]):
-    """Runs skills of one kind, several calls at a time.
-
-    `T` is what is kept of a content between its calls.
-    """
+    """Runs skills of one kind. `T` is what is kept of a content between its calls."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -175,11 +172,7 @@ class Runners:
 
 
 async def describe_content(artefact: Artefact, runner: SkillRunner[Any]) -> str:
-    """Return the description of a skill, as JSON.
-
-    Raises SkillLoadError, ManifestError: it cannot be loaded, or its manifest and its code do not
-    fit.
-    """
+    """Return a skill's description, as JSON. Raises SkillLoadError, ManifestError."""
     said = dict(await runner.describe(artefact))
     schemas = await system.in_thread(_schemas, artefact)
     declared = artefact.manifest.skill.capabilities.texts
@@ -200,10 +193,7 @@ async def describe_content(artefact: Artefact, runner: SkillRunner[Any]) -> str:
 
 
 def read_schema(artefact: Artefact, said: Schema | str) -> Schema:
-    """Return a schema of a manifest, which may be the name of a file. Blocks.
-
-    Raises SkillLoadError.
-    """
+    """Return a schema of a manifest, or of the file it names. Blocks. Raises SkillLoadError."""
     if not isinstance(said, str):
         return said
     try:
@@ -224,11 +214,7 @@ def _schemas(artefact: Artefact) -> dict[str, Schema]:
 async def new_approval(
     content: SkillContent, directory: Path, store: ContentStore, runners: Runners, *, trusted: bool
 ) -> Approval:
-    """Return the approval of the content of a directory, of which the store has a copy; it says
-    nothing of who approves it.
-
-    Raises SkillLoadError, ManifestError.
-    """
+    """Return an approval of content in the store, by nobody yet. Raises as `describe_content`."""
     artefact = Artefact(
         directory=store.path(content.digest), digest=content.digest, manifest=content.manifest
     )

@@ -69,10 +69,7 @@ class Endpoint(str):
 
     @classmethod
     def parse(cls, text: str) -> Endpoint:
-        """Read an endpoint; the port may be omitted if the scheme has one.
-
-        Raises ValueError, which says how to write it.
-        """
+        """Read an endpoint; schemes have ports. Raises ValueError, which says how to write it."""
         _refuse_characters(text)
         found = re.fullmatch(_ENDPOINT, text)
         if found is None:

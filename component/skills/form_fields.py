@@ -385,9 +385,7 @@ def _choices(members: list[Schema]) -> tuple[Choice, ...]:
 
 
 def _labels(member: Schema, count: int) -> list[str | None]:
-    """Return the titles of the values of an enumeration: of a constant in `oneOf`, or `enumNames`,
-    which is older than JSON Schema's own way.
-    """
+    """Return the titles of the values of an enumeration: of constants, or older `enumNames`."""
     if "const" in member:
         return [_words(member.get("title"))]
     names = member.get("enumNames")

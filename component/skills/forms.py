@@ -31,7 +31,6 @@ class InvalidForm(ValueError):  # noqa: N818 - says what is wrong, as those of t
     """
 
     def __init__(self, reasons: Mapping[str, str]) -> None:
-        """Create the error from the reasons, by the name of the field."""
         self.reasons = reasons
         said = [f"{printable(name, 100)}: {reason}" for name, reason in reasons.items()]
         super().__init__("; ".join(said))

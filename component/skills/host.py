@@ -135,9 +135,7 @@ class HttpRequest(HostFunction[HttpResponse], frozen=True, tag="http"):
 
 
 class ReadMemory(HostFunction[str | None], frozen=True, tag="memory-read"):
-    """Return what is stored under a key. Raises HostError, and CapabilityMissing outside the scope
-    that is declared.
-    """
+    """Return what a key has. Raises HostError; CapabilityMissing outside the declared scope."""
 
     capability = "memory"
 

@@ -237,10 +237,7 @@ def spec_json(spec: SkillSpec) -> str:
 
 
 def spec_fields(description: str | bytes) -> dict[str, Any]:
-    """Return all fields of a description that `spec_json` has written, except the source.
-
-    Raises ValueError for any other text.
-    """
+    """Return the fields of a description by `spec_json`, except the source, or raise ValueError."""
     return msgspec.structs.asdict(_decoder().decode(description))
 
 

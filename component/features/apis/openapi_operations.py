@@ -102,9 +102,7 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 class ListedOperation(msgspec.Struct, frozen=True):
-    """An operation as the document lists it, before it is read. `shared` is what all operations of
-    its path have in common.
-    """
+    """An operation of a document. `shared` is what all operations of its path have in common."""
 
     id: str
     method: str
@@ -240,13 +238,14 @@ class _Reader:
             return media_type, [Parameter(_BODY, "", "text", required, {"type": "string"})]
         whole = self._converter.resolved(schema)
         fields = mapping(whole.get("properties"))
-        flat = bool(fields) and not {"allOf", "anyOf", "oneOf", "additionalProperties"} & set(whole)
-        names = {wire: self._name(wire, _BODY) for wire in fields} if flat else {}
-        if names and len(names) + len(self._taken) <= _MOST_PARAMETERS:
+        flat = not {"allOf", "anyOf", "oneOf", "additionalProperties"} & set(whole)
+        if fields and flat and len(fields) + len(self._taken) <= _MOST_PARAMETERS:
             needed = set(array(whole.get("required")))
             return media_type, [
-                Parameter(name, wire, "field", required and wire in needed, fields[wire])
-                for wire, name in names.items()
+                Parameter(
+                    self._name(wire, _BODY), wire, "field", required and wire in needed, field
+                )
+                for wire, field in fields.items()
             ]
         name = self._name(_BODY, "whole")
         place: ParameterPlace = "json" if _is_json(chosen) else "form"

@@ -24,7 +24,6 @@ class InstalledError(CommandError):
     """An installed skill cannot be shown, approved or revoked; one sentence for the admin."""
 
     def __init__(self, reason: str) -> None:
-        """Create the error, which is about the name of the skill."""
         super().__init__(reason, "name")
 
 
@@ -62,9 +61,7 @@ class SkillSheet(InstalledSkill, frozen=True, kw_only=True):
 def list_entry(
     name: str, found: SkillDirectory | None, approval: Approval | None, problem: str = ""
 ) -> InstalledSkill:
-    """Return what a list shows of a skill, which is found or approved. `problem` says why an
-    approved skill is not offered.
-    """
+    """Return the line about a skill. `problem` says why an approved one is not offered."""
     state, reason = _state(found, approval, problem)
     content = None if found is None else found.content
     manifest = None if content is None else content.manifest.skill

@@ -124,20 +124,14 @@ class SkillDirectories(Installed):
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """Read the approvals and the directories, for a command without a running service.
-
-        Raises StorageError.
-        """
+        """Read all, for a command without a running service. Raises StorageError."""
         async with self._runners.opened():
             await self._load_approvals()
             await self.look()
             yield
 
     async def reload(self, _names: Collection[str] | None) -> None:
-        """Read the approvals again, which another instance may have changed.
-
-        Raises StorageError.
-        """
+        """Read the approvals, which other instances may change, again. Raises StorageError."""
         before = dict(self._approvals)
         await self._load_approvals()
         for name, version in self._versions.items():
@@ -363,10 +357,7 @@ class SkillDirectories(Installed):
         return approval is not None and approval.counts
 
     async def _delete_copies(self) -> None:
-        """Delete the copies that an approval or a call has needed until now.
-
-        They are those of this data directory, which no other instance uses.
-        """
+        """Delete the copies that an approval or a call has needed until now."""
         before = self._needed
         self._needed = frozenset(
             [one.digest for one in self._approvals.values() if one.counts]

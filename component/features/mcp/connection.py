@@ -262,9 +262,7 @@ class ServerConnection:
         return types.CreateMessageResult.model_validate(reply)
 
     def _asking(self) -> RunningCall | None:
-        """Return the call that a request of the server belongs to: the newest one. A connection has
-        the calls of one person only, unless the settings share it.
-        """
+        """Return the call that a request belongs to: the newest one, as all are one person's."""
         open_calls = [call for call in self._calls if not call.asking]
         if self._entry.shared and len(self._calls) > 1:
             return None  # it could belong to another person
@@ -304,9 +302,7 @@ class ServerConnection:
             await anyio.sleep(_LISTEN_AGAIN_S)
 
     async def _close_when_lost(self) -> None:
-        """Close the connection when the session is lost. Before that, other calls have time to be
-        refused, which shows that they have not begun.
-        """
+        """Close a lost session, when other calls had time to be refused, and so not to begin."""
         await self.lost.wait()
         if self._calls:
             await anyio.sleep(_LOST_S)

@@ -97,10 +97,7 @@ def line(text: str, longest: int) -> str:
 
 
 def clean_schema(schema: Any, longest: int, depth: int = 0) -> Any:
-    """Return a JSON Schema whose titles and descriptions are cleaned.
-
-    Raises ValueError if it is nested too deeply.
-    """
+    """Return a JSON Schema with clean texts. Raises ValueError if it is nested too deeply."""
     if depth > _DEEPEST:
         raise ValueError(f"it is nested more than {_DEEPEST} levels deep")
     if isinstance(schema, dict):

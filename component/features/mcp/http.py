@@ -149,9 +149,7 @@ def loss_in(status: int, body: bytes, sent: Sent, *, in_session: bool) -> Loss |
 
 
 def is_loss(code: int, text: str) -> bool:
-    """Return whether an error of JSON-RPC in a response with success says that the session is
-    lost.
-    """
+    """Return whether an error in a response with success says that the session is lost."""
     return code == SESSION_LOST or (
         code in (INVALID_REQUEST, REQUEST_TIMEOUT, CONNECTION_CLOSED) and _speaks_of_session(text)
     )

@@ -102,9 +102,7 @@ def _field(described: object) -> dict[str, Any]:
 
 
 def _without_null(described: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema of a field without the alternative of null, as Pydantic writes a field that
-    may be left out.
-    """
+    """Return the schema of a field without the alternative of null that Pydantic writes."""
     kinds = described.get("type")
     if isinstance(kinds, list) and "null" in kinds:
         others = [kind for kind in kinds if kind != "null"]
@@ -121,11 +119,7 @@ def _without_null(described: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _choices(described: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the choices of a schema; None if it has none.
-
-    They have titles as constants in `oneOf` or `anyOf`, or by `enumNames`, as older servers write
-    them.
-    """
+    """Return the choices of a schema, in the ways of newer and older servers; None for none."""
     for key in ("oneOf", "anyOf"):
         parts = described.get(key)
         if isinstance(parts, list) and parts:
@@ -193,10 +187,7 @@ ANSWER: Final[Mapping[str, Any]] = {
 
 
 def prompt_of(request: Mapping[str, Any]) -> str:
-    """Return the texts of a request as one prompt.
-
-    Raises ValueError if it has anything but texts.
-    """
+    """Return the texts of a request as one prompt. Raises ValueError for anything but texts."""
     parts = []
     if isinstance(system := request.get("systemPrompt"), str):
         parts.append(system)

@@ -26,6 +26,7 @@ from mcp_types import jsonrpc_message_adapter
 from component.features.mcp.errors import ServerFailed, line
 from component.features.mcp.guard import MOST_DEPTH
 from component.sandbox.launch import confined_command
+from component.sandbox.process import signal_name
 from component.sandbox.profile import ConfinementError, Limits, Profile
 from xep.binding.json_bounds import MOST_VALUES_OUTSIDE, TooManyValuesError, checked_json
 
@@ -201,7 +202,7 @@ class _Child:
         errors = [each for each in self._errors if "rror" in each] or list(self._errors)
         said = f": {errors[-1]}" if errors else ""
         if code < 0:
-            return f"it was ended by {_signal(-code)}{said}"
+            return f"it was ended by {signal_name(-code)}{said}"
         return f"it ended with exit code {code}{said}"
 
     async def write(self, sent: MemoryObjectReceiveStream[SessionMessage]) -> None:
@@ -246,10 +247,3 @@ class _Child:
 def _kill(group: int, number: signal.Signals) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

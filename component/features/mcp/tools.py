@@ -93,9 +93,7 @@ def skill_of(
     skill: str,
     invoke_of: Callable[[ToolDescription, Annotations], Invoke],
 ) -> Skill:
-    """Return the skill of a tool, with this name. Raises DeclarationError, ValueError and
-    RecursionError.
-    """
+    """Return the skill of a tool. Raises DeclarationError, ValueError, RecursionError."""
     annotations = annotations_of(name, entry, tool)
     schema = clean_schema(tool.input_schema, _LONGEST_IN_SCHEMA)
     capabilities: tuple[str, ...] = (f"mcp:{name}",)

@@ -207,7 +207,7 @@ async def _run(checked: Checked, directory: Path, storage: Storage | None) -> No
         for case in checked.cases:
             problem = f"it takes more than {CASE_S:g} seconds"
             with anyio.move_on_after(CASE_S):
-                problem = (await run_case(skill, case, network)).problem
+                problem = await run_case(skill, case, network)
             if problem:
                 problems.append(f"- {printable(case.name, 100)}: {_shown(problem)}")
     if problems:

@@ -239,10 +239,7 @@ class ProposalSource:
         )
 
     async def _check_quota(self, principal: str, name: str) -> bool:
-        """Return whether there is such a proposal of the same person, which is to be replaced.
-
-        Raises DraftError for a name that is taken, and SkillError if there are too many proposals.
-        """
+        """Return whether a proposal of the person is replaced. Raises DraftError, SkillError."""
         taken = await self._service.taken()
         try:
             proposals = await system.in_thread(self._folder.all)

@@ -78,10 +78,7 @@ class WorkerCalls:
         self._timeout_s = timeout_s
 
     async def invoke(self, arguments: Arguments, context: Context | None) -> SkillResult:
-        """Run a call on a worker, and return its result.
-
-        Raises the errors of `component.skills.calling.call`.
-        """
+        """Run a call on a worker, and return its result. Raises as `calling.call`."""
         assert context is not None, "it wants a context"
         encoded = msgspec.json.encode(arguments)
         if len(encoded) > self._entry.max_argument_bytes:

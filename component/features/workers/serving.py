@@ -79,10 +79,7 @@ class Serving:
         return list(self._skills.values())
 
     def _choose(self, name: str, versions: Sequence[Offered]) -> Offered | None:
-        """Return the version of a skill to offer: the one that all workers have.
-
-        While they differ it is the one that was offered before, as long as a worker has it.
-        """
+        """Return the version that all workers have; while they differ, the one offered before."""
         alive = [one for one in versions if one.workers]
         current = self._chosen.get(name)
         kept = next((one for one in alive or versions if one.lane == current), None)

@@ -121,6 +121,19 @@ def test_schemas_that_refer_to_each_other_are_bounded() -> None:
         assert set(skill.input_schema["$defs"]) == {"A", "B"}
 
 
+@pytest.mark.parametrize(("fields", "found"), [(60, 60), (100, 100), (101, 1)])
+def test_the_fields_of_a_body_are_parameters_unless_there_are_too_many(
+    fields: int, found: int
+) -> None:
+    schema = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(fields)}}
+    document = with_operation({})
+    content = {"application/json": {"schema": schema}}
+    posted = {"operationId": "one", "requestBody": {"content": content}}
+    document["paths"] = {"/x": {"post": posted}}
+    [skill] = offered(document)
+    assert len(skill.input_schema["properties"]) == found
+
+
 @pytest.mark.parametrize("kind", ["wide", "deep", "chain", "bomb"])
 def test_a_huge_schema_is_refused_in_bounded_time(kind: str) -> None:
     schemas: dict[str, Any] = {}
