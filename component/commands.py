@@ -17,6 +17,7 @@ import msgspec
 from msgspec import inspect as types
 
 from component.audit.protocol import AuditEvent, Recorder
+from component.memory_directory.layout import SessionKey
 from component.skills.errors import InvalidParam
 from component.skills.params import Reader, fill_struct, reader_of
 from component.skills.schema import ordered_schema
@@ -245,11 +246,11 @@ def person_of(address: str) -> JID:
         raise CommandError(f"{address!r} is not an address: {error}", "for") from None
 
 
-def whose(asking: Asking, default_agent: str) -> tuple[str, JID]:
+def conversation_of(asking: Asking, default_agent: str) -> SessionKey:
     """Return the agent and the person of a command. Raises CommandError for the operator."""
     if asking.principal is None:
         raise CommandError("This works only over XMPP.")
-    return asking.agent or default_agent, asking.principal
+    return SessionKey(asking.agent or default_agent, asking.principal.bare)
 
 
 # -- the words after a slash command -------------------------------------------------------------

@@ -12,6 +12,7 @@ from component.commands import (
     CommandResult,
     Outline,
     PersonParams,
+    conversation_of,
     person_of,
 )
 from component.memory.index_search import Search
@@ -180,9 +181,7 @@ class MemoryCommands:
         )
 
     async def _memory(self, asking: Asking, params: MemoryParams) -> CommandResult:
-        if asking.principal is None:
-            raise CommandError("This works only over XMPP.")
-        whose = SessionKey(asking.agent or self._agents[0], asking.principal.bare)
+        whose = conversation_of(asking, self._agents[0])
         verb = params.words[0].casefold() if params.words else ""
         key = " ".join(params.words[1:])
         if verb == "forget" and key:

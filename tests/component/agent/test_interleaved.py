@@ -202,7 +202,7 @@ def test_a_retraction_that_fails_puts_the_message_back_into_the_same_conversatio
 
             async def retract() -> None:
                 with pytest.raises(StorageError):
-                    await conversations.revised("assistant", ROMEO, "m0", None)
+                    await conversations.revised(SessionKey("assistant", ROMEO), "m0", None)
 
             async with anyio.create_task_group() as group:
                 world.paced.write = refuse  # type: ignore[method-assign]  # the retraction
@@ -376,9 +376,9 @@ class Story:
         conversations = self.world.conversations
         match deed:
             case "stop", who, agent:
-                await conversations.stop(agent, who)
+                await conversations.stop(SessionKey(agent, who))
             case "new", who, agent:
-                await conversations.new(agent, who)
+                await conversations.new(SessionKey(agent, who))
             case "stop agent", agent:
                 await conversations.stop_agent(agent)
             case "cancel a stop", who, agent:
@@ -405,7 +405,7 @@ class Story:
     async def _revise(self, one: TurnRequest, text: str | None) -> None:
         revised = self.world.conversations.revised
         try:
-            done = await revised(one.agent, one.principal, one.id, text)
+            done = await revised(one.session, one.id, text)
         except StorageError:
             return
         if done and text is None:
