@@ -158,7 +158,7 @@ def test_turns_that_a_cancelled_stop_has_not_ended_are_answered(
             await conversations.received(message("m0"))
             world.talks.append = slowly  # type: ignore[method-assign]  # its note takes long
             async with anyio.create_task_group() as group:
-                group.start_soon(conversations.stop, "assistant", ROMEO)
+                group.start_soon(conversations.stop, SessionKey("assistant", ROMEO))
                 await waits.wait()
                 group.cancel_scope.cancel()
             world.talks.append = stop  # type: ignore[method-assign]  # as it was
@@ -383,7 +383,7 @@ class Story:
                 await conversations.stop_agent(agent)
             case "cancel a stop", who, agent:
                 async with anyio.create_task_group() as group:
-                    group.start_soon(conversations.stop, agent, who)
+                    group.start_soon(conversations.stop, SessionKey(agent, who))
                     await self.world.pace()
                     group.cancel_scope.cancel()
 
