@@ -246,6 +246,17 @@ def person_of(address: str) -> JID:
         raise CommandError(f"{address!r} is not an address: {error}", "for") from None
 
 
+def agent_of(name: str, agents: Sequence[str], default: str = "") -> str:
+    """Return the agent that a parameter names, or the default one, which is the first if not given.
+    Raises CommandError for an unknown one.
+    """
+    agent = name.strip() or default or agents[0]
+    if agent not in agents:
+        names = ", ".join(agents)
+        raise CommandError(f"There is no agent called {agent!r}; there are: {names}.", "agent")
+    return agent
+
+
 def conversation_of(asking: Asking, default_agent: str) -> SessionKey:
     """Return the agent and the person of a command. Raises CommandError for the operator."""
     if asking.principal is None:

@@ -10,11 +10,11 @@ from component.agent.conversations import Conversations
 from component.commands import (
     AnyCommand,
     Asking,
-    CommandError,
     CommandResult,
     NoParams,
     Outline,
     PersonParams,
+    agent_of,
     conversation_of,
     person_of,
 )
@@ -97,7 +97,6 @@ class ConversationCommands:
         self._memories = memories
         self._describe = describe
         self._agents = agents
-        self._default_agent = agents[0]
         self._forget_more = forget_more
 
     def commands(self) -> tuple[AnyCommand, ...]:
@@ -123,12 +122,8 @@ class ConversationCommands:
         return await self._erase(self._whose(asking), "you")
 
     async def _forget_person(self, _asking: Asking, params: PersonParams) -> CommandResult:
-        agent = params.agent.strip() or self._default_agent
-        if agent not in self._agents:
-            names = ", ".join(self._agents)
-            raise CommandError(f"There is no agent called {agent!r}; there are: {names}.", "agent")
-        who = person_of(params.person)
-        return await self._erase(SessionKey(agent, who), str(who))
+        key = SessionKey(agent_of(params.agent, self._agents), person_of(params.person))
+        return await self._erase(key, str(key.who))
 
     async def _erase(self, key: SessionKey, whom: str) -> CommandResult:
         deleted = await self._conversations.forget(key)
@@ -162,7 +157,7 @@ class ConversationCommands:
         return CommandResult("\n".join(_status_lines(status)), status)
 
     def _whose(self, asking: Asking) -> SessionKey:
-        return conversation_of(asking, self._default_agent)
+        return conversation_of(asking, self._agents[0])
 
 
 def _many(count: int, one: str, more: str | None = None) -> str:

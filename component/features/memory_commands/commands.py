@@ -12,6 +12,7 @@ from component.commands import (
     CommandResult,
     Outline,
     PersonParams,
+    agent_of,
     conversation_of,
     person_of,
 )
@@ -298,11 +299,7 @@ class MemoryCommands:
         return CommandResult("\n".join(lines), Imported(stored=stored, refused=tuple(refused)))
 
     def _named(self, params: PersonParams) -> SessionKey:
-        agent = params.agent.strip() or self._agents[0]
-        if agent not in self._agents:
-            names = ", ".join(self._agents)
-            raise CommandError(f"There is no agent called {agent!r}; there are: {names}.", "agent")
-        return SessionKey(agent, person_of(params.person))
+        return SessionKey(agent_of(params.agent, self._agents), person_of(params.person))
 
 
 def _changed(former: Remembered, text: str) -> Memo:
