@@ -14,11 +14,11 @@ import msgspec
 import structlog
 
 from component import system
-from component.audit.protocol import AuditEvent, Recorder
+from component.audit.protocol import Recorder
 from component.config import agents as settings
 from component.memory_directory import files
 from component.memory_directory.files import KeyLocks
-from component.memory_directory.layout import Layout, SessionKey
+from component.memory_directory.layout import Layout, SessionKey, memory_event
 from component.memory_directory.texts import MAX_TEXT, TextReader, Texts
 from component.personas.packages import (
     ID,
@@ -126,16 +126,7 @@ class OwnPersonas:
             raise PersonaError(_MADE_NOT)
 
     def _record(self, key: SessionKey, outcome: str, id_: str) -> None:
-        self._recorder.record(
-            AuditEvent(
-                kind="memory",
-                outcome=outcome,
-                principal=str(key.who),
-                agent=key.agent,
-                subject=id_,
-                detail="persona of their own",
-            )
-        )
+        self._recorder.record(memory_event(key, outcome, id_, "persona of their own"))
 
     # In worker threads.
 
