@@ -15,6 +15,7 @@ import msgspec
 from msgspec import inspect as types
 
 from component.audit.protocol import AuditEvent, Recorder
+from component.memory_directory.layout import SessionKey
 from component.skills.errors import InvalidParam
 from component.skills.params import Reader, fill_struct, reader_of
 from component.skills.schema import field_texts, ordered_schema, read_docstring
@@ -245,11 +246,22 @@ def person_of(address: str, param: str = "for", *, bare: bool = True) -> JID:
     return found.bare if bare else found
 
 
-def whose(asking: Asking, default_agent: str) -> tuple[str, JID]:
+def agent_of(name: str, agents: Sequence[str], default: str = "") -> str:
+    """Return the agent that a parameter names, or the default one, which is the first if not given.
+    Raises CommandError for an unknown one.
+    """
+    agent = name.strip() or default or agents[0]
+    if agent not in agents:
+        names = ", ".join(agents)
+        raise CommandError(f"There is no agent called {agent!r}; there are: {names}.", "agent")
+    return agent
+
+
+def conversation_of(asking: Asking, default_agent: str) -> SessionKey:
     """Return the agent and the person of a command. Raises CommandError for the operator."""
     if asking.principal is None:
         raise CommandError("This works only over XMPP.")
-    return asking.agent or default_agent, asking.principal
+    return SessionKey(asking.agent or default_agent, asking.principal.bare)
 
 
 # -- the words after a slash command -------------------------------------------------------------

@@ -36,7 +36,6 @@ from component.policy.persons import Persons
 from component.store import Storage, StorageError, waiters
 from component.store.clock import wall_clock
 from component.store.database import Database
-from xep.jid import JID
 
 _log = structlog.get_logger("component.agent")
 
@@ -193,9 +192,9 @@ class Conversations:
             self._followers.pop(request.id, None)
         return None if outcomes[0].kind in CONTINUES else outcomes[0]
 
-    async def cancel(self, agent: str, principal: JID, turn: str) -> None:
+    async def cancel(self, key: SessionKey, turn: str) -> None:
         """Stop one turn, if it has not ended, and forget how it ended. Raises StorageError."""
-        conversation = self._conversations.get(SessionKey(agent, principal))
+        conversation = self._conversations.get(key)
         if conversation is not None:
             await conversation.stop_turn(turn)
         await self.storage.write(partial(rows.forget_outcome, turn=turn))
@@ -206,13 +205,13 @@ class Conversations:
         if follower is not None:
             follower(outcome)
 
-    async def revised(self, agent: str, principal: JID, msg_id: str, body: str | None) -> bool:
+    async def revised(self, key: SessionKey, msg_id: str, body: str | None) -> bool:
         """Replace the text of the message with this id, or retract it if `body` is None.
 
         Returns False if the message does not wait any more. Raises StorageError, and then the
         message is unchanged.
         """
-        conversation = self._conversations.get(SessionKey(agent, principal))
+        conversation = self._conversations.get(key)
         return conversation is not None and await conversation.revise(msg_id, body)
 
     def connected(self) -> None:
@@ -294,31 +293,29 @@ class Conversations:
 
     # Requests of people and admins about conversations.
 
-    async def stop(self, agent: str, principal: JID) -> str:
+    async def stop(self, key: SessionKey) -> str:
         """Stop everything that an agent does for a principal: the running turn, the parked turns
         and the waiting ones. Returns a sentence for the person.
 
         Raises StorageError: parked turns cannot be read, and some may not be stopped.
         """
-        async with self._of(SessionKey(agent, principal)).stopped() as count:
+        async with self._of(key).stopped() as count:
             return sentences.STOPPED if count else sentences.NOTHING_TO_STOP
 
-    async def new(self, agent: str, principal: JID) -> bool:
+    async def new(self, key: SessionKey) -> bool:
         """Start a new conversation; all turns are stopped first. False if there was no
         conversation.
 
         Raises StorageError.
         """
-        key = SessionKey(agent, principal)
         async with self._of(key).stopped():
             return await self.engine.sessions.archive(key) is not None
 
-    async def forget(self, agent: str, principal: JID) -> Forgotten:
+    async def forget(self, key: SessionKey) -> Forgotten:
         """Delete a conversation and everything known about the person; all turns are stopped first.
 
         Raises StorageError.
         """
-        key = SessionKey(agent, principal)
         async with self._of(key).stopped():
             return await self.engine.sessions.forget(key)
 
@@ -333,9 +330,9 @@ class Conversations:
                 count += stopped > 0
         return count
 
-    def activity(self, agent: str, principal: JID) -> Activity:
+    def activity(self, key: SessionKey) -> Activity:
         """Return what an agent does for a principal."""
-        found = self._conversations.get(SessionKey(agent, principal))
+        found = self._conversations.get(key)
         if found is None:
             return Activity(running=False, waiting=0, parked=0)
         return Activity(

@@ -21,7 +21,6 @@ from component.agent.requests import TurnRequest
 from component.agent.run import Run, TurnInput, opaque_parts, usage_fields
 from component.agent.tool_calls import Parked, ToolCalls
 from component.agent.untrusted_text import InjectionCheck, Scanner
-from component.audit.protocol import AuditEvent
 from component.budget.protocol import BudgetExceededError
 from component.caches import LRUCache
 from component.config.agents import Loop
@@ -29,7 +28,7 @@ from component.conversations.lines import Line, Note, Said
 from component.conversations.sessions import Sessions
 from component.memory.knowledge import Knowledge
 from component.memory.store import Remembered
-from component.memory_directory.layout import SessionKey
+from component.memory_directory.layout import SessionKey, memory_event
 from component.models.messages import OpaquePart, TextPart
 from component.models.protocol import (
     Completion,
@@ -276,17 +275,8 @@ class Engine:
         notes = {"user.md": profile.user, "memory.md": profile.memory}
         read = [name for name, text in notes.items() if text.strip()]
         if read:
-            self.model_calls.recorder.record(
-                AuditEvent(
-                    kind="memory",
-                    outcome="done",
-                    principal=str(run.ask.key.who),
-                    agent=profile.agent,
-                    trace=run.ask.id,
-                    subject=", ".join(read),
-                    detail="read",
-                )
-            )
+            event = memory_event(run.ask.key, "done", ", ".join(read), "read", run.ask.id)
+            self.model_calls.recorder.record(event)
 
     # 3 and 4: the prompt, and the model.
 

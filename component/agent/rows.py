@@ -5,10 +5,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from component.agent.requests import MessageStarter, Outcome, TurnRequest
-from component.link.messages.inbound import Conversation, ReplyAddress
+from component.agent.requests import Outcome, TurnRequest
 from component.memory_directory.layout import SessionKey
-from component.policy.taint import Taint
 from component.store import waiters
 from component.store.database import Database
 from component.store.schema import Table
@@ -76,46 +74,8 @@ class Row(msgspec.Struct, frozen=True):
     wait: Wait | None
 
 
-class _EarlierRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A message as earlier releases wrote it into a row."""
-
-    id: str
-    agent: str
-    principal: JID
-    requester: JID
-    target: JID
-    body: str
-    taint: Taint | None = None
-    msg_id: str | None = None
-    type: Literal["chat", "normal"] = "chat"
-    thread: str | None = None
-    lang: str | None = None
-    chat_states: bool = False
-
-    def request(self) -> TurnRequest:
-        return TurnRequest(
-            id=self.id,
-            starter=MessageStarter(self.requester, self.msg_id),
-            conversation=Conversation(
-                JID(self.agent, self.target.domain), self.principal, thread=self.thread
-            ),
-            principal=self.principal,
-            reply_to=ReplyAddress(
-                to=str(self.requester),
-                from_=self.target,
-                type=self.type,
-                thread=self.thread,
-                shows_states=self.chat_states,
-            ),
-            text=self.body,
-            taint=self.taint,
-            language=self.lang,
-        )
-
-
 _encode = msgspec.json.Encoder().encode
 _request = msgspec.json.Decoder(TurnRequest).decode
-_earlier = msgspec.json.Decoder(_EarlierRow).decode
 _wait = msgspec.json.Decoder(Wait).decode
 
 
@@ -125,11 +85,8 @@ def encoded(request: TurnRequest) -> str:
 
 
 def decoded(text: str) -> TurnRequest:
-    """Decode the column `message`, also that of earlier releases."""
-    try:
-        return _request(text)
-    except msgspec.ValidationError:
-        return _earlier(text).request()
+    """Decode the column `message`."""
+    return _request(text)
 
 
 def insert(database: Database, home: str, request: TurnRequest) -> bool:

@@ -14,7 +14,7 @@ from typing import Final, Literal
 import msgspec
 
 from component import system
-from component.audit.protocol import AuditEvent, Recorder
+from component.audit.protocol import Recorder
 from component.conversations import directories
 from component.conversations.lines import Said, decode_line
 from component.memory import knowledge_lines
@@ -22,7 +22,7 @@ from component.memory.knowledge import Knowledge, KnowledgeError, Memo
 from component.memory.words import grams, words
 from component.memory_directory import files
 from component.memory_directory.files import KeyLocks, MemoryStoreError
-from component.memory_directory.layout import Layout, SessionKey
+from component.memory_directory.layout import Layout, SessionKey, memory_event
 from component.policy.flows import TRUSTED
 
 USER: Final = "user.md"
@@ -187,17 +187,8 @@ class Facts:
         return result
 
     def _record(self, key: SessionKey, fact: ProposedFact, detail: str) -> None:
-        self._recorder.record(
-            AuditEvent(
-                kind="memory",
-                outcome="done",
-                principal=str(key.who),
-                agent=key.agent,
-                trace=fact.source.turn,
-                subject=fact.key,
-                detail=f"learned: {detail}",
-            )
-        )
+        turn = fact.source.turn
+        self._recorder.record(memory_event(key, "done", fact.key, f"learned: {detail}", turn))
 
     # In worker threads.
 

@@ -90,12 +90,12 @@ class AgentProfiles:
             return Away(away, begun=await self._profile(key, entry))
         return Away(away)
 
-    async def described(self, agent: str, who: JID) -> tuple[Model, tuple[str, ...]]:
+    async def described(self, key: SessionKey) -> tuple[Model, tuple[str, ...]]:
         """Return the model of an agent for a person, and the files that shape it. Raises
         StorageError.
         """
-        entry = self._agents.entries.get(agent)
-        persona, character = await self._character(SessionKey(agent, who), entry)
+        entry = self._agents.entries.get(key.agent)
+        persona, character = await self._character(key, entry)
         if entry is None:
             return self.model("standard"), character.sources
         return self.model(*_model_of(entry, persona)), character.sources
@@ -129,7 +129,7 @@ class AgentProfiles:
     async def _character(
         self, key: SessionKey, entry: AgentEntry | None
     ) -> tuple[Persona | None, Character]:
-        persona = await self._memories.personas.active(key.agent, key.who)
+        persona = await self._memories.personas.active(key)
         folder = None if persona is None else persona.folder
         return persona, await self._memories.workspace.read(key, persona=folder, declared=entry)
 

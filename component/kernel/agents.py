@@ -30,6 +30,7 @@ from component.kernel.persona_dialogue import PersonaDialogue
 from component.kernel.speech import Speech
 from component.kernel.stream import StreamSubsystem
 from component.kernel.tasks import TaskSubsystem
+from component.memory_directory.layout import SessionKey
 from component.models.protocol import Model
 from component.skills.operations import ModelQuestion
 from component.store import StorageError
@@ -162,7 +163,7 @@ class AgentSubsystem:
         return await self._skill_model.ask(spender, question)
 
     async def _model_of(self, agent: str, who: JID) -> Model:
-        return (await self.profiles.described(agent, who))[0]
+        return (await self.profiles.described(SessionKey(agent, who)))[0]
 
     def tool_ended(self, task: str) -> None:
         """A task that a model's call became has ended. Never waits."""

@@ -4,10 +4,10 @@ from typing import Final
 
 import msgspec
 
+from component.memory_directory.layout import SessionKey
 from component.personas.own_personas import Draft, Drafts, OwnPersonas
 from component.personas.packages import LONGEST_TEXT, TEXTS, PersonaError, PersonaText
 from xep.binding.escaping import without_forbidden
-from xep.jid import JID
 
 _QUESTIONS: Final = (
     "Who should it be, and what should it do for you?",
@@ -28,28 +28,28 @@ class PersonaDialogue:
         self._own = own
         self._drafts = drafts
 
-    async def begin(self, agent: str, who: JID, id_: str, name: str, *, edits: bool) -> str:
+    async def begin(self, key: SessionKey, id_: str, name: str, *, edits: bool) -> str:
         """Start a draft; return the first question. It replaces an earlier draft.
 
         Raises PersonaError: the persona to edit does not exist. Raises StorageError.
         """
         draft = Draft(id=id_, name=name, edits=edits)
-        question = await self._question(agent, who, draft)
-        await self._drafts.put(agent, who, draft)
+        question = await self._question(key, draft)
+        await self._drafts.put(key, draft)
         keeps = f" {_AS_IT_IS} keeps the current text," if edits else ""
         return (
             f"Three questions about {name}. Answer each in a message:{keeps} {_NOTHING} leaves"
             f" the text empty, and /persona cancel cancels.\n\n{question}"
         )
 
-    async def answered(self, agent: str, who: JID, text: str) -> str | None:
+    async def answered(self, key: SessionKey, text: str) -> str | None:
         """Process an answer; return the reply, or None if there is no draft.
 
         Raises StorageError.
         """
         if not self._own.allowed:
             return None
-        draft = await self._drafts.get(agent, who)
+        draft = await self._drafts.get(key)
         if draft is None:
             return None
         said = text.strip()
@@ -61,36 +61,36 @@ class PersonaDialogue:
         draft = msgspec.structs.replace(draft, answers=(*draft.answers, said))
         try:
             if len(draft.answers) < len(TEXTS):
-                question = await self._question(agent, who, draft)
-                await self._drafts.put(agent, who, draft)
+                question = await self._question(key, draft)
+                await self._drafts.put(key, draft)
                 return question
-            made = await self._save(agent, who, draft)
+            made = await self._save(key, draft)
         except PersonaError as error:
             made = f"{error} So nothing has been {'changed' if draft.edits else 'created'}."
         # Last, so that after an interruption the person can give the last answer again.
-        await self._drafts.drop(agent, who)
+        await self._drafts.drop(key)
         return made
 
-    async def cancel(self, agent: str, who: JID) -> bool:
+    async def cancel(self, key: SessionKey) -> bool:
         """Delete the draft; return whether there was one. Raises StorageError."""
-        return await self._drafts.drop(agent, who)
+        return await self._drafts.drop(key)
 
-    async def _question(self, agent: str, who: JID, draft: Draft) -> str:
+    async def _question(self, key: SessionKey, draft: Draft) -> str:
         number = len(draft.answers)
         question = f"{number + 1} of {len(TEXTS)}: {_QUESTIONS[number]}"
         if not draft.edits:
             return question
-        now = getattr(await self._own.get(agent, who, draft.id), TEXTS[number])
+        now = getattr(await self._own.get(key, draft.id), TEXTS[number])
         if len(now) > _LONGEST_SHOWN:
             now = now[: _LONGEST_SHOWN - 1] + "…"
         return f"{question}\nNow: {without_forbidden(now) or 'nothing'}"
 
-    async def _save(self, agent: str, who: JID, draft: Draft) -> str:
+    async def _save(self, key: SessionKey, draft: Draft) -> str:
         before = None
         if draft.edits:
-            before = await self._own.get(agent, who, draft.id)
+            before = await self._own.get(key, draft.id)
         answers = dict(zip(TEXTS, draft.answers, strict=False))
-        await self._own.save(agent, who, changed_persona(before, draft.id, draft.name, answers))
+        await self._own.save(key, changed_persona(before, draft.id, draft.name, answers))
         done = "is changed" if draft.edits else "is created"
         return f"{draft.name} {done}. Send /persona {draft.id} to use it."
 

@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 
 from component import system
-from component.audit.protocol import AuditEvent, Recorder
+from component.audit.protocol import Recorder
 from component.config.memory import Memory
 from component.memory.documents import Documents
 from component.memory.file_store import FileStore
@@ -23,7 +23,7 @@ from component.memory.replica import Replica
 from component.memory.sharing import PRIVATE, Place, Sharing, taint_for
 from component.memory.store import KnowledgeError, MemoryStore, MissingDecision, Remembered
 from component.memory.words import wanted
-from component.memory_directory.layout import SessionKey
+from component.memory_directory.layout import SessionKey, memory_event
 from component.store.errors import StorageError
 from xep.characters import without_forbidden
 
@@ -224,17 +224,7 @@ class Knowledge:
     def _record(
         self, whose: SessionKey, trace: str, subject: str, detail: str, outcome: str = "done"
     ) -> None:
-        self._recorder.record(
-            AuditEvent(
-                kind="memory",
-                outcome=outcome,
-                principal=str(whose.who),
-                agent=whose.agent,
-                trace=trace,
-                subject=subject,
-                detail=detail,
-            )
-        )
+        self._recorder.record(memory_event(whose, outcome, subject, detail, trace))
 
     async def _before_use(self, whose: SessionKey) -> None:
         if self._replica is not None:

@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from component import system
-from component.audit.protocol import AuditEvent, Recorder
+from component.audit.protocol import Recorder
 from component.memory.file_store import FileStore
 from component.memory.knowledge_lines import (
     FilePast,
@@ -32,7 +32,7 @@ from component.memory.store import (
     VersionConflictError,
 )
 from component.memory.sync_state import Synced, SyncState
-from component.memory_directory.layout import SessionKey
+from component.memory_directory.layout import SessionKey, memory_event
 
 Missing: TypeAlias = Literal["ask"] | MissingDecision
 """What is done with many memories that are missing in a store which does not say why."""
@@ -420,16 +420,7 @@ class Reconciliation:
         return key
 
     def _record(self, key: str, outcome: str, detail: str) -> None:
-        self._recorder.record(
-            AuditEvent(
-                kind="memory",
-                outcome=outcome,
-                principal=str(self._whose.who),
-                agent=self._whose.agent,
-                subject=key,
-                detail=detail,
-            )
-        )
+        self._recorder.record(memory_event(self._whose, outcome, key, detail))
 
     def _notify_overruled(self, key: str, copy: str) -> None:
         mine = f" My text is kept as {copy}." if copy else ""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from component.audit.protocol import AuditEvent
 from component.config.model import DEFAULT_AGENT
 from xep.jid import JID
 
@@ -52,6 +53,21 @@ class SessionKey(msgspec.Struct, frozen=True):
 
     agent: str
     who: JID
+
+
+def memory_event(
+    whose: SessionKey, outcome: str, subject: str, detail: str, trace: str = ""
+) -> AuditEvent:
+    """Return the event of an access to what is stored about a person."""
+    return AuditEvent(
+        kind="memory",
+        outcome=outcome,
+        principal=str(whose.who),
+        agent=whose.agent,
+        trace=trace,
+        subject=subject,
+        detail=detail,
+    )
 
 
 class Layout:

@@ -39,6 +39,7 @@ from component.models.protocol import (
     OnText,
     UnusableAnswerError,
 )
+from component.sandbox.process import signal_name
 from component.unix_sockets import UnixStream
 
 _log = structlog.get_logger("component.models")
@@ -213,14 +214,13 @@ class LocalModel(HostedModel):
                 f"the process of {self.name} did not respond and was ended; the next request"
                 " starts it again"
             )
-        ended_by = signal.Signals(-code) if code < 0 else None
-        if ended_by == signal.SIGILL:
+        if code == -signal.SIGILL:
             raise ModelRefusedError("this processor cannot run provider local: it needs AVX2")
-        if ended_by == signal.SIGKILL:
+        if code == -signal.SIGKILL:
             raise ModelUnavailableError(
                 f"the process of {self.name} was killed, usually because there is not enough memory"
             )
-        why = _why(lines) or (f"signal {ended_by.name}" if ended_by else f"exit code {code}")
+        why = _why(lines) or (signal_name(-code) if code < 0 else f"exit code {code}")
         if not process.loaded:
             raise ModelRefusedError(f"the model {self._file.path} cannot be loaded: {why}")
         raise ModelUnavailableError(f"the process of {self.name} ended unexpectedly: {why}")

@@ -15,11 +15,11 @@ import msgspec
 import structlog
 
 from component import system
-from component.audit.protocol import AuditEvent, Recorder
+from component.audit.protocol import Recorder
 from component.config import agents as settings
 from component.memory_directory import files
 from component.memory_directory.files import KeyLocks
-from component.memory_directory.layout import Layout, SessionKey
+from component.memory_directory.layout import Layout, SessionKey, memory_event
 from component.memory_directory.texts import MAX_TEXT, TextReader, Texts
 from component.personas.packages import (
     ID,
@@ -35,7 +35,6 @@ from component.personas.packages import (
 )
 from component.personas.personas import Personas
 from component.skills.errors import printable
-from xep.jid import JID
 
 log = structlog.get_logger("component.memory")
 
@@ -68,42 +67,40 @@ class OwnPersonas:
         self._recorder = recorder
         self._locks: KeyLocks[SessionKey] = KeyLocks()
 
-    async def may_make(self, agent: str, who: JID, id_: str) -> None:
+    async def may_make(self, key: SessionKey, id_: str) -> None:
         """Raise PersonaError if a person cannot create a persona with this id."""
         self._allowed()
-        if (why := await self._personas.refusal(who, id_)) is not None:
+        if (why := await self._personas.refusal(key.who, id_)) is not None:
             raise PersonaError(why)
-        await system.in_thread(self._check_room, SessionKey(agent, who.bare), id_)
+        await system.in_thread(self._check_room, key, id_)
 
-    async def has(self, agent: str, who: JID, id_: str) -> bool:
+    async def has(self, key: SessionKey, id_: str) -> bool:
         """Whether a person has a persona with this id, even a damaged one."""
         self._allowed()
-        return id_ in await system.in_thread(self._ids, SessionKey(agent, who.bare))
+        return id_ in await system.in_thread(self._ids, key)
 
-    async def save(self, agent: str, who: JID, written: PersonaText) -> None:
+    async def save(self, key: SessionKey, written: PersonaText) -> None:
         """Store a persona, replacing the person's own one with this id.
 
         Raises PersonaError if it is too long, there are too many, or the id is not allowed.
         """
         self._allowed()
         check_persona(written)
-        key = SessionKey(agent, who.bare)
-        why = await self._personas.refusal(who, written.id)
-        if why is not None and not await self.has(agent, who, written.id):
+        why = await self._personas.refusal(key.who, written.id)
+        if why is not None and not await self.has(key, written.id):
             raise PersonaError(why)
         async with self._locks.hold(key):
             await system.in_thread(self._save, key, written)
         self._record(key, "stored", written.id)
 
-    async def get(self, agent: str, who: JID, id_: str) -> PersonaText:
+    async def get(self, key: SessionKey, id_: str) -> PersonaText:
         """Return a persona of a person. Raises PersonaError if it does not exist or is damaged."""
         self._allowed()
-        return await system.in_thread(self._get, SessionKey(agent, who.bare), id_)
+        return await system.in_thread(self._get, key, id_)
 
-    async def remove(self, agent: str, who: JID, id_: str) -> bool:
+    async def remove(self, key: SessionKey, id_: str) -> bool:
         """Delete a persona; return whether it existed."""
         self._allowed()
-        key = SessionKey(agent, who.bare)
         async with self._locks.hold(key):
             removed = await system.in_thread(self._remove, key, id_)
         if removed:
@@ -130,16 +127,7 @@ class OwnPersonas:
             raise PersonaError(_MADE_NOT)
 
     def _record(self, key: SessionKey, outcome: str, id_: str) -> None:
-        self._recorder.record(
-            AuditEvent(
-                kind="memory",
-                outcome=outcome,
-                principal=str(key.who),
-                agent=key.agent,
-                subject=id_,
-                detail="persona of their own",
-            )
-        )
+        self._recorder.record(memory_event(key, outcome, id_, "persona of their own"))
 
     # In worker threads.
 
@@ -233,26 +221,24 @@ class Drafts:
         self._clock = clock
         self._locks: KeyLocks[SessionKey] = KeyLocks()
 
-    async def get(self, agent: str, who: JID) -> Draft | None:
+    async def get(self, key: SessionKey) -> Draft | None:
         """Return the draft of a person; None if there is none or it has lapsed."""
-        key = SessionKey(agent, who.bare)
         draft = await self._texts.cached((DRAFT, key), lambda reader: self._read(reader, key))
         if draft is None or not 0 <= self._clock() - draft.asked <= LAPSE_S:
             return None
         return draft
 
-    async def put(self, agent: str, who: JID, draft: Draft) -> None:
+    async def put(self, key: SessionKey, draft: Draft) -> None:
         """Store a draft with the current time; it is on the disk when this returns."""
-        await self._store(agent, who, msgspec.structs.replace(draft, asked=self._clock()))
+        await self._store(key, msgspec.structs.replace(draft, asked=self._clock()))
 
-    async def drop(self, agent: str, who: JID) -> bool:
+    async def drop(self, key: SessionKey) -> bool:
         """Delete the draft of a person; return whether there was one."""
-        existed = await self.get(agent, who) is not None
-        await self._store(agent, who, None)
+        existed = await self.get(key) is not None
+        await self._store(key, None)
         return existed
 
-    async def _store(self, agent: str, who: JID, draft: Draft | None) -> None:
-        key = SessionKey(agent, who.bare)
+    async def _store(self, key: SessionKey, draft: Draft | None) -> None:
         async with self._locks.hold(key):
             await system.in_thread(self._write, key, draft)
 

@@ -57,11 +57,10 @@ class Personas:
         self._locks: KeyLocks[SessionKey] = KeyLocks()
         self._warned: set[str] = set()
 
-    async def list(self, agent: str, who: JID) -> tuple[Persona, ...]:
+    async def list(self, key: SessionKey) -> tuple[Persona, ...]:
         """Return the personas that a person may choose for an agent: their own, then the others,
         each sorted by id. A damaged package is omitted, with a warning. Raises MemoryStoreError.
         """
-        key = SessionKey(agent, who.bare)
         names, own = await system.in_thread(self._names, key)
         return await self._texts.cached(
             ("personas", key, names, own),
@@ -73,25 +72,23 @@ class Personas:
             ),
         )
 
-    async def active(self, agent: str, who: JID) -> Persona | None:
+    async def active(self, key: SessionKey) -> Persona | None:
         """Return the persona of an agent for a person: the chosen one, else that of the agent's
         declaration or, for `assistant`, of personas.default. None for a sub-agent, and if the
         package does not exist or is not allowed (any more). Raises MemoryStoreError.
         """
-        key = SessionKey(agent, who.bare)
         return await self._texts.cached((_CHOICE, key), lambda reader: self._active(reader, key))
 
-    async def choose(self, agent: str, who: JID, chosen: str | None) -> Persona | None:
+    async def choose(self, key: SessionKey, chosen: str | None) -> Persona | None:
         """Store the choice of a person, by id or name; None for the default. Return the persona
         that is active now.
 
         Raises PersonaError if the person has no such persona; MemoryStoreError.
         """
-        key = SessionKey(agent, who.bare)
-        persona = None if chosen is None else find_persona(chosen, await self.list(agent, who))
+        persona = None if chosen is None else find_persona(chosen, await self.list(key))
         async with self._locks.hold(key):
             await system.in_thread(self._store, key, persona)
-        return await self.active(agent, who) if persona is None else persona
+        return await self.active(key) if persona is None else persona
 
     async def fault(self, name: str) -> str | None:
         """Return a sentence that says why the persona with this id cannot be used; None if it can.

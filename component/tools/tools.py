@@ -43,6 +43,8 @@ from xep.stanza_error import StanzaError
 _LONGEST: Final = 64
 """The maximum length of a tool's name that most providers accept."""
 _MOST_DESCRIBED: Final = 4096
+_MOST_OFFERED: Final = 64
+"""Lists of tools that are kept, each with the view that it is of."""
 _TOOL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _OVER: Final = frozenset(("completed", "failed", "rejected", "cancelled"))
 
@@ -75,6 +77,9 @@ class ToolExecutor:
         self._confirmations = confirmations
         self._timeout_s = timeout_s
         self._described: LRUCache[bytes, Tool] = LRUCache(_MOST_DESCRIBED)
+        self._offered: LRUCache[
+            tuple[View, tuple[str, ...], tuple[str, ...]], tuple[Sequence[Tool], dict[bytes, Skill]]
+        ] = LRUCache(_MOST_OFFERED)
         self._others: dict[str, dict[bytes, Skill]] = {}
         """What each agent and its sub-agents were offered since the start and the operator has not
         described, by digest. What is withdrawn stays: the model may have said what it should do.
@@ -83,18 +88,20 @@ class ToolExecutor:
     def offered(self, caller: Caller) -> Sequence[Tool]:
         """Return the skills that both the principal and the agent may use."""
         view, profile = self._view(caller.request.principal), caller.profile
-        wanted = pattern(profile.skills)
-        found = [
-            skill
-            for name in view.names()
-            if wanted.fullmatch(name) and (skill := view.get(name)) is not None
-        ]
-        mine = [
-            one for one in found if covers(caller.profile.capabilities, one.capabilities) is None
-        ]
-        others = self._others.setdefault(_family(caller), {})
-        others.update((one.digest, one) for one in mine if one.described_by not in (None, *TRUSTED))
-        return [self._tool(each) for each in mine]
+        key = view, profile.skills, profile.capabilities
+        if key not in self._offered:  # a view is another one after each change of the skills
+            wanted = pattern(profile.skills)
+            found = [
+                skill
+                for name in view.names()
+                if wanted.fullmatch(name) and (skill := view.get(name)) is not None
+            ]
+            mine = [one for one in found if covers(profile.capabilities, one.capabilities) is None]
+            others = {one.digest: one for one in mine if one.described_by not in (None, *TRUSTED)}
+            self._offered[key] = tuple([self._tool(each) for each in mine]), others
+        tools, others = self._offered[key]
+        self._others.setdefault(_family(caller), {}).update(others)
+        return tools
 
     def together(self, caller: Caller, name: str) -> bool:
         """Whether the skill only reads, so that its place among others means nothing."""

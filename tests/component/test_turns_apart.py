@@ -60,7 +60,7 @@ async def test_turns_stay_apart(deeds: list[tuple[str, str, JID]]) -> None:
                 mark = next(marks)
                 folder = memories.layout.folder(key)
                 if deed == "new":
-                    await agents.conversations.new(name, who)
+                    await agents.conversations.new(SessionKey(name, who))
                 elif deed == "store":
                     memo = Memo(f"key{number}", f"{mark}: common words about everything.")
                     await memories.knowledge.store(SessionKey(name, who), memo)

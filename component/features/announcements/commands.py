@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline
+from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline, agent_of
 from xep.stanza_error import StanzaError
 
 _LONGEST: Final = 5_000
@@ -49,10 +49,7 @@ def announcement_commands(
     """
 
     async def announce(asking: Asking, params: AnnounceParams) -> CommandResult:
-        agent = params.agent.strip() or asking.agent or agents[0]
-        if agent not in agents:
-            names = ", ".join(agents)
-            raise CommandError(f"There is no agent called {agent!r}; there are: {names}.", "agent")
+        agent = agent_of(params.agent, agents, asking.agent or "")
         text = " ".join(params.text).strip()
         if not text or len(text) > _LONGEST:
             raise CommandError(f"An announcement has 1 to {_LONGEST} characters.", "text")

@@ -27,6 +27,7 @@ from component.link.messages.inbound import (
     MessageStage,
     StageOrder,
 )
+from component.memory_directory.layout import SessionKey
 from component.skills.errors import printable
 from component.store import StorageError
 from xep.chat_states import NAMESPACE as CHAT_STATES
@@ -177,7 +178,7 @@ class AgentStages:
         if self._agents is not None:
             agent, first = self._agent_of(message), self._references.find(message, revised)
             try:
-                if await self._agents.revised(agent, message.principal, first, body):
+                if await self._agents.revised(SessionKey(agent, message.principal), first, body):
                     self._references.add(message, first)
                     return Handled()
             except StorageError as error:

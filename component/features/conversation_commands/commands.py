@@ -10,13 +10,13 @@ from component.agent.conversations import Conversations
 from component.commands import (
     AnyCommand,
     Asking,
-    CommandError,
     CommandResult,
     NoParams,
     Outline,
     PersonParams,
+    agent_of,
+    conversation_of,
     person_of,
-    whose,
 )
 from component.kernel.memory import Memories
 from component.memory_directory.layout import SessionKey
@@ -80,7 +80,7 @@ class ConversationCommands:
     """The commands about conversations.
 
     Args:
-        describe: returns the status of an agent, by its localpart, for a person.
+        describe: returns the status of an agent for a person.
         agents: the names of the agents; the first one answers for the domain.
         forget_more: deletes the other data of an agent, by its localpart, about a person.
     """
@@ -89,7 +89,7 @@ class ConversationCommands:
         self,
         conversations: Conversations,
         memories: Memories,
-        describe: Callable[[str, JID], Awaitable[ConversationStatus]],
+        describe: Callable[[SessionKey], Awaitable[ConversationStatus]],
         agents: Sequence[str],
         forget_more: Callable[[str, JID], Awaitable[None]],
     ) -> None:
@@ -97,7 +97,6 @@ class ConversationCommands:
         self._memories = memories
         self._describe = describe
         self._agents = agents
-        self._default_agent = agents[0]
         self._forget_more = forget_more
 
     def commands(self) -> tuple[AnyCommand, ...]:
@@ -112,27 +111,23 @@ class ConversationCommands:
         )
 
     async def _new(self, asking: Asking, _params: NoParams) -> CommandResult:
-        if await self._conversations.new(*self._whose(asking)):
+        if await self._conversations.new(self._whose(asking)):
             return CommandResult("Started a new conversation; the old one is archived.")
         return CommandResult("This conversation is already new.")
 
     async def _stop(self, asking: Asking, _params: NoParams) -> CommandResult:
-        return CommandResult(await self._conversations.stop(*self._whose(asking)))
+        return CommandResult(await self._conversations.stop(self._whose(asking)))
 
     async def _forget(self, asking: Asking, _params: NoParams) -> CommandResult:
-        return await self._erase(*self._whose(asking), "you")
+        return await self._erase(self._whose(asking), "you")
 
     async def _forget_person(self, _asking: Asking, params: PersonParams) -> CommandResult:
-        agent = params.agent.strip() or self._default_agent
-        if agent not in self._agents:
-            names = ", ".join(self._agents)
-            raise CommandError(f"There is no agent called {agent!r}; there are: {names}.", "agent")
-        who = person_of(params.person)
-        return await self._erase(agent, who, str(who))
+        key = SessionKey(agent_of(params.agent, self._agents), person_of(params.person))
+        return await self._erase(key, str(key.who))
 
-    async def _erase(self, agent: str, who: JID, whom: str) -> CommandResult:
-        deleted = await self._conversations.forget(agent, who)
-        await self._forget_more(agent, who)
+    async def _erase(self, key: SessionKey, whom: str) -> CommandResult:
+        deleted = await self._conversations.forget(key)
+        await self._forget_more(key.agent, key.who)
         counted = (
             _many(deleted.messages, "message"),
             _many(deleted.memories, "memory", "memories"),
@@ -144,12 +139,12 @@ class ConversationCommands:
         return CommandResult(f"Deleted what I knew about {whom}: {what or 'some notes'}.", deleted)
 
     async def _status(self, asking: Asking, _params: NoParams) -> CommandResult:
-        agent, who = self._whose(asking)
-        counts = await self._memories.sessions.status(SessionKey(agent, who))
-        persona = await self._memories.personas.active(agent, who)
-        activity = self._conversations.activity(agent, who)
+        key = self._whose(asking)
+        counts = await self._memories.sessions.status(key)
+        persona = await self._memories.personas.active(key)
+        activity = self._conversations.activity(key)
         status = msgspec.structs.replace(
-            await self._describe(agent, who),
+            await self._describe(key),
             persona=None if persona is None else persona.name,
             messages=counts.messages,
             archived=counts.archived,
@@ -161,8 +156,8 @@ class ConversationCommands:
         )
         return CommandResult("\n".join(_status_lines(status)), status)
 
-    def _whose(self, asking: Asking) -> tuple[str, JID]:
-        return whose(asking, self._default_agent)
+    def _whose(self, asking: Asking) -> SessionKey:
+        return conversation_of(asking, self._agents[0])
 
 
 def _many(count: int, one: str, more: str | None = None) -> str:

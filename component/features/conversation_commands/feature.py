@@ -7,7 +7,7 @@ from component.features.conversation_commands.commands import (
 )
 from component.features.feature import Feature, Opened
 from component.kernel.kernel import Kernel
-from xep.jid import JID
+from component.memory_directory.layout import SessionKey
 
 
 class ConversationCommandsFeature(Feature):
@@ -19,13 +19,13 @@ class ConversationCommandsFeature(Feature):
         assert agents is not None, "the feature is used only with a model"
         started = system.now()
 
-        async def describe(agent: str, who: JID) -> ConversationStatus:
-            model, sources = await agents.profiles.described(agent, who)
-            state = agents.agents.get(agent)
+        async def describe(key: SessionKey) -> ConversationStatus:
+            model, sources = await agents.profiles.described(key)
+            state = agents.agents.get(key.agent)
             connection = f"connected as {self.settings.server.address}"
             return ConversationStatus(
-                agent=agent,
-                title=agents.profiles.titles.get(agent, agent),
+                agent=key.agent,
+                title=agents.profiles.titles.get(key.agent, key.agent),
                 state="unknown" if state is None else state.state,
                 model=model.name,
                 uptime_s=int((system.now() - started).total_seconds()),

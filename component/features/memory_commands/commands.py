@@ -13,6 +13,8 @@ from component.commands import (
     CommandResult,
     Outline,
     PersonParams,
+    agent_of,
+    conversation_of,
     person_of,
     shorten,
 )
@@ -164,9 +166,7 @@ class MemoryCommands:
         )
 
     async def _memory(self, asking: Asking, params: MemoryParams) -> CommandResult:
-        if asking.principal is None:
-            raise CommandError("This works only over XMPP.")
-        whose = SessionKey(asking.agent or self._agents[0], asking.principal.bare)
+        whose = conversation_of(asking, self._agents[0])
         verb = params.words[0].casefold() if params.words else ""
         key = " ".join(params.words[1:])
         if verb == "forget" and key:
@@ -283,11 +283,7 @@ class MemoryCommands:
         return CommandResult("\n".join(lines), Imported(stored=stored, refused=tuple(refused)))
 
     def _named(self, params: PersonParams) -> SessionKey:
-        agent = params.agent.strip() or self._agents[0]
-        if agent not in self._agents:
-            names = ", ".join(self._agents)
-            raise CommandError(f"There is no agent called {agent!r}; there are: {names}.", "agent")
-        return SessionKey(agent, person_of(params.person))
+        return SessionKey(agent_of(params.agent, self._agents), person_of(params.person))
 
 
 def _changed(former: Remembered, text: str) -> Memo:

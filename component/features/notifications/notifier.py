@@ -30,6 +30,7 @@ from component.link.messages.delivery import Delivery
 from component.link.messages.inbound import Account, InboundMessage, ReplyAddress
 from component.link.messages.outbound import OutboundMessage, Text, conversation_with
 from component.link.messages.styling import styled
+from component.memory_directory.layout import SessionKey
 from component.policy.taint import Taint
 from component.store.database import Database
 from component.store.errors import StorageError, UnstorableError
@@ -415,7 +416,9 @@ class Results:
             _log.exception("a result cannot be passed on", source=trigger.source, name=trigger.name)
         agents = self._kernel.agents
         if work.goal is not None and agents is not None:
-            await agents.conversations.cancel(work.agent, work.principal, turn_of(trigger))
+            await agents.conversations.cancel(
+                SessionKey(work.agent, work.principal), turn_of(trigger)
+            )
         mark = partial(started_work.mark_passed_on, trigger=trigger, failure=failure)
         try:
             await self._notifier.record(told, mark)

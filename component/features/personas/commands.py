@@ -13,14 +13,14 @@ from component.commands import (
     CommandError,
     CommandResult,
     Outline,
-    whose,
+    conversation_of,
 )
 from component.config.model import DEFAULT_AGENT
 from component.kernel.persona_dialogue import PersonaDialogue, changed_persona
+from component.memory_directory.layout import SessionKey
 from component.personas.own_personas import OwnPersonas
 from component.personas.packages import VERBS, Persona, PersonaError, exported, id_of
 from component.personas.personas import Personas
-from xep.jid import JID
 
 _HOW_TO_IMPORT: Final = "# A persona. To have it: /persona import, and this text after it.\n"
 
@@ -87,45 +87,45 @@ class PersonaCommands:
         return (PERSONA.done_by(self._persona),)
 
     async def _persona(self, asking: Asking, params: PersonaParams) -> CommandResult:
-        agent, who = whose(asking, DEFAULT_AGENT)
+        key = conversation_of(asking, DEFAULT_AGENT)
         said = params.persona.strip()
         verb, name = said.casefold(), " ".join(" ".join(params.name).split())
         _check_together(verb, name, params)
         try:
             match verb:
                 case "":
-                    return await self._show(agent, who)
+                    return await self._show(key)
                 case "list":
-                    return await self._list(agent, who)
+                    return await self._list(key)
                 case "create":
-                    return await self._create(agent, who, name, params)
+                    return await self._create(key, name, params)
                 case "edit":
-                    return await self._edit(agent, who, name, params)
+                    return await self._edit(key, name, params)
                 case "delete":
-                    return await self._delete(agent, who, name)
+                    return await self._delete(key, name)
                 case "export":
-                    return await self._export(agent, who, name)
+                    return await self._export(key, name)
                 case "import":
-                    return await self._import(agent, who, params.toml)
+                    return await self._import(key, params.toml)
                 case "cancel":
-                    asked = await self._dialogue.cancel(agent, who)
+                    asked = await self._dialogue.cancel(key)
                     return CommandResult("Cancelled." if asked else "There is nothing to cancel.")
                 case _:
                     wanted = None if verb == "reset" else f"{said} {name}".strip()
-                    chosen = await self._personas.choose(agent, who, wanted)
+                    chosen = await self._personas.choose(key, wanted)
         except PersonaError as error:
             blamed = "toml" if verb == "import" else "name" if verb in VERBS else "persona"
             raise CommandError(str(error), blamed) from None
         return CommandResult(f"I am now {_title(chosen)}.")
 
-    async def _show(self, agent: str, who: JID) -> CommandResult:
-        active = await self._personas.active(agent, who)
+    async def _show(self, key: SessionKey) -> CommandResult:
+        active = await self._personas.active(key)
         if active is None:
             return CommandResult("I am myself. /persona list shows who else I can be.")
         return CommandResult(f"I am {_title(active)}.")
 
-    async def _list(self, agent: str, who: JID) -> CommandResult:
-        active = await self._personas.active(agent, who)
+    async def _list(self, key: SessionKey) -> CommandResult:
+        active = await self._personas.active(key)
         found = [
             Chosen(
                 id=each.id,
@@ -135,70 +135,68 @@ class PersonaCommands:
                 icon=each.icon,
                 own=each.own,
             )
-            for each in await self._personas.list(agent, who)
+            for each in await self._personas.list(key)
         ]
         if not found:
             more = " Send /persona create and a name to create one." if self._own.allowed else ""
             return CommandResult(f"There are no personas.{more}", ())
         return CommandResult("\n".join(("Personas:", *map(_line, found))), found)
 
-    async def _create(
-        self, agent: str, who: JID, name: str, params: PersonaParams
-    ) -> CommandResult:
+    async def _create(self, key: SessionKey, name: str, params: PersonaParams) -> CommandResult:
         id_ = id_of(name)
-        if await self._own.has(agent, who, id_):
+        if await self._own.has(key, id_):
             raise PersonaError(
                 f"You already have a persona {id_!r}. To change it, send /persona edit {id_}"
             )
-        await self._own.may_make(agent, who, id_)
+        await self._own.may_make(key, id_)
         answers = _answers(params)
         if not answers:
-            return CommandResult(await self._dialogue.begin(agent, who, id_, name, edits=False))
-        await self._own.save(agent, who, changed_persona(None, id_, name, answers))
+            return CommandResult(await self._dialogue.begin(key, id_, name, edits=False))
+        await self._own.save(key, changed_persona(None, id_, name, answers))
         return CommandResult(f"{name} is created. Send /persona {id_} to use it.")
 
-    async def _edit(self, agent: str, who: JID, name: str, params: PersonaParams) -> CommandResult:
-        before = await self._own.get(agent, who, await self._own_id(agent, who, name))
+    async def _edit(self, key: SessionKey, name: str, params: PersonaParams) -> CommandResult:
+        before = await self._own.get(key, await self._own_id(key, name))
         answers = _answers(params)
         if not answers:
             return CommandResult(
-                await self._dialogue.begin(agent, who, before.id, before.name, edits=True)
+                await self._dialogue.begin(key, before.id, before.name, edits=True)
             )
-        await self._own.save(agent, who, changed_persona(before, before.id, before.name, answers))
+        await self._own.save(key, changed_persona(before, before.id, before.name, answers))
         return CommandResult(f"{before.name} is changed. Send /persona {before.id} to use it.")
 
-    async def _delete(self, agent: str, who: JID, name: str) -> CommandResult:
-        id_ = await self._own_id(agent, who, name)
-        active = await self._personas.active(agent, who)
-        if not await self._own.remove(agent, who, id_):
+    async def _delete(self, key: SessionKey, name: str) -> CommandResult:
+        id_ = await self._own_id(key, name)
+        active = await self._personas.active(key)
+        if not await self._own.remove(key, id_):
             raise PersonaError(f"You have no persona {id_!r} of your own.")
         if active is None or not active.own or active.id != id_:
             return CommandResult(f"{id_} is deleted.")
-        now = await self._personas.choose(agent, who, None)
+        now = await self._personas.choose(key, None)
         return CommandResult(f"{id_} is deleted. I am now {_title(now)}.")
 
-    async def _export(self, agent: str, who: JID, name: str) -> CommandResult:
+    async def _export(self, key: SessionKey, name: str) -> CommandResult:
         self._own.may_share()
-        written = await self._own.get(agent, who, await self._own_id(agent, who, name))
+        written = await self._own.get(key, await self._own_id(key, name))
         text = _HOW_TO_IMPORT + exported(written)
         return CommandResult(text, Exported(written.id, text))
 
-    async def _import(self, agent: str, who: JID, toml: str) -> CommandResult:
+    async def _import(self, key: SessionKey, toml: str) -> CommandResult:
         self._own.may_share()
         if not toml.strip():
             raise PersonaError("Put the text of the persona after the command: /persona import …")
         written = await self._own.read(toml)
-        if await self._own.has(agent, who, written.id):
+        if await self._own.has(key, written.id):
             raise PersonaError(
                 f"You already have a persona {written.id!r}. Send /persona delete {written.id}"
                 " first."
             )
-        await self._own.save(agent, who, written)
+        await self._own.save(key, written)
         return CommandResult(f"{written.name} is imported. Send /persona {written.id} to use it.")
 
-    async def _own_id(self, agent: str, who: JID, name: str) -> str:
+    async def _own_id(self, key: SessionKey, name: str) -> str:
         wanted = name.casefold()
-        for each in await self._personas.list(agent, who):
+        for each in await self._personas.list(key):
             if each.own and wanted in (each.id, each.name.casefold()):
                 return each.id
         return id_of(name)

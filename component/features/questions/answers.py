@@ -24,6 +24,7 @@ from component.link.messages.inbound import (
     Reacted,
     StageOrder,
 )
+from component.memory_directory.layout import SessionKey
 from component.skills.errors import printable
 from component.store import StorageError
 from component.task_messages.questions import Questions, is_quoted, split_quotation
@@ -530,9 +531,9 @@ class Dialogues:
         return await self._take(message, text) or await self._questions.answered(message)
 
     async def _take(self, message: InboundMessage, text: str) -> str | None:
-        agent = self._agent_at(message.conversation.agent)
+        key = SessionKey(self._agent_at(message.conversation.agent), message.principal)
         try:
-            return await self._dialogue.answered(agent, message.principal, text)
+            return await self._dialogue.answered(key, text)
         except StorageError as error:
             return _failed(error)
 

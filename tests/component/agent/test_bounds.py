@@ -9,6 +9,7 @@ import pytest
 from component.agent import sentences
 from component.agent.protocol import Profile
 from component.conversations.lines import Line, Resulted, Said
+from component.memory_directory.layout import SessionKey
 from component.models.protocol import (
     Completion,
     ContextOverflowError,
@@ -161,7 +162,7 @@ async def test_the_setting_limits_the_number_of_running_turns(tmp_path: Path) ->
     async with world.life() as conversations:
         for number, who in enumerate(people):
             await conversations.received(message(f"m{number}", who=who))
-        running = [conversations.activity("assistant", who).running for who in people]
+        running = [conversations.activity(SessionKey("assistant", who)).running for who in people]
         assert running == [True, True, False, False, False]
         go_on.set()
         await world.ear.hears(5)
@@ -195,12 +196,12 @@ async def test_a_delayed_answer_keeps_its_time_across_a_restart(tmp_path: Path) 
 
     async with world.life() as conversations:
         await conversations.received(message("m1"))
-        await eventually(lambda: conversations.activity("assistant", ROMEO).parked)
+        await eventually(lambda: conversations.activity(SessionKey("assistant", ROMEO)).parked)
         before = await waiting()
         assert msgspec.json.decode(before[0])["until"] > 0
     async with world.life() as conversations:
-        assert conversations.activity("assistant", ROMEO).parked == 1
-        assert not conversations.activity("assistant", ROMEO).running
+        assert conversations.activity(SessionKey("assistant", ROMEO)).parked == 1
+        assert not conversations.activity(SessionKey("assistant", ROMEO)).running
         assert await waiting() == before
     assert len(world.brain.asked) == 1
 
@@ -225,7 +226,7 @@ async def test_the_answer_is_synced_before_it_is_sent_and_a_question_before_the_
 
         world.sessions.append = noted  # type: ignore[method-assign, assignment]
         await conversations.received(message("m1"))
-        await eventually(lambda: conversations.activity("assistant", ROMEO).parked)
+        await eventually(lambda: conversations.activity(SessionKey("assistant", ROMEO)).parked)
         (waits,) = synced
         assert isinstance(waits, Resulted)
         assert waits.task is not None

@@ -248,7 +248,7 @@ async def test_its_running_task_is_given_up_with_it(tmp_path: Path) -> None:
         await conversations.received(message("m1", "Do it."))
         with anyio.fail_after(120):
             await begun.wait()
-        await conversations.stop("assistant", ROMEO)
+        await conversations.stop(SessionKey("assistant", ROMEO))
         assert len(family.shop.given_up) == 1
     told = [event.outcome for event in family.book.events if event.kind == "agent"]
     assert told == ["spawned", "killed"]
@@ -262,7 +262,7 @@ async def test_it_waits_for_a_person_and_continues(tmp_path: Path) -> None:
     async with family.life() as conversations:
         family.offer()
         await conversations.received(message("m1", "Do it."))
-        await eventually(lambda: conversations.activity("assistant", ROMEO).parked)
+        await eventually(lambda: conversations.activity(SessionKey("assistant", ROMEO)).parked)
     (task,) = family.shop.tasks
     # A life later.
     async with family.life() as conversations:
@@ -290,7 +290,7 @@ async def test_its_directory_is_kept_until_the_answer_of_its_parent_is_sent(tmp_
     async with family.life() as conversations:
         family.offer()
         await conversations.received(message("m1", "Do it."))
-        await eventually(lambda: conversations.activity("assistant", ROMEO).parked)
+        await eventually(lambda: conversations.activity(SessionKey("assistant", ROMEO)).parked)
         assert await needed()
     (task,) = family.shop.tasks
     async with family.life() as conversations:
@@ -310,8 +310,8 @@ async def test_its_parked_turn_is_given_up_with_it(tmp_path: Path) -> None:
         family.offer()
         await conversations.received(message("m1", "Do it."))
         ann = ROMEO
-        await eventually(lambda: conversations.activity("assistant", ann).parked)
-        await conversations.stop("assistant", ann)
+        await eventually(lambda: conversations.activity(SessionKey("assistant", ann)).parked)
+        await conversations.stop(SessionKey("assistant", ann))
     assert family.shop.given_up == list(family.shop.tasks)
 
 

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from component.conversations.lines import Called, Resulted, Said
+from component.memory_directory.layout import SessionKey
 from component.models.protocol import Completion, ModelRequest, OnText, Usage, Void
 from tests.component.agent.world import JULIET, World, answered, message, says, shopping
 
@@ -27,7 +28,7 @@ async def test_a_message_is_answered_and_no_row_remains(tmp_path: Path) -> None:
         assert lines[1].final
         assert not world.purse.open
         assert [event.kind for event in world.book.events] == ["model"]
-        assert not conversations.activity("assistant", message("x").principal).running
+        assert not conversations.activity(SessionKey("assistant", message("x").principal)).running
 
 
 async def test_cached_and_reasoning_tokens_are_stored_and_recorded(tmp_path: Path) -> None:

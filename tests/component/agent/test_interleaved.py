@@ -158,7 +158,7 @@ def test_turns_that_a_cancelled_stop_has_not_ended_are_answered(
             await conversations.received(message("m0"))
             world.talks.append = slowly  # type: ignore[method-assign]  # its note takes long
             async with anyio.create_task_group() as group:
-                group.start_soon(conversations.stop, "assistant", ROMEO)
+                group.start_soon(conversations.stop, SessionKey("assistant", ROMEO))
                 await waits.wait()
                 group.cancel_scope.cancel()
             world.talks.append = stop  # type: ignore[method-assign]  # as it was
@@ -202,7 +202,7 @@ def test_a_retraction_that_fails_puts_the_message_back_into_the_same_conversatio
 
             async def retract() -> None:
                 with pytest.raises(StorageError):
-                    await conversations.revised("assistant", ROMEO, "m0", None)
+                    await conversations.revised(SessionKey("assistant", ROMEO), "m0", None)
 
             async with anyio.create_task_group() as group:
                 world.paced.write = refuse  # type: ignore[method-assign]  # the retraction
@@ -376,14 +376,14 @@ class Story:
         conversations = self.world.conversations
         match deed:
             case "stop", who, agent:
-                await conversations.stop(agent, who)
+                await conversations.stop(SessionKey(agent, who))
             case "new", who, agent:
-                await conversations.new(agent, who)
+                await conversations.new(SessionKey(agent, who))
             case "stop agent", agent:
                 await conversations.stop_agent(agent)
             case "cancel a stop", who, agent:
                 async with anyio.create_task_group() as group:
-                    group.start_soon(conversations.stop, agent, who)
+                    group.start_soon(conversations.stop, SessionKey(agent, who))
                     await self.world.pace()
                     group.cancel_scope.cancel()
 
@@ -405,7 +405,7 @@ class Story:
     async def _revise(self, one: TurnRequest, text: str | None) -> None:
         revised = self.world.conversations.revised
         try:
-            done = await revised(one.agent, one.principal, one.id, text)
+            done = await revised(one.session, one.id, text)
         except StorageError:
             return
         if done and text is None:

@@ -10,6 +10,7 @@ from component.agent.conversation import RESTARTS
 from component.agent.conversations import Conversations
 from component.agent.protocol import ToolResult
 from component.conversations.lines import Note, Resulted, Said
+from component.memory_directory.layout import SessionKey
 from component.models.protocol import Completion, ModelRequest
 from tests.component.agent.world import (
     JULIET,
@@ -24,6 +25,9 @@ from tests.component.agent.world import (
     words,
 )
 from xep.jid import JID
+
+HIS = SessionKey("assistant", ROMEO)
+HERS = SessionKey("assistant", JULIET)
 
 pytestmark = pytest.mark.anyio
 
@@ -139,14 +143,14 @@ async def test_stop_ends_a_turn_without_an_answer(tmp_path: Path) -> None:
     async with world.life() as conversations:
         await conversations.received(message("m1", "one"))
         await slow.asked(1)
-        assert await conversations.stop("assistant", ROMEO) == sentences.STOPPED
+        assert await conversations.stop(HIS) == sentences.STOPPED
         await world.settled()
         assert world.ear.said == []
         lines = await world.lines()
         assert isinstance(lines[-1], Note)
         assert lines[-1].content == sentences.STOPPED_NOTE
         assert not world.purse.open
-        assert await conversations.stop("assistant", ROMEO) == sentences.NOTHING_TO_STOP
+        assert await conversations.stop(HIS) == sentences.NOTHING_TO_STOP
         world.brain.think = echo
         await conversations.received(message("m2", "two"))
         await world.ear.hears(1)
@@ -173,7 +177,7 @@ async def test_stop_ends_a_running_tool_and_adds_a_note_to_the_history(
         await conversations.received(message("m1"))
         with anyio.fail_after(120):
             await started.wait()
-        await conversations.stop("assistant", ROMEO)
+        await conversations.stop(HIS)
         assert ended == ["buy"]
         assert world.shop.given_up == ["c0-buy"], "it may go on without who waited for it"
         results = [line for line in await world.lines() if isinstance(line, Resulted)]
@@ -189,13 +193,13 @@ async def test_stop_gives_up_parked_turns(tmp_path: Path) -> None:
         await conversations.received(message("m1"))
         await world.ear.hears(1)
         assert world.ear.bodies == [sentences.STILL_AT_IT]
-        assert await conversations.stop("assistant", ROMEO) == sentences.STOPPED
+        assert await conversations.stop(HIS) == sentences.STOPPED
         await world.settled()
         task = "task-m1-c0-order"
         assert world.shop.given_up == [task]
         world.shop.tasks[task] = ToolResult("too late")
         await world.ended(task)
-        assert conversations.activity("assistant", ROMEO).parked == 0
+        assert conversations.activity(HIS).parked == 0
     assert len(world.ear.said) == 1
 
 
@@ -206,7 +210,7 @@ async def test_stop_does_not_affect_others(tmp_path: Path) -> None:
         await conversations.received(message("m1", "one"))
         await conversations.received(message("m2", "two", who=JULIET))
         await slow.asked(2)
-        await conversations.stop("assistant", ROMEO)
+        await conversations.stop(HIS)
         slow.leave.set()
         await world.ear.hears(1)
         assert world.ear.bodies == ["two"]
@@ -219,7 +223,7 @@ async def test_stop_keeps_waiting_messages_in_the_history(tmp_path: Path) -> Non
         await conversations.received(message("m1", "one", thread="a"))
         await slow.asked(1)
         await conversations.received(message("m2", "two", thread="b"))
-        await conversations.stop("assistant", ROMEO)
+        await conversations.stop(HIS)
         await world.settled()
         said = [line.content for line in await world.lines() if isinstance(line, Said)]
         assert said == ["one", "two"]
@@ -233,11 +237,11 @@ async def test_a_new_conversation_stops_the_old_one_first(tmp_path: Path, what: 
         await conversations.received(message("m1", "one"))
         await slow.asked(1)
         if what == "new":
-            assert await conversations.new("assistant", ROMEO)
+            assert await conversations.new(HIS)
         else:
-            assert (await conversations.forget("assistant", ROMEO)).messages
+            assert (await conversations.forget(HIS)).messages
         assert await world.lines() == []
-        assert not conversations.activity("assistant", ROMEO).running
+        assert not conversations.activity(HIS).running
         slow.leave.set()
         await conversations.received(message("m2", "two"))
         await world.ear.hears(1)
@@ -286,11 +290,11 @@ async def test_a_waiting_message_can_be_corrected_and_retracted(tmp_path: Path) 
     async with world.life() as conversations:
         await _wait_behind_juliet(conversations, slow)
         await conversations.received(message("m3", "three", msg_id="m3"))
-        assert await conversations.revised("assistant", ROMEO, "m2", "two")
-        assert await conversations.revised("assistant", ROMEO, "m3", None)
-        assert not await conversations.revised("assistant", ROMEO, "m3", "tree")
-        assert not await conversations.revised("assistant", ROMEO, "m1", "won"), "it is Juliet's"
-        assert not await conversations.revised("assistant", JULIET, "m1", "won"), "it has begun"
+        assert await conversations.revised(HIS, "m2", "two")
+        assert await conversations.revised(HIS, "m3", None)
+        assert not await conversations.revised(HIS, "m3", "tree")
+        assert not await conversations.revised(HIS, "m1", "won"), "it is Juliet's"
+        assert not await conversations.revised(HERS, "m1", "won"), "it has begun"
         assert await world.rows() == ["m1", "m2"]
         slow.leave.set()
         await world.ear.hears(2)
@@ -303,7 +307,7 @@ async def test_a_correction_is_on_disk(tmp_path: Path) -> None:
     slow = Slow(world)
     async with world.life() as conversations:
         await _wait_behind_juliet(conversations, slow)
-        await conversations.revised("assistant", ROMEO, "m2", "two")
+        await conversations.revised(HIS, "m2", "two")
     slow.leave.set()
     async with world.life():
         await world.ear.hears(2)

@@ -11,6 +11,7 @@ from component.agent.protocol import ToolResult
 from component.agent.requests import MessageStarter, TurnRequest
 from component.agent.rows import Wait
 from component.conversations.lines import Note, Said
+from component.memory_directory.layout import SessionKey
 from component.models.protocol import Completion, ModelRequest
 from component.store.database import Database
 from tests.component.agent.world import (
@@ -291,7 +292,7 @@ async def test_a_turn_that_is_stopped_during_a_query(tmp_path: Path) -> None:
         await conversations.received(unknown("m1", "one"))
         await gate.reached()
         with anyio.fail_after(120):
-            assert "topped" in await conversations.stop("assistant", ROMEO)
+            assert "topped" in await conversations.stop(SessionKey("assistant", ROMEO))
         assert [type(line) for line in await world.lines()] == [Said, Note]
         assert await labels(world) == ["person"]
         gate.open.set()
@@ -307,7 +308,7 @@ async def test_a_parked_turn_is_labelled_when_it_continues(tmp_path: Path) -> No
     world.brain.think = shopping("order", "buy")
     async with world.life() as conversations:
         await conversations.received(unknown("m1"))
-        await eventually(lambda: conversations.activity("assistant", ROMEO).parked)
+        await eventually(lambda: conversations.activity(SessionKey("assistant", ROMEO)).parked)
         (task,) = world.shop.tasks
         world.shop.tasks[task] = ToolResult("it has come")
         await world.ended(task)

@@ -11,6 +11,7 @@ from component.agent.protocol import Away
 from component.agent.requests import Outcome, TurnRequest
 from component.budget.protocol import Payer
 from component.conversations.lines import Said
+from component.memory_directory.layout import SessionKey
 from component.models.protocol import Completion, ModelRequest
 from tests.component.agent.world import (
     JULIET,
@@ -156,8 +157,8 @@ async def test_every_outcome_is_reported_to_the_waiting_caller(tmp_path: Path) -
         told = Told(conversations, command("o5"))
         async with anyio.create_task_group() as group:
             group.start_soon(told.first)
-            await eventually(lambda: conversations.activity("assistant", ROMEO).running)
-            await conversations.stop("assistant", ROMEO)
+            await eventually(lambda: conversations.activity(SessionKey("assistant", ROMEO)).running)
+            await conversations.stop(SessionKey("assistant", ROMEO))
         assert [one.kind for one in told.outcomes] == ["stopped"]
 
 
@@ -171,10 +172,10 @@ async def test_the_waiting_caller_learns_that_it_was_stopped(tmp_path: Path) -> 
     world.brain.think = _forever
     async with world.life() as conversations:
         await conversations.received(message("m1"))
-        await eventually(lambda: conversations.activity("assistant", ROMEO).running)
+        await eventually(lambda: conversations.activity(SessionKey("assistant", ROMEO)).running)
         outcomes: list[Outcome] = []
         await conversations.received(command("o1"), outcomes.append)
-        await conversations.stop("assistant", ROMEO)
+        await conversations.stop(SessionKey("assistant", ROMEO))
     assert [one.kind for one in outcomes] == ["stopped"]
 
 

@@ -25,6 +25,8 @@ from tests.component.agent.world import (
 )
 from tests.waiting import eventually
 
+HIS = SessionKey("assistant", ROMEO)
+
 pytestmark = pytest.mark.anyio
 TASK = "task-m1-c0-order"
 
@@ -36,14 +38,14 @@ async def test_a_turn_waits_as_rows_and_continues(tmp_path: Path) -> None:
         await conversations.received(message("m1", "an order"))
         await world.ear.hears(1)
         assert world.ear.bodies == [sentences.STILL_AT_IT]
-        assert not conversations.activity("assistant", ROMEO).running
-        assert conversations.activity("assistant", ROMEO).parked == 1
+        assert not conversations.activity(HIS).running
+        assert conversations.activity(HIS).parked == 1
         world.shop.tasks[TASK] = ToolResult("it is here")
         await world.ended(TASK)
         await world.ear.hears(2)
         assert world.ear.bodies[1] == "re: an order: it is here"
         await world.settled()
-        assert conversations.activity("assistant", ROMEO).parked == 0
+        assert conversations.activity(HIS).parked == 0
         # Told again, it is nobody's.
         await world.ended(TASK)
     assert len(world.ear.said) == 2
@@ -64,7 +66,7 @@ async def test_a_question_is_sent_without_a_notice(tmp_path: Path) -> None:
 
 
 async def parked(world: World, count: int = 1) -> None:
-    await eventually(lambda: world.conversations.activity("assistant", ROMEO).parked >= count)
+    await eventually(lambda: world.conversations.activity(HIS).parked >= count)
 
 
 async def test_the_outcome_of_a_task_that_ended_while_nothing_ran_is_read(tmp_path: Path) -> None:
@@ -239,7 +241,8 @@ async def test_answers_wait_for_a_stream(tmp_path: Path) -> None:
             lambda: (
                 len(world.brain.asked) >= 2
                 and not any(
-                    conversations.activity("assistant", who).running for who in (ROMEO, JULIET)
+                    conversations.activity(SessionKey("assistant", who)).running
+                    for who in (ROMEO, JULIET)
                 )
             )
         )
@@ -255,9 +258,7 @@ async def test_unsent_answers_are_sent_by_the_next_run(tmp_path: Path) -> None:
     world.ear.stream = False
     async with world.life() as conversations:
         await conversations.received(message("m1", "one"))
-        await eventually(
-            lambda: world.brain.asked and not conversations.activity("assistant", ROMEO).running
-        )
+        await eventually(lambda: world.brain.asked and not conversations.activity(HIS).running)
     world.ear.stream = True
     async with world.life():
         await world.ear.hears(1)
@@ -279,7 +280,7 @@ async def test_a_parked_turn_continues_after_many_other_messages(
         for number in range(12):
             await conversations.received(message(f"n{number}", "x" * 200))
             await world.ear.hears(number + 2)
-        found = await world.sessions.read(SessionKey("assistant", ROMEO), tokens=400)
+        found = await world.sessions.read(HIS, tokens=400)
         assert all(line.turn != "m1" for line in found.lines), "its beginning is far above"
         summed = [one.messages[1].text for one in world.brain.asked if not one.tools]
         assert not any("an order" in content for content in summed), "what is not over is not"

@@ -134,7 +134,7 @@ async def test_each_session_keeps_its_own_fences_across_restarts(tmp_path: Path)
         await conversations.received(message("n1", "three"))
         await conversations.received(message("n2", "hello", who=JULIET))
         await world.ear.hears(4)
-        await conversations.new("assistant", ROMEO)
+        await conversations.new(SessionKey("assistant", ROMEO))
         await conversations.received(message("n3", "four"))
         await world.ear.hears(5)
     asked = {words(request)[-1]: word_of(request) for request in world.brain.asked}

@@ -1,8 +1,7 @@
-"""The rows of the table `turns`, including those of earlier releases."""
+"""The rows of the table `turns`."""
 
 from typing import Any, cast
 
-import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,63 +47,6 @@ REQUESTS = st.builds(
 @given(REQUESTS)
 def test_a_request_is_read_as_it_was_written(request: TurnRequest) -> None:
     assert decoded(encoded(request)) == request
-
-
-def jid(value: JID) -> dict[str, str | None]:
-    return {"local": value.local, "domain": value.domain, "resource": value.resource}
-
-
-# What an earlier release leaves out is left out, and what it writes is there, `null` as well.
-EARLIER = st.fixed_dictionaries(
-    {
-        "id": TEXT,
-        "agent": st.sampled_from(["assistant", "reader"]),
-        "principal": BARE,
-        "requester": FULL,
-        "target": st.sampled_from(
-            [JID(None, "agent.example"), JID("assistant", "agent.example", "x")]
-        ),
-        "body": TEXT,
-        "taint": TAINT,
-        "msg_id": st.none() | TEXT,
-        "type": st.sampled_from(["chat", "normal"]),
-        "thread": st.none() | TEXT,
-        "lang": st.none() | TEXT,
-        "chat_states": st.booleans(),
-    }
-)
-
-
-@given(EARLIER)
-def test_a_row_of_an_earlier_release_is_read(row: dict[str, Any]) -> None:
-    text = msgspec.json.encode(
-        {key: jid(value) if isinstance(value, JID) else value for key, value in row.items()}
-    ).decode()
-    found = decoded(text)
-    assert (found.id, found.agent, found.principal) == (row["id"], row["agent"], row["principal"])
-    assert (found.session.agent, found.session.who) == (row["agent"], row["principal"])
-    assert (found.requester, found.target) == (row["requester"], row["target"])
-    assert (found.text, found.taint, found.msg_id) == (row["body"], row["taint"], row["msg_id"])
-    assert found.language == row["lang"]
-    assert found.operator is None
-    assert found.payer is None
-    assert found.reply_to == ReplyAddress(
-        str(row["requester"]), row["target"], row["type"], row["thread"], row["chat_states"]
-    )
-    assert found.conversation.agent == JID(row["agent"], "agent.example")
-    assert decoded(encoded(found)) == found
-
-
-def test_the_literal_text_of_a_row_of_an_earlier_release_is_read() -> None:
-    found = decoded(
-        '{"id":"t1","agent":"assistant","principal":{"local":"ann","domain":"a.example",'
-        '"resource":null},"requester":{"local":"ann","domain":"a.example","resource":"phone"},'
-        '"target":{"local":"assistant","domain":"agent.example","resource":null},"body":"Hello",'
-        '"taint":null,"msg_id":"m1","type":"chat","thread":null,"lang":"de","chat_states":true}'
-    )
-    assert found.starter == MessageStarter(JID("ann", "a.example", "phone"), "m1")
-    assert found.text == "Hello"
-    assert found.needs_label
 
 
 # -- the rows ------------------------------------------------------------------------------------

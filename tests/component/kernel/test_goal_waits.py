@@ -14,6 +14,7 @@ from component.agent.protocol import ToolResult
 from component.agent.requests import Outcome, TurnRequest, WorkStarter
 from component.kernel.goals import GOAL, Goal, goal_skill
 from component.link.messages.inbound import Conversation
+from component.memory_directory.layout import SessionKey
 from component.store import Storage, waiters
 from component.tasks.request import CallerContext
 from tests.component.agent.world import ROMEO, begun, shopping
@@ -51,7 +52,7 @@ class Turns:
         await self.before_return(outcome)
         return outcome
 
-    async def cancel(self, agent: str, principal: JID, turn: str) -> None:
+    async def cancel(self, key: SessionKey, turn: str) -> None:
         raise NotImplementedError
 
 
@@ -159,7 +160,7 @@ async def test_a_parked_goal_can_be_stopped(agents: Agents) -> None:
     async with agents.life() as conversations, running(agents, Turns(agents)) as tasks:
         task = await start(tasks)
         await eventually(lambda: is_parked(tasks, task))
-        await conversations.stop("assistant", ROMEO)
+        await conversations.stop(SessionKey("assistant", ROMEO))
         ended = await tasks.ear.ended(task)
     assert text_of(ended) == "It was stopped."
 

@@ -14,11 +14,14 @@ from component.conversations.lines import Said
 from component.kernel.goals import goal_of, turn_of
 from component.kernel.triggers import Trigger, Work
 from component.link.messages.inbound import Conversation
+from component.memory_directory.layout import SessionKey
 from component.models.protocol import Completion, ModelRequest
 from component.policy.flows import AgentLimits
 from component.policy.taint import Taint
 from tests.component.agent.world import AGENT, ROMEO, World, message, says, shopping
 from tests.waiting import eventually
+
+HIS = SessionKey("assistant", ROMEO)
 
 pytestmark = pytest.mark.anyio
 
@@ -145,14 +148,14 @@ async def test_a_cancelled_turn_stops_wherever_it_is(tmp_path: Path) -> None:
         group.start_soon(perform, asked("runs"))
         await there.wait()
         group.start_soon(perform, asked("waits"))
-        await eventually(lambda: conversations.activity("assistant", ROMEO).waiting)
-        await conversations.cancel("assistant", ROMEO, "waits")
+        await eventually(lambda: conversations.activity(HIS).waiting)
+        await conversations.cancel(HIS, "waits")
         await eventually(lambda: outcomes)
-        await conversations.cancel("assistant", ROMEO, "runs")
+        await conversations.cancel(HIS, "runs")
         await eventually(lambda: len(outcomes) == 2)
-        await conversations.cancel("assistant", ROMEO, "unknown")
+        await conversations.cancel(HIS, "unknown")
         await world.settled()
-        assert not conversations.activity("assistant", ROMEO).running
+        assert not conversations.activity(HIS).running
     assert outcomes == [Outcome("stopped")] * 2
 
 
@@ -161,7 +164,7 @@ async def test_a_parked_turn_can_be_cancelled(tmp_path: Path) -> None:
     world.brain.think = shopping("order")
     async with world.life() as conversations:
         assert await conversations.perform(asked()) is None
-        await conversations.cancel("assistant", ROMEO, "w1")
+        await conversations.cancel(HIS, "w1")
         await world.settled()
         assert world.shop.given_up
 
@@ -180,7 +183,7 @@ async def test_it_joins_no_message_and_no_message_joins_it(tmp_path: Path) -> No
         await conversations.received(message("m1", "hello"))
         async with anyio.create_task_group() as group:
             group.start_soon(conversations.perform, asked())
-            await eventually(lambda: conversations.activity("assistant", ROMEO).waiting == 2)
+            await eventually(lambda: conversations.activity(HIS).waiting == 2)
             await conversations.received(message("m2", "and?"))
             await group.start(conversations.run)
             await world.ear.hears(2)

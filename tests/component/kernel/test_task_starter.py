@@ -16,6 +16,7 @@ from component.kernel import started_work
 from component.kernel.goals import GOAL, goal_skill
 from component.kernel.task_starter import TaskStarter
 from component.kernel.triggers import Trigger, Work
+from component.memory_directory.layout import SessionKey
 from component.policy.flows import AgentLimits, Flow, Flows
 from component.skills import Registry, Skill, View, skill
 from component.store import Storage
@@ -132,7 +133,7 @@ class Backend:
         self.told += telling
         await self.storage.write(also)
 
-    async def cancel(self, agent: str, principal: JID, turn: str) -> None:
+    async def cancel(self, key: SessionKey, turn: str) -> None:
         self.stopped.append(turn)
 
     async def perform(self, request: TurnRequest) -> Outcome | None:

@@ -1,7 +1,9 @@
 """Requests to models over HTTP."""
 
+import anyio
 import httpx2
 import pytest
+from anyio.abc import ByteStream, SocketAttribute
 
 from component.config.llm import ModelChoice
 from component.models.catalog import resolve
@@ -34,3 +36,25 @@ async def test_the_user_of_a_url_comes_before_the_key(url: str, authorization: s
     connection = connect_model(resolve(choice, "llm"))
     assert connection.headers["Authorization"] == authorization
     await connection.client.aclose()
+
+
+async def test_a_request_is_sent_in_one_piece() -> None:
+    received: list[bytes] = []
+
+    async def serve(stream: ByteStream) -> None:
+        async with stream:
+            received.append(await stream.receive())
+            await stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+    async with (
+        await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
+        anyio.create_task_group() as group,
+        ModelClient() as client,
+    ):
+        group.start_soon(listener.serve, serve)
+        port = listener.extra(SocketAttribute.local_port)
+        request = httpx2.Request("POST", f"http://127.0.0.1:{port}/v1", content=b"{}")
+        assert (await client.send(request)).content == b"{}"
+        group.cancel_scope.cancel()
+    assert received[0].startswith(b"POST /v1 ")
+    assert received[0].endswith(b"\r\n\r\n{}")

@@ -44,37 +44,37 @@ def desk(tmp_path: Path) -> Desk:
 
 async def test_a_draft_is_kept_after_a_crash(desk: Desk) -> None:
     draft = Draft(id="buddy", name="Buddy", edits=True, answers=("a\nb", ""))
-    await desk.open().put("assistant", ALICE, draft)
+    await desk.open().put(SessionKey("assistant", ALICE), draft)
     for drafts in (desk.open(), desk.open()):
-        found = await drafts.get("assistant", ALICE)
+        found = await drafts.get(SessionKey("assistant", ALICE))
         assert found is not None
         assert (found.id, found.name, found.edits, found.answers) == (
             *("buddy", "Buddy", True),
             ("a\nb", ""),
         )
-        assert await drafts.get("researcher", ALICE) is None
-        assert await drafts.get("assistant", BOB) is None
+        assert await drafts.get(SessionKey("researcher", ALICE)) is None
+        assert await drafts.get(SessionKey("assistant", BOB)) is None
 
 
 async def test_a_draft_is_dropped_once(desk: Desk) -> None:
     drafts = desk.open()
-    assert not await drafts.drop("assistant", ALICE)
-    await drafts.put("assistant", ALICE, Draft(id="x", name="X"))
-    assert await drafts.drop("assistant", ALICE)
-    assert await drafts.get("assistant", ALICE) is None
-    assert not await drafts.drop("assistant", ALICE)
+    assert not await drafts.drop(SessionKey("assistant", ALICE))
+    await drafts.put(SessionKey("assistant", ALICE), Draft(id="x", name="X"))
+    assert await drafts.drop(SessionKey("assistant", ALICE))
+    assert await drafts.get(SessionKey("assistant", ALICE)) is None
+    assert not await drafts.drop(SessionKey("assistant", ALICE))
     assert list(desk.folder.iterdir()) == []
 
 
 async def test_a_draft_lapses_without_an_answer(desk: Desk) -> None:
     drafts = desk.open()
-    await drafts.put("assistant", ALICE, Draft(id="x", name="X"))
+    await drafts.put(SessionKey("assistant", ALICE), Draft(id="x", name="X"))
     desk.clock.now += LAPSE_S
-    assert await drafts.get("assistant", ALICE) is not None
-    await drafts.put("assistant", ALICE, Draft(id="x", name="X", answers=("a",)))
+    assert await drafts.get(SessionKey("assistant", ALICE)) is not None
+    await drafts.put(SessionKey("assistant", ALICE), Draft(id="x", name="X", answers=("a",)))
     desk.clock.now += LAPSE_S + 1
-    assert await drafts.get("assistant", ALICE) is None
-    assert not await drafts.drop("assistant", ALICE)
+    assert await drafts.get(SessionKey("assistant", ALICE)) is None
+    assert not await drafts.drop(SessionKey("assistant", ALICE))
 
 
 @pytest.mark.parametrize(
@@ -82,14 +82,14 @@ async def test_a_draft_lapses_without_an_answer(desk: Desk) -> None:
 )
 async def test_a_damaged_draft_is_ignored(desk: Desk, damage: str) -> None:
     drafts = desk.open()
-    await drafts.put("assistant", ALICE, Draft(id="x", name="X"))
+    await drafts.put(SessionKey("assistant", ALICE), Draft(id="x", name="X"))
     (desk.folder / DRAFT).write_text(damage)
     with capture_logs():
-        assert await drafts.get("assistant", ALICE) is None
+        assert await drafts.get(SessionKey("assistant", ALICE)) is None
 
 
 async def test_forget_deletes_the_draft(desk: Desk) -> None:
     drafts = desk.open()
-    await drafts.put("assistant", ALICE, Draft(id="x", name="X", answers=("private",)))
+    await drafts.put(SessionKey("assistant", ALICE), Draft(id="x", name="X", answers=("private",)))
     assert DRAFT in erase(desk.layout.root, desk.folder).names
-    assert await drafts.get("assistant", ALICE) is None
+    assert await drafts.get(SessionKey("assistant", ALICE)) is None

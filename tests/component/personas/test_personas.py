@@ -21,6 +21,8 @@ from xep.jid import JID
 pytestmark = pytest.mark.anyio
 
 ALICE = JID.parse("alice@example.com")
+
+HERS = SessionKey("assistant", ALICE)
 BOB = JID.parse("bob@example.org")
 ROOM = JID.parse("dev@conference.example.com")
 
@@ -80,17 +82,17 @@ def shelf(tmp_path: Path) -> Shelf:
 
 
 async def ids(personas: Personas, who: JID) -> list[str]:
-    return [each.id for each in await personas.list("assistant", who)]
+    return [each.id for each in await personas.list(SessionKey("assistant", who))]
 
 
 async def active(personas: Personas, who: JID, agent: str = "assistant") -> str | None:
-    persona = await personas.active(agent, who)
+    persona = await personas.active(SessionKey(agent, who))
     return None if persona is None else persona.id
 
 
 async def test_a_package_has_the_fields_of_fluux_agent(shelf: Shelf) -> None:
     folder = shelf.put("coding-mentor", MENTOR)
-    (mentor,) = await shelf.open().list("assistant", ALICE)
+    (mentor,) = await shelf.open().list(HERS)
     assert mentor.folder == folder
     assert (mentor.name, mentor.description, mentor.icon) == (
         "Coding Mentor",
@@ -103,7 +105,7 @@ async def test_a_package_has_the_fields_of_fluux_agent(shelf: Shelf) -> None:
 
 async def test_a_package_with_only_an_id_has_no_restrictions(shelf: Shelf) -> None:
     shelf.put("plain")
-    (plain,) = await shelf.open().list("assistant", BOB)
+    (plain,) = await shelf.open().list(SessionKey("assistant", BOB))
     assert (plain.name, plain.tier, plain.skills) == ("plain", None, None)
     assert plain.max_tokens_per_message is None
 
@@ -113,14 +115,14 @@ async def test_without_packages_the_list_is_empty(shelf: Shelf) -> None:
     assert await ids(personas, ALICE) == []
     assert await active(personas, ALICE) is None
     with pytest.raises(PersonaError, match=r"^There is no persona 'x' for you\.$"):
-        await personas.choose("assistant", ALICE, "x")
+        await personas.choose(HERS, "x")
 
 
 async def test_a_choice_is_stored_for_one_person_and_one_agent(shelf: Shelf) -> None:
     shelf.put("one")
     shelf.put("two", '[persona]\nid = "two"\nname = "The Second"\n')
     personas = shelf.open()
-    chosen = await personas.choose("assistant", ALICE, " The SECOND ")
+    chosen = await personas.choose(HERS, " The SECOND ")
     assert chosen is not None
     assert chosen.id == "two"
     assert shelf.choice(ALICE).read_text() == "two\n"
@@ -129,10 +131,10 @@ async def test_a_choice_is_stored_for_one_person_and_one_agent(shelf: Shelf) -> 
         assert await active(each, BOB) is None
         assert await active(each, ALICE, "helper") is None
         assert await active(each, ALICE, "assistant/1") is None
-    assert await personas.choose("assistant", ALICE, None) is None
+    assert await personas.choose(HERS, None) is None
     assert await active(personas, ALICE) is None
     assert not shelf.choice(ALICE).exists()
-    assert await personas.choose("assistant", BOB, None) is None
+    assert await personas.choose(SessionKey("assistant", BOB), None) is None
 
 
 async def test_the_default_applies_to_assistant_without_a_choice(shelf: Shelf) -> None:
@@ -142,9 +144,9 @@ async def test_the_default_applies_to_assistant_without_a_choice(shelf: Shelf) -
     assert await active(personas, ALICE) == "one"
     assert await active(personas, ALICE, "helper") is None
     assert await active(personas, ALICE, "assistant/1") is None
-    await personas.choose("assistant", ALICE, "two")
+    await personas.choose(HERS, "two")
     assert await active(personas, ALICE) == "two"
-    back = await personas.choose("assistant", ALICE, None)
+    back = await personas.choose(HERS, None)
     assert back is not None
     assert back.id == "one"
 
@@ -157,7 +159,7 @@ async def test_a_declared_agent_can_have_a_default_persona(shelf: Shelf) -> None
     assert await active(personas, ALICE, "helper") == "two"
     assert await active(personas, ALICE, "helper/1") is None
     assert await active(personas, ALICE, "lost") is None
-    await personas.choose("helper", ALICE, "three")
+    await personas.choose(SessionKey("helper", ALICE), "three")
     assert await active(personas, ALICE, "helper") == "three"
     assert await active(personas, BOB, "helper") == "two"
     personas = shelf.open(default="one", defaults={"assistant": "three"})
@@ -171,7 +173,7 @@ async def test_a_package_can_restrict_who_may_choose_it(shelf: Shelf) -> None:
     assert await ids(personas, ROOM) == ["coding-mentor"]
     assert await ids(personas, BOB) == []
     with pytest.raises(PersonaError, match=r"^There is no persona 'coding-mentor' for you\.$"):
-        await personas.choose("assistant", BOB, "coding-mentor")
+        await personas.choose(SessionKey("assistant", BOB), "coding-mentor")
 
 
 async def test_the_first_restriction_that_matches_a_person_applies(shelf: Shelf) -> None:
@@ -195,7 +197,7 @@ async def test_a_choice_is_used_only_while_it_is_allowed_and_exists(
     shelf.put("one")
     folder = shelf.put("two")
     personas = shelf.open(default="one")
-    await personas.choose("assistant", ALICE, "two")
+    await personas.choose(HERS, "two")
     with capture_logs() as logs:
         restricted = shelf.open(default="one", alice=("alice@example.com", ["one"]))
         assert await active(restricted, ALICE) == "one"
@@ -218,7 +220,7 @@ async def test_an_invalid_choice_is_ignored(shelf: Shelf, written: str) -> None:
     personas = shelf.open()
     assert await active(personas, ALICE) is None
     with pytest.raises(PersonaError, match=r"There are: one\.$"):
-        await personas.choose("assistant", ALICE, written if written != "ONE" else "../one")
+        await personas.choose(HERS, written if written != "ONE" else "../one")
 
 
 @pytest.mark.parametrize(
@@ -285,12 +287,12 @@ async def test_a_person_whose_directory_is_a_link_cannot_choose(
     shelf: Shelf, tmp_path: Path
 ) -> None:
     shelf.put("one")
-    shelf.layout.folder(SessionKey("assistant", ALICE)).symlink_to(tmp_path)
+    shelf.layout.folder(HERS).symlink_to(tmp_path)
     personas = shelf.open()
     with pytest.raises(MemoryStoreError, match="symbolic link"):
-        await personas.active("assistant", ALICE)
+        await personas.active(HERS)
     with pytest.raises(MemoryStoreError, match="symbolic link"):
-        await personas.choose("assistant", ALICE, "one")
+        await personas.choose(HERS, "one")
     assert not (tmp_path / "active_persona.txt").exists()
 
 

@@ -11,12 +11,12 @@ from component.agent.requests import TurnRequest
 from component.commands import Commands
 from component.link.messages.delivery import Delivery
 from component.link.messages.inbound import InboundMessage
+from component.memory_directory.layout import SessionKey
 from component.store import Storage
 from component.store.database import Database
 from tests.component.features.chat.handler import message_handler
 from tests.component.link.router.wire import AGENT, Bench, element, until
 from tests.component.sent import Sent
-from xep.jid import JID
 from xep.stanza import Message, Presence
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ports]
@@ -38,7 +38,7 @@ class Listener:
 
         await self._storage.write(insert)
 
-    async def revised(self, agent: str, principal: JID, msg_id: str, body: str | None) -> bool:
+    async def revised(self, key: SessionKey, msg_id: str, body: str | None) -> bool:
         return False
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from component.agent.requests import TurnRequest
 from component.commands import Asking, CommandResult, Commands, NoParams, Outline
+from component.memory_directory.layout import SessionKey
 from component.store import StorageError
 from tests.component.features.chat.handler import message_handler
 from tests.component.link.router.wire import AGENT, DOMAIN, Bench, until
@@ -41,10 +42,10 @@ class Listener:
             raise StorageError("The disk is full.")
         self.heard.append(request)
 
-    async def revised(self, agent: str, principal: JID, msg_id: str, body: str | None) -> bool:
+    async def revised(self, key: SessionKey, msg_id: str, body: str | None) -> bool:
         if self.broken:
             raise StorageError("The disk is full.")
-        self.revisions.append((f"{agent} {principal}", msg_id, body))
+        self.revisions.append((f"{key.agent} {key.who}", msg_id, body))
         return msg_id in self.waiting
 
 

@@ -51,41 +51,41 @@ class Rooms:
             Remembered(Item("wifi", "x" * 400), "kitchen"),
         ]
 
-    async def new(self, agent: str, who: JID) -> bool:
-        self.asked.append(("new", agent, who))
+    async def new(self, whose: SessionKey) -> bool:
+        self.asked.append(("new", whose.agent, whose.who))
         return self.there
 
-    async def stop(self, agent: str, who: JID) -> str:
-        self.asked.append(("stop", agent, who))
+    async def stop(self, whose: SessionKey) -> str:
+        self.asked.append(("stop", whose.agent, whose.who))
         return "I have stopped."
 
-    async def forget(self, agent: str, who: JID, key: str | None = None, scope: str = "") -> Any:
-        self.asked.append(("forget", agent, who, key, scope))
+    async def forget(self, whose: SessionKey, key: str | None = None, scope: str = "") -> Any:
+        self.asked.append(("forget", whose.agent, whose.who, key, scope))
         if key == "refused" or scope == "nowhere":
             raise KnowledgeError("You may not.")
         there = {("tea", "private"), ("plan b", "private"), ("wifi", "kitchen")}
         return self.gone if key is None else (key, scope) in there
 
-    async def get(self, agent: str, who: JID, key: str) -> Any:
+    async def get(self, whose: SessionKey, key: str) -> Any:
         return [one for one in self.found if one.item.key == key]
 
-    def activity(self, agent: str, who: JID) -> Activity:
+    def activity(self, whose: SessionKey) -> Activity:
         return self.activity_now
 
     async def status(self, key: SessionKey) -> ConversationCounts:
         self.asked.append(("status", key.agent, key.who))
         return ConversationCounts(messages=3, archived=1)
 
-    async def active(self, agent: str, who: JID) -> Persona | None:
+    async def active(self, whose: SessionKey) -> Persona | None:
         return self.persona
 
-    async def search(self, agent: str, who: JID, search: Search) -> Any:
-        self.asked.append(("search", agent, who, search.text))
+    async def search(self, whose: SessionKey, search: Search) -> Any:
+        self.asked.append(("search", whose.agent, whose.who, search.text))
         return self.found
 
-    async def describe(self, agent: str, who: JID) -> ConversationStatus:
+    async def describe(self, whose: SessionKey) -> ConversationStatus:
         return ConversationStatus(
-            agent=agent,
+            agent=whose.agent,
             title="Researcher",
             state="active",
             model="small",

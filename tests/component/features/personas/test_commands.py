@@ -17,7 +17,7 @@ from component.config.agents import Personas as Configured
 from component.features.personas.commands import PERSONA, Exported, PersonaCommands, PersonaParams
 from component.kernel.persona_dialogue import PersonaDialogue
 from component.memory_directory import files
-from component.memory_directory.layout import Layout
+from component.memory_directory.layout import Layout, SessionKey
 from component.memory_directory.texts import Texts
 from component.personas.own_personas import LAPSE_S, Drafts, OwnPersonas
 from component.personas.packages import LONGEST_TEXT, PersonaText
@@ -29,6 +29,8 @@ from xep.jid import JID
 pytestmark = pytest.mark.anyio
 
 ALICE, BOB = JID.parse("alice@a.example"), JID.parse("bob@b.example")
+
+HERS = SessionKey("assistant", ALICE)
 AT = JID.parse("assistant@agent.example")
 
 
@@ -66,7 +68,7 @@ class Chat:
         return answer.text
 
     async def answers(self, *texts: str) -> list[str | None]:
-        return [await self.dialogue.answered("assistant", ALICE, text) for text in texts]
+        return [await self.dialogue.answered(HERS, text) for text in texts]
 
     async def refused(self, words: str) -> tuple[str, str | None]:
         with pytest.raises(CommandError) as caught:
@@ -74,7 +76,7 @@ class Chat:
         return str(caught.value), caught.value.param
 
     async def mine(self, id_: str) -> PersonaText:
-        return await self.own.get("assistant", ALICE, id_)
+        return await self.own.get(HERS, id_)
 
 
 @pytest.fixture
@@ -202,8 +204,8 @@ async def test_the_dialogue_lapses_without_an_answer(chat: Chat) -> None:
 
 async def test_only_the_person_who_was_asked_answers_to_that_agent(chat: Chat) -> None:
     await chat.says("create buddy")
-    assert await chat.dialogue.answered("assistant", BOB, "A spy.") is None
-    assert await chat.dialogue.answered("researcher", ALICE, "A spy.") is None
+    assert await chat.dialogue.answered(SessionKey("assistant", BOB), "A spy.") is None
+    assert await chat.dialogue.answered(SessionKey("researcher", ALICE), "A spy.") is None
     assert (await chat.answers("A tutor.", "-", "-"))[2] is not None
     assert "no personas" in await chat.says("list", BOB)
 
@@ -346,7 +348,7 @@ async def test_an_exported_persona_can_be_imported_by_another_person(chat: Chat)
     assert answer.value.toml == answer.text
     said = await chat.says(f"import\n{answer.text}", BOB)
     assert said == "Study Buddy is imported. Send /persona study-buddy to use it."
-    theirs = await chat.own.get("assistant", BOB, "study-buddy")
+    theirs = await chat.own.get(SessionKey("assistant", BOB), "study-buddy")
     assert theirs == await chat.mine("study-buddy")
     assert theirs.identity == 'A tutor.\nFor "exams".'
     why, _ = await chat.refused(f"import {answer.text}")

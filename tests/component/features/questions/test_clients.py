@@ -4,13 +4,13 @@ import pytest
 
 from component.agent.requests import MessageStarter, TurnRequest
 from component.commands import Commands
+from component.memory_directory.layout import SessionKey
 from component.store import StorageError
 from tests.component.features.chat.handler import message_handler
 from tests.component.features.questions.chat_world import World
 from tests.component.link.messages.clients import CORRECTED, CORRECTED_ID, SAID, URL, Shape, shapes
 from tests.component.link.router.wire import Bench
 from tests.component.sent import Sent
-from xep.jid import JID
 from xep.receipts import Received
 from xep.stanza import Message, Presence
 
@@ -153,7 +153,7 @@ class Talk:
         self.heard.append(request)
         self.waiting[request.starter.msg_id] = request.text
 
-    async def revised(self, agent: str, principal: JID, msg_id: str, body: str | None) -> bool:
+    async def revised(self, key: SessionKey, msg_id: str, body: str | None) -> bool:
         if self.broken:
             raise StorageError("The disk is full.")
         if self.waiting.get(msg_id) is None:

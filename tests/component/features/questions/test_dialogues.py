@@ -8,6 +8,7 @@ import pytest
 from component.commands import Asking, CommandResult, Commands, NoParams, Outline
 from component.features.questions.answers import Dialogues
 from component.link.messages.inbound import InboundMessage
+from component.memory_directory.layout import SessionKey
 from component.store import StorageError
 from tests.component.features.chat.handler import message_handler
 from tests.component.link.router.wire import AGENT, DOMAIN, Bench
@@ -71,12 +72,12 @@ class _Dialogue:
     def __init__(self, talk: Talk) -> None:
         self.talk = talk
 
-    async def answered(self, agent: str, who: JID, text: str) -> str | None:
+    async def answered(self, key: SessionKey, text: str) -> str | None:
         if self.talk.broken:
             raise StorageError("The disk is full.")
         if "dialogue" not in self.talk.asking:
             return None
-        self.talk.taken.append((f"{agent} {who}", text))
+        self.talk.taken.append((f"{key.agent} {key.who}", text))
         return "Next?"
 
 
