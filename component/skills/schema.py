@@ -122,7 +122,7 @@ def signature_of(function: Callable[..., Any], docs: Mapping[str, str]) -> Signa
         params=params_of(schema),
         readers=readers,
         verbatim=frozenset(name for name, reader in readers.items() if reader.verbatim),
-        plain=positional and base is None and all(hint is str for _, hint, *_ in fields),
+        plain=positional and base is None and all(reader.plain for reader in readers.values()),
     )
     return Signature(
         inputs, schema, context, positional and context is None, as_struct=base is not None
