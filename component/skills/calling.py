@@ -32,17 +32,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def call_inline(
-    skill: Skill, arguments: Arguments, context: Context | None = None, started: float | None = None
-) -> SkillResult:
-    """Run an inline skill at once. The context is needed only if `skill.wants_context`. `started`
-    is when the call has begun, by `perf_counter`: now unless given.
+def call_inline(skill: Skill, arguments: Arguments, context: Context | None = None) -> SkillResult:
+    """Run an inline skill at once. The context is needed only if `skill.wants_context`.
 
     A SkillError becomes a result with `is_error`. Raises InvalidParam when the skill itself refuses
     a parameter, and SkillFailed for every other error in it.
     """
-    if started is None:
-        started = perf_counter()
+    started = perf_counter()
     try:
         value = skill.invoke(arguments, context)
         return skill.result(value, perf_counter() - started)

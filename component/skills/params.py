@@ -48,6 +48,7 @@ class Reader(msgspec.Struct, frozen=True):
     scalar: Scalar | None = None  # reads one text; None if no single text can be the value
     items: tuple[Scalar | None, ...] = ()  # reads an array's items, the last one the rest
     verbatim: bool = False  # the text is the value
+    plain: bool = False  # any text is the value, and nothing else can be
 
     def one(self, text: str) -> Any:
         """Convert the text of a value that is not an array. Raises ValueError with the reason."""
@@ -88,7 +89,9 @@ def reader_of(declared: types.Type) -> Reader:
             item, item_words = _scalar(_members(member.item_type))
             items = (item,)
             words.append(f"an array, each item {' or '.join(item_words)}" if item else "an array")
-    return Reader(" or ".join(words) or "null", scalar, items, scalar is str and not items)
+    verbatim = scalar is str and not items
+    plain = members == [types.StrType()]
+    return Reader(" or ".join(words) or "null", scalar, items, verbatim, plain)
 
 
 def _members(declared: types.Type) -> list[types.Type]:

@@ -120,7 +120,7 @@ def signature_of(function: Callable[..., Any], docs: Mapping[str, str]) -> Signa
             schema["properties"][name].setdefault("description", text)
     _add_field_texts(schema["properties"], base)
     inputs = StructInputs(struct, schema, readers)
-    inputs.plain = positional and base is None and all(hint is str for _, hint, *_ in fields)
+    inputs.plain = positional and base is None and all(reader.plain for reader in readers.values())
     as_struct = base is not None
     return Signature(inputs, schema, context, positional and context is None, as_struct)
 

@@ -331,34 +331,29 @@ class Admission:
         self, request: Request, skill: Skill, arguments: Arguments, on_result: OnResult | None
     ) -> Result | StanzaError:
         """Run a skill that never waits; return its result or its error."""
-        context = None
-        if skill.wants_context:
-            caller = self._caller_context(request)
-            context = Context(
-                principal=str(request.principal),
-                sender=str(request.requester),
-                skill=skill.name,
-                agent=caller.agent,
-                taints=caller.taints,
-                limits=caller.limits,
-                trace=caller.trace,
-            )
+        caller = self._caller_context(request)
+        context = Context(
+            principal=str(request.principal),
+            sender=str(request.requester),
+            skill=skill.name,
+            agent=caller.agent,
+            taints=caller.taints,
+            limits=caller.limits,
+            trace=caller.trace,
+        )
         began = self._perf_counter()
         try:
-            if skill.capabilities:
-                caller = self._caller_context(request)
-                self._skills.check(
-                    msgspec.structs.replace(request, caller_context=caller), skill, ""
-                )
-            made = call_inline(skill, arguments, context, began)
+            request = msgspec.structs.replace(request, caller_context=caller)
+            self._skills.check(request, skill, "")
+            made = call_inline(skill, arguments, context if skill.wants_context else None)
         except (InvalidParam, SkillFailed, CapabilityMissing) as error:
-            if request.caller_context.asker == "caller":
+            if caller.asker == "caller":
                 seconds = self._perf_counter() - began
                 self._records.ran(request.principal, skill.name, "failed", seconds)
             return error_of(skill, error)
         if on_result is not None and made.taints is not None:
             on_result(skill.taint_of(made))
-        if request.caller_context.asker == "caller":
+        if caller.asker == "caller":
             self._records.ran(request.principal, skill.name, "done", made.duration)
         return result_of(skill, made)
 

@@ -95,8 +95,9 @@ class _InlineSkill:
 class InlineRequests:
     """Answers what can be answered at once, and repetitions of that.
 
-    Answers are kept in two halves. When the younger half is full, or has existed for the time in
-    which a repetition is recognised, it takes the place of the older one, which is dropped.
+    Answers are kept in two halves. When the younger half is full, or has existed for the minute in
+    which a repetition is recognised, it takes the place of the older one, which is dropped. So
+    storing an answer costs little, and each is kept for its minute unless there are too many.
 
     Args:
         skills: the skills, and who may use them.
@@ -164,7 +165,7 @@ class InlineRequests:
                 arguments: Arguments | str = params[0].text
             else:
                 try:
-                    arguments = prepare_texts(skill, params)
+                    arguments = prepare_texts(skill, execute.params)
                 except InvalidParam as error:
                     raise error_of(skill, error) from error
             self._let_in(principal)
@@ -224,6 +225,6 @@ class InlineRequests:
                 return
             self._old, self._young = self._young, {}
             self._left = _MOST_BYTES // 2
-            self._full_at = now + UNNAMED_WINDOW_S / 2
+            self._full_at = now + UNNAMED_WINDOW_S
         self._left -= size
         self._young[key] = outcome, now + UNNAMED_WINDOW_S

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Sequence
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 import anyio
 import anyio.lowlevel
@@ -190,17 +190,19 @@ class LiveStream(OutputStream):
 
     async def _read(self) -> None:
         transport, session, size = self._transport, self._session, READ_BYTES
-        ran = 0.0  # when other tasks last had the chance to run
+        due = 0.0  # when other tasks have to run; 0 if they have just run
         try:
             while self._failure is None:
                 if self._waiting:
-                    if perf_counter() - ran > _LONGEST_S:
+                    now = perf_counter()
+                    due = due or now + _LONGEST_S
+                    if now > due:
                         self.flush()
                         await anyio.lowlevel.checkpoint()
-                        ran = perf_counter()
+                        due = 0.0
                     self._read_ahead()
                 elif data := await transport.receive(size):
-                    ran = perf_counter()
+                    due = 0.0
                     self._last_read = anyio.current_time()
                     self._probed_at = None
                     self._hand_over(session.receive(data))
@@ -238,16 +240,15 @@ class LiveStream(OutputStream):
         # Only the end of the stream can follow the end of the stream, so checking the last event is
         # enough.
         ended = bool(events) and not isinstance(events[-1], _STANZAS)
+        stanzas: Sequence[StanzaEvent] = events  # type: ignore[assignment] # as it has not ended
         if ended or self._probes.used:
-            stanzas: Sequence[StanzaEvent] = [
+            stanzas = [
                 event
                 for event in events
                 if isinstance(event, _STANZAS) and not self._probes.is_one(event)
             ]
             if len(stanzas) < len(events):
                 self._change()
-        else:
-            stanzas = cast("Sequence[StanzaEvent]", events)
         if stanzas or self._waiting or self._session.pending:
             # Output that is put in the meantime is sent afterwards, without a task.
             self._outbox.held = True

@@ -61,8 +61,10 @@ class Transport:
         """
         if self._more:
             await anyio.lowlevel.checkpoint()
+        # There is rarely any input yet: waiting first saves a system call that would fail.
+        elif self._tls is None:
+            await anyio.wait_readable(self._socket)
         else:
-            # There is rarely any input yet: waiting first saves a system call that would fail.
             await self._ready(readable=True)
         while True:
             try:

@@ -16,16 +16,15 @@ P = TypeVar("P", bound=Payload)
 
 
 class _Call:
-    __slots__ = ("answer", "answered", "failure")
+    __slots__ = ("ended", "outcome")
 
     def __init__(self) -> None:
-        self.answered = anyio.Event()
-        self.answer: Incoming | None = None
-        self.failure: StanzaError | None = None
+        self.ended = anyio.Event()
+        self.outcome: Incoming | StanzaError | None = None
 
-    def fail(self, error: StanzaError) -> None:
-        self.failure = error
-        self.answered.set()
+    def end(self, outcome: Incoming | StanzaError) -> None:
+        self.outcome = outcome
+        self.ended.set()
 
 
 class Calls:
@@ -106,28 +105,26 @@ class Calls:
         try:
             self._outbox.put(iq.encode(), delivery, str(to))
             with anyio.move_on_after(timeout_s):
-                await call.answered.wait()
+                await call.ended.wait()
         finally:
             del self._waiting[key]
-            if call.answer is None:
+            if not isinstance(call.outcome, Incoming):
                 delivery.withdraw()
-        if call.failure is not None:
-            raise call.failure
-        if call.answer is None:
-            raise StanzaError(
-                "remote-server-timeout", f"{to} did not answer within {timeout_s:g} seconds"
-            )
-        if call.answer.type == "error":
-            raise call.answer.error(self._known_errors if known_errors is None else known_errors)
-        return call.answer
+        answer = call.outcome or StanzaError(
+            "remote-server-timeout", f"{to} did not answer within {timeout_s:g} seconds"
+        )
+        if isinstance(answer, StanzaError):
+            raise answer
+        if answer.type == "error":
+            raise answer.error(self._known_errors if known_errors is None else known_errors)
+        return answer
 
     def answered(self, stanza: Incoming) -> bool:
         """Pass a result or an error to the call that waits for it; return False if none does."""
         call = self._waiting_for(stanza.id, stanza.sender)
         if call is None:
             return False
-        call.answer = stanza
-        call.answered.set()
+        call.end(stanza)
         return True
 
     def skipped(self, id_: str | None, sender: str | None) -> None:
@@ -136,18 +133,14 @@ class Calls:
         """
         call = self._waiting_for(id_, sender)
         if call is not None:
-            call.fail(StanzaError("policy-violation", f"the answer of {sender} cannot be read"))
+            call.end(StanzaError("policy-violation", f"the answer of {sender} cannot be read"))
 
     def connection_lost(self) -> None:
         """Fail every waiting call: its answer will not arrive any more."""
         for call in self._waiting.values():
-            if not call.answered.is_set():
-                call.fail(
-                    StanzaError(
-                        "remote-server-timeout",
-                        "the connection to the server was lost while waiting",
-                    )
-                )
+            if call.outcome is None:
+                text = "the connection to the server was lost while waiting"
+                call.end(StanzaError("remote-server-timeout", text))
 
     def _waiting_for(self, id_: str | None, sender: str | None) -> _Call | None:
         """Return the call that still waits for this id from this address."""
@@ -158,7 +151,7 @@ class Calls:
         except JIDError:
             return None
         call = self._waiting.get((id_, peer))
-        return None if call is None or call.answered.is_set() else call
+        return None if call is None or call.outcome is not None else call
 
 
 def _new_id() -> str:

@@ -295,7 +295,7 @@ class Router:
             if answer is None or isinstance(answer, _READY):
                 self._replies.result(stanza, answer, route.reply)
             elif (busy := self._busy(stanza.sole_child, route.sender)) is None:
-                self._work.request(stanza, route.sender, answer)
+                self._work.start(stanza, route.sender, answer)
             else:
                 discard(answer)
                 self._replies.error(stanza, busy)
@@ -354,7 +354,7 @@ class Router:
             self._replies.bounce(stanza, self._work.failed(stanza, error))
             return
         if working is not None:
-            self._work.silent(stanza, sender, working)
+            self._work.start(stanza, sender, working)
 
     def _handle_noted(
         self, stanza: Incoming, sender: Sender, route: StanzaRoute, to: JID, host: Host | None
@@ -373,7 +373,7 @@ class Router:
             _log.exception("a handler failed", sender=stanza.sender)
             return
         if working is not None:
-            self._work.silent(stanza, sender, working)
+            self._work.start(stanza, sender, working)
 
     def _refuse_skipped(self, event: StanzaSkipped) -> None:
         why = event.limit if event.error is None else event.error.text

@@ -150,15 +150,13 @@ class RunningHandlers:
             await self._ended.wait()
         return left
 
-    def request(self, stanza: Incoming, sender: Sender, working: Awaitable[ReplyPayload]) -> None:
-        """Answer an IQ with the result of an awaitable."""
-        self._spawn(self._finish_request, stanza, sender, working)
-
-    def silent(self, stanza: Incoming, sender: Sender, working: Awaitable[None]) -> None:
-        """Wait for the handler of a message or a presence. A message is bounced to its sender if
-        its handler fails or does not end in time.
+    def start(self, stanza: Incoming, sender: Sender, working: Awaitable[ReplyPayload]) -> None:
+        """Wait for the handler of a stanza in its own task. An IQ is answered with what it returns;
+        a message is bounced to its sender if its handler fails or does not end in time.
         """
-        self._spawn(self._finish_silent, stanza, sender, working)
+        assert self._tasks is not None, "received() before run()"
+        self._admission.enter(sender.principal_text)
+        self._tasks.start_soon(self._finish, stanza, sender, working)
 
     def failed(self, stanza: Incoming, error: BaseException) -> StanzaError:
         """Log a failure of a handler, and return the error for the sender."""
@@ -167,60 +165,36 @@ class RunningHandlers:
         _log.error("a handler failed", kind=stanza.kind, sender=stanza.sender, exc_info=error)
         return self._replies.faults.internal(stanza.sole_child if stanza.kind == "iq" else "")
 
-    def _spawn(
-        self, finish: Any, stanza: Incoming, sender: Sender, working: Awaitable[Any]
-    ) -> None:
-        assert self._tasks is not None, "received() before run()"
-        self._admission.enter(sender.principal_text)
-        self._tasks.start_soon(finish, stanza, sender, working)
-
-    async def _finish_request(
+    async def _finish(
         self, stanza: Incoming, sender: Sender, working: Awaitable[ReplyPayload]
     ) -> None:
+        replies, is_request = self._replies, stanza.kind == "iq"
+        refuse = replies.error if is_request else replies.bounce
         try:
             with anyio.move_on_after(self._timeout_s):
-                self._replies.result(stanza, await working)
+                answer = await working
+                if is_request:
+                    replies.result(stanza, answer)
                 return
-            text = "the work exceeded its time limit"
-            self._replies.error(stanza, StanzaError("remote-server-timeout", text))
+            if not is_request:
+                _log.warning("a handler took too long", kind=stanza.kind, sender=stanza.sender)
+            text = "the work exceeded its time limit" if is_request else _TOO_SLOW
+            refuse(stanza, StanzaError("remote-server-timeout", text))
         except StanzaError as error:
-            self._replies.error(stanza, error)
-        except BaseException as error:  # noqa: BLE001 - cancelled or broken, it must be answered
-            if not _is_stopped(error):
-                self._replies.error(stanza, self.failed(stanza, error))
-            else:
-                text = "the service stopped before the work ended"
-                self._replies.error(stanza, StanzaError("recipient-unavailable", text))
-            _raise_fatal(error)
-        finally:
-            self._left(sender)
-
-    async def _finish_silent(
-        self, stanza: Incoming, sender: Sender, working: Awaitable[None]
-    ) -> None:
-        try:
-            with anyio.move_on_after(self._timeout_s):
-                await working
-                return
-            _log.warning("a handler took too long", kind=stanza.kind, sender=stanza.sender)
-            self._replies.bounce(stanza, StanzaError("remote-server-timeout", _TOO_SLOW))
-        except StanzaError as error:
-            self._replies.bounce(stanza, error)
+            refuse(stanza, error)
         except BaseException as error:  # noqa: BLE001 - cancelled or broken, its sender hears of it
             if not _is_stopped(error):
-                self._replies.bounce(stanza, self.failed(stanza, error))
+                refuse(stanza, self.failed(stanza, error))
             else:
-                self._replies.bounce(stanza, StanzaError("recipient-unavailable", _STOPPED))
+                text = "the service stopped before the work ended" if is_request else _STOPPED
+                refuse(stanza, StanzaError("recipient-unavailable", text))
             _raise_fatal(error)
         finally:
-            self._left(sender)
-
-    def _left(self, sender: Sender) -> None:
-        self._admission.leave(sender.principal_text)
-        if self._admission.total == 0:
-            self._idle.set()
-            self._idle = anyio.Event()
-        self._replies.outbox.send_now()
+            self._admission.leave(sender.principal_text)
+            if self._admission.total == 0:
+                self._idle.set()
+                self._idle = anyio.Event()
+            replies.outbox.send_now()
 
 
 def discard(working: Awaitable[Any]) -> None:
