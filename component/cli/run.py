@@ -39,11 +39,7 @@ def run(config: Path) -> None:
     import anyio  # noqa: PLC0415
 
     from component import logs  # noqa: PLC0415
-    from component.agent.untrusted_text import ScannerError  # noqa: PLC0415
-    from component.features.feature import FeatureError  # noqa: PLC0415
     from component.metrics.traces import TracesError  # noqa: PLC0415
-    from component.models.protocol import ModelRefusedError  # noqa: PLC0415
-    from component.policy import PolicyError  # noqa: PLC0415
     from component.store import StorageError  # noqa: PLC0415
 
     try:
@@ -64,11 +60,21 @@ def run(config: Path) -> None:
         )
     except* (StorageError, TracesError) as errors:
         raise Fault(*(str(error) for error in errors.exceptions)) from None
-    except* (FeatureError, ModelRefusedError, PolicyError, ScannerError) as errors:
+    except* _config_errors() as errors:
         lines = (line for error in errors.exceptions for line in str(error).splitlines())
         raise ConfigFault(*lines) from None
     if not orderly:
         raise click.exceptions.Exit(ExitCode.FAILURE)
+
+
+def _config_errors() -> tuple[type[Exception], ...]:
+    """Return the classes of errors in settings that are found when the service opens."""
+    from component.agent.untrusted_text import ScannerError  # noqa: PLC0415
+    from component.features.feature import FeatureError  # noqa: PLC0415
+    from component.models.protocol import ModelRefusedError  # noqa: PLC0415
+    from component.policy import PolicyError  # noqa: PLC0415
+
+    return FeatureError, ModelRefusedError, PolicyError, ScannerError
 
 
 def make_service(settings: "Settings") -> "Service":

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import structlog
@@ -14,7 +14,6 @@ from component.audit.protocol import AuditEvent, Recorder
 from component.config import Settings
 from component.conversations import directories
 from component.conversations.sessions import Sessions
-from component.memory.embedding import LocalEmbedder
 from component.memory.index import Index
 from component.memory.knowledge import Knowledge
 from component.memory.sharing import Sharing
@@ -27,6 +26,9 @@ from component.personas.workspace import Workspace
 from component.policy.entries import read_admins
 from component.private import make_directory
 from component.store import Storage, StorageError
+
+if TYPE_CHECKING:
+    from component.memory.embedding import LocalEmbedder
 
 _log = structlog.get_logger("component.memory")
 _INDEX = ".index.db"
@@ -119,10 +121,12 @@ def _open(settings: Settings) -> Index:
     return Index(root / _INDEX, _embedder(settings))
 
 
-def _embedder(settings: Settings) -> LocalEmbedder | None:
+def _embedder(settings: Settings) -> "LocalEmbedder | None":
     """Return the model of the settings; none, with a warning, if the extra is not installed."""
     if settings.memory.vectors == "off":
         return None
+    from component.memory.embedding import LocalEmbedder  # noqa: PLC0415 - only for vectors
+
     try:
         return LocalEmbedder()
     except StorageError as error:

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar
 
 import msgspec
 
@@ -13,9 +13,11 @@ from component.audit.lines import Line
 from component.audit.protocol import EventKind
 from component.audit.query import AuditQuery, latest, parse_moment
 from component.audit.record import Audit
-from component.audit.verify import Verification, verify_beside
 from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline
 from component.store import StorageError
+
+if TYPE_CHECKING:
+    from component.audit.verify import Verification
 
 T = TypeVar("T")
 
@@ -105,6 +107,8 @@ class AuditCommands:
         except StorageError as error:
             raise CommandError(str(error)) from None
         if params.do == "verify":
+            from component.audit.verify import verify_beside  # noqa: PLC0415 - most read entries
+
             known = await self._audit.known()
             verdict = await _beside(partial(verify_beside, self._audit.directory, known))
             return CommandResult(verdict_text(verdict), verdict)
@@ -138,7 +142,7 @@ def audit_line_text(line: Line) -> str:
     return f"{moment_} {' '.join(rest)}"
 
 
-def verdict_text(verdict: Verification) -> str:
+def verdict_text(verdict: "Verification") -> str:
     """Return the result of a verification in words."""
     notes = list(verdict.notes)
     if not verdict.whole:
