@@ -11,7 +11,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Final
@@ -113,6 +112,8 @@ async def read_data(kind: str, data: bytes, limits: DocumentLimits = LIMITS) -> 
     """Read the pieces of a document in memory. `kind` is `page` (a web page, of which only the
     main text is read), or one of `KINDS`. Raises DocumentError.
     """
+    import tempfile  # noqa: PLC0415 - few documents are in memory
+
     with tempfile.TemporaryFile() as file:
         await system.in_thread(file.write, data)
         await system.in_thread(file.flush)
