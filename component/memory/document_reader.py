@@ -21,9 +21,6 @@ import msgspec
 from component import system
 from component.memory_directory import files
 from component.memory_directory.files import MemoryStoreError
-from component.sandbox import profile as profiles
-from component.sandbox.launch import NOT_CONFINED, confined_command
-from component.sandbox.profile import Profile
 
 KINDS: Final = {
     ".pdf": "pdf",
@@ -151,9 +148,12 @@ def _sentences(text: str) -> Iterator[str]:
 
 def _command(kind: str, limits: DocumentLimits) -> list[str]:
     """Return the command that reads a document, confined to its input and its output."""
+    from component.sandbox.launch import confined_command  # noqa: PLC0415 - for documents only
+    from component.sandbox.profile import Limits, Profile  # noqa: PLC0415
+
     profile = Profile(
         read=(str(_WORKER),),
-        limits=profiles.Limits(
+        limits=Limits(
             memory=limits.memory, cpu_s=limits.cpu_s, file_bytes=0, wall_s=limits.wait_s, nice=5
         ),
         weaker=True,
@@ -163,6 +163,8 @@ def _command(kind: str, limits: DocumentLimits) -> list[str]:
 
 
 async def _run(kind: str, descriptor: int, limits: DocumentLimits) -> list[DocumentPiece]:
+    from component.sandbox.launch import NOT_CONFINED  # noqa: PLC0415
+
     command = _command(kind, limits)
     data = bytearray()
     with anyio.move_on_after(limits.wait_s) as scope:

@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 from component import logs
 from component.cli.frame import load_settings
-from component.cli.run import make_service
+from component.app.process import make_service
 
 async def main():
     async with anyio.create_task_group() as group:
