@@ -16,6 +16,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Iterable
 from typing import (
+    TYPE_CHECKING,
     Any,
     Final,
     Generic,
@@ -47,12 +48,14 @@ class FunctionSkill(Skill, Generic[P, R_co]):
     function: Callable[P, R_co]
     given: frozenset[str] = dataclasses.field(repr=False)
 
-    def __getattr__(self, name: str) -> Any:
-        """Read the function when a value that follows from it is used for the first time."""
-        if name not in _READ:
-            return Skill.__getattr__(self, name)
-        self.read()
-        return object.__getattribute__(self, name)
+    if not TYPE_CHECKING:  # with it, types would allow any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Read the function when a value that follows from it is used for the first time."""
+            if name not in _READ:
+                return Skill.__getattr__(self, name)
+            self.read()
+            return object.__getattribute__(self, name)
 
     def read(self) -> None:
         """Derive the texts, the inputs and the outputs from the function. Raises
