@@ -11,12 +11,12 @@ import msgspec
 from component import system
 from component.audit.lines import Line
 from component.audit.protocol import EventKind
-from component.audit.query import AuditQuery, latest, parse_moment
 from component.audit.record import Audit
 from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline
 from component.store import StorageError
 
 if TYPE_CHECKING:
+    from component.audit.query import AuditQuery
     from component.audit.verify import Verification
 
 T = TypeVar("T")
@@ -116,8 +116,10 @@ class AuditCommands:
         return CommandResult("\n".join(map(audit_line_text, found)) or "No entry matches.", found)
 
 
-def audit_query(params: AuditParams) -> AuditQuery:
+def audit_query(params: AuditParams) -> "AuditQuery":
     """Return the filters of the command. Raises CommandError for an invalid time."""
+    from component.audit.query import AuditQuery  # noqa: PLC0415 - only when it is asked for
+
     return AuditQuery(
         kind=params.kind,
         outcome=params.outcome,
@@ -174,13 +176,17 @@ def _files(number: int) -> str:
 def _time(name: str, text: str | None) -> str | None:
     if text is None:
         return None
+    from component.audit.query import parse_moment  # noqa: PLC0415
+
     try:
         return parse_moment(text)
     except ValueError as error:
         raise CommandError(str(error), name) from None
 
 
-def _last(directory: Path, query: AuditQuery, limit: int) -> list[Line]:
+def _last(directory: Path, query: "AuditQuery", limit: int) -> list[Line]:
+    from component.audit.query import latest  # noqa: PLC0415
+
     found = list(itertools.islice(latest(directory, query), limit))
     for line in found:
         line.prev = ""  # of no use to a reader
