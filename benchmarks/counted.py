@@ -412,8 +412,8 @@ async def _serve(
 
 
 def _service(config: Path, counts: Counts) -> Any:
+    from component.app.process import make_service
     from component.cli.frame import load_settings
-    from component.cli.run import make_service
     from component.models.building import Models
     from component.skills import Context, skill
 

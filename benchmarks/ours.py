@@ -12,8 +12,8 @@ from typing import Any
 import anyio
 
 from component import logs
+from component.app.process import make_service, serve
 from component.cli.frame import load_settings
-from component.cli.run import make_service, serve
 from component.link.connection import transport
 
 _LOOPS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -99,7 +99,8 @@ def _is_used(feature: str, settings: Settings) -> bool:
     """Whether the settings turn a feature on; its code is not imported otherwise."""
     if getattr(_package(feature), "NEEDS_MODEL", False):
         return settings.llm is not None
-    if not _needed_for(feature, type(settings).model_fields.keys()):
+    given = [name for name in type(settings).model_fields if getattr(settings, name)]
+    if not _needed_for(feature, given):
         return False
     is_used = getattr(_settings_of(feature), "is_used", None)
     return is_used is None or bool(is_used(settings))

@@ -4,7 +4,6 @@ import hashlib
 import itertools
 import os
 import re
-import tempfile
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -86,6 +85,8 @@ def check_writable(data: Path) -> None:
 
     Raises StorageError if it cannot be written.
     """
+    import tempfile  # noqa: PLC0415 - only `doctor` needs it
+
     directory = data / DIRECTORY
     with failing(directory):
         make_directory(directory)

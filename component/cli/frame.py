@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from component.app.process import StartError
     from component.config import Settings
 
 
@@ -112,14 +113,20 @@ class Fault(click.ClickException):
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the sentences, each with a mark that is red on a terminal."""
         mark = click.style("error:", fg="red", bold=True)
+        color = False if os.environ.get("NO_COLOR") else self.show_color
         for sentence in self.sentences:
-            click.echo(f"{mark} {sentence}", file=file, err=True, color=self.show_color)
+            click.echo(f"{mark} {sentence}", file=file, err=True, color=color)
 
 
 class ConfigFault(Fault):
     """The same for a configuration that cannot be used, with exit code 78."""
 
     exit_code = ExitCode.CONFIG
+
+
+def fault_of(error: "StartError") -> Fault:
+    """Return the fault of a service that cannot run."""
+    return (ConfigFault if error.in_config else Fault)(*error.sentences)
 
 
 def config_option(function: Callable[P, R]) -> Callable[P, R]:

@@ -1,50 +1,17 @@
-"""`xmpp-agent`: the groups, and the tables of their commands."""
+"""`xmpp-agent`: the entry point.
+
+`xmpp-agent run`, in the forms of its help, starts the service at once: click takes a thirtieth of
+the time to start, and stays in memory. Everything else, and what is wrong, goes to the group of
+commands.
+"""
 
 import os
-from typing import Final
+import sys
+from collections.abc import Sequence
+from pathlib import Path
 
-import click
-
-from component.cli.frame import ExitCode, Lazy, LazyGroup
-
-_SERVICE: Final = "component.cli.service_commands"
-COMMANDS = {
-    "init": Lazy("component.cli.init:init", "Create agent.toml and show the server configuration."),
-    "doctor": Lazy("component.cli.doctor:doctor", "Check the configuration and the connection."),
-    "run": Lazy("component.cli.run:run", "Run the agent until it is stopped."),
-    "worker": Lazy("component.cli.worker:worker", "Run skills for services on other machines."),
-    "skills": Lazy("component.cli.main:skills", "List the skills."),
-    "status": Lazy(f"{_SERVICE}:status", "Show the state of the service."),
-    "tasks": Lazy(f"{_SERVICE}:tasks", "List, cancel and retry tasks."),
-    "schedules": Lazy(f"{_SERVICE}:schedules", "List, add, pause and remove schedules."),
-    "watches": Lazy(f"{_SERVICE}:watches", "List, pause and remove watches."),
-    "notifications": Lazy(f"{_SERVICE}:notifications", "List and drop held notifications."),
-    "audit": Lazy("component.cli.audit:audit", "Search and verify the audit log."),
-    "pause": Lazy(f"{_SERVICE}:pause", "Reject new requests, except from admins."),
-    "resume": Lazy(f"{_SERVICE}:resume", "Accept new requests again."),
-    "agents": Lazy(f"{_SERVICE}:agents", "List, pause and shut down agents."),
-    "memory": Lazy(f"{_SERVICE}:memory", "Export, import and delete memories."),
-    "budget": Lazy(f"{_SERVICE}:budget", "Show what language models have cost."),
-    "demo": Lazy("component.cli.demo:demo", "Run a demonstration with a built-in XMPP server."),
-}
-
-_EXAMPLES = """\b
-Examples:
-  xmpp-agent init --domain agent.example.com --server prosody
-  xmpp-agent run --config agent.toml"""
-
-_EXIT_CODES = "\b\nExit codes:\n" + "\n".join(f"  {c.value:<3} {c.meaning}" for c in ExitCode)
-
-
-@click.group(
-    cls=LazyGroup,
-    lazy=COMMANDS,
-    epilog=f"{_EXAMPLES}\n\n{_EXIT_CODES}",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-@click.version_option(package_name="xmpp-agent-component", prog_name="xmpp-agent")
-def group() -> None:
-    """Connect AI agents and their skills to an XMPP server."""
+_COMPLETION = "_XMPP_AGENT_COMPLETE"
+"""The variable with which a shell asks click for completions."""
 
 
 def main() -> None:
@@ -53,21 +20,36 @@ def main() -> None:
     Files are created for the user alone: they contain conversations, memories and secrets.
     """
     os.umask(0o077)
+    config = None if _COMPLETION in os.environ else _config_to_run(sys.argv[1:])
+    if config is not None:
+        sys.exit(_run(config))
+    from component.cli.group import group  # noqa: PLC0415
+
     group(prog_name="xmpp-agent")
 
 
-SKILL_COMMANDS = {
-    "new": Lazy("component.cli.skill_authoring:new", "Write a new skill into a directory."),
-    "call": Lazy("component.cli.skill_authoring:call", "Call a skill on this machine."),
-    "test": Lazy("component.cli.skill_authoring:test", "Check a skill and run its tests."),
-    "list": Lazy("component.cli.skills:list_skills", "List the skills and their states."),
-    "show": Lazy("component.cli.skills:show", "Show what an installed skill may do."),
-    "approve": Lazy("component.cli.skills:approve", "Offer an installed skill."),
-    "revoke": Lazy("component.cli.skills:revoke", "Stop offering an installed skill."),
-    "reject": Lazy("component.cli.skills:reject", "Delete a proposed skill."),
-}
+def _config_to_run(arguments: Sequence[str]) -> Path | None:
+    """Return the configuration to run; None if the arguments have another form."""
+    match arguments:
+        case ["run"]:
+            return Path(os.environ.get("XMPP_AGENT_CONFIG") or "agent.toml")
+        case ["run", "--config" | "-c", file] if file and not file.startswith("-"):
+            return Path(file)
+    return None
 
 
-@click.group(cls=LazyGroup, lazy=SKILL_COMMANDS)
-def skills() -> None:
-    """Write, call, list and approve skills."""
+def _run(config: Path) -> int:
+    """Run the service; return the exit code."""
+    from component.app.process import StartError, run_service  # noqa: PLC0415
+
+    try:
+        return 0 if run_service(config) else 1
+    except StartError as error:
+        from component.cli.frame import fault_of  # noqa: PLC0415
+
+        fault = fault_of(error)
+        fault.show()
+        return fault.exit_code
+    except KeyboardInterrupt:
+        print("\nAborted!", file=sys.stderr)
+        return 1

@@ -20,7 +20,6 @@ from pydantic import (
     Field,
     GetCoreSchemaHandler,
     SecretStr,
-    TypeAdapter,
 )
 from pydantic_core import PydanticCustomError, core_schema
 
@@ -201,6 +200,8 @@ def _validated(source: Any, value: Any) -> Any:
         return defaults(source) if value == {} else source.model_validate(value)
     if value is None or value == () or (value == {} and get_origin(source) is dict):
         return value  # the default
+    from pydantic import TypeAdapter  # noqa: PLC0415 - most files have none of these
+
     return TypeAdapter(source).validate_python(value)
 
 

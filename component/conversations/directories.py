@@ -21,8 +21,14 @@ import structlog
 from component.conversations.lines import Header
 from component.memory import knowledge_lines
 from component.memory_directory import files
-from component.memory_directory.layout import AGENTS, SUB_AGENTS, Layout, SessionKey, file_name
-from component.personas.own_personas import DRAFT
+from component.memory_directory.layout import (
+    AGENTS,
+    DRAFT,
+    SUB_AGENTS,
+    Layout,
+    SessionKey,
+    file_name,
+)
 
 log = structlog.get_logger("component.memory")
 

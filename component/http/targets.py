@@ -12,7 +12,6 @@ import re
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-import idna
 import msgspec
 
 _LONGEST_URL: Final = 8_192
@@ -99,6 +98,8 @@ def _host(host: str, shown: str) -> str:
         except ValueError:
             raise ValueError(f"{shown} has an address that is not one of IPv6.") from None
     if not host.isascii():
+        import idna  # noqa: PLC0415 - few hosts need it
+
         try:
             host = idna.encode(host, uts46=True).decode("ascii")
         except idna.IDNAError:

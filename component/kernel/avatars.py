@@ -109,17 +109,12 @@ def generated_avatar(address: str) -> Avatar:
     if sum(cells) < _GRID:
         cells = [not cell for cell in cells]
     margin = (_SIDE - _GRID * _CELL) // 2
-
-    def is_set(x: int, y: int) -> bool:
-        column, row = (x - margin) // _CELL, (y - margin) // _CELL
-        inside = 0 <= column < _GRID and 0 <= row < _GRID
-        return inside and cells[row * columns + min(column, _GRID - 1 - column)]
-
-    rows = b"".join(
-        b"\0"
-        + sum(1 << _SIDE - 1 - x for x in range(_SIDE) if is_set(x, y)).to_bytes(_SIDE // 8, "big")
-        for y in range(_SIDE)
-    )
+    rows = bytes(1 + _SIDE // 8) * margin  # each begins with the number of its filter
+    for row in range(_GRID):
+        half = "".join(str(int(cell)) * _CELL for cell in cells[row * columns :][:columns])
+        pixels = int(half + half[-_CELL - 1 :: -1], 2) << margin
+        rows += (b"\0" + pixels.to_bytes(_SIDE // 8, "big")) * _CELL
+    rows += bytes(1 + _SIDE // 8) * (_SIDE - margin - _GRID * _CELL)
     hue = int.from_bytes(digest[-2:]) / 65_536
     colour = tuple(round(255 * part) for part in colorsys.hls_to_rgb(hue, 0.4, 0.6))
     header = _SIDE.to_bytes(4, "big") * 2 + bytes((1, 3, 0, 0, 0))  # one bit a pixel, with palette

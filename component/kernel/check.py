@@ -5,8 +5,6 @@ from typing import Final, Literal, TypeAlias
 import anyio
 import msgspec
 
-from component.http.targets import target_of
-
 Verdict: TypeAlias = Literal["ok", "warning", "failed"]
 
 _CONNECT_S: Final = 5.0
@@ -22,6 +20,8 @@ class Check(msgspec.Struct, frozen=True):
 
 async def check_url(name: str, url: str) -> Check:
     """Check whether the server of a URL can be reached. The text has its origin only."""
+    from component.http.targets import target_of  # noqa: PLC0415 - only `doctor` needs it
+
     target = target_of(url)
     return await check_server(name, target.host, target.port, target.origin)
 

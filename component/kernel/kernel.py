@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from component.commands import Commands
 from component.config import Settings
-from component.conversations.lines import Said
 from component.kernel.adhoc import Offers
 from component.kernel.contacts import ContactSubsystem, PersonZones
 from component.kernel.disco import Disco
@@ -145,6 +144,7 @@ class Kernel:
         # Imported here, because it is needed only where there is a model.
         from component.agent.history import in_order  # noqa: PLC0415
         from component.agent.run import add_notification  # noqa: PLC0415
+        from component.conversations.lines import Said  # noqa: PLC0415
 
         said = Said(
             role="assistant",

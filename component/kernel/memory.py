@@ -2,9 +2,9 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import structlog
@@ -13,20 +13,22 @@ from component import system
 from component.audit.protocol import AuditEvent, Recorder
 from component.config import Settings
 from component.conversations import directories
-from component.conversations.sessions import Sessions
-from component.memory.embedding import LocalEmbedder
 from component.memory.index import Index
 from component.memory.knowledge import Knowledge
 from component.memory.sharing import Sharing
 from component.memory_directory import files
 from component.memory_directory.layout import Layout, SessionKey
 from component.memory_directory.texts import Texts
-from component.personas.own_personas import Drafts, OwnPersonas
-from component.personas.personas import Personas
-from component.personas.workspace import Workspace
 from component.policy.entries import read_admins
 from component.private import make_directory
 from component.store import Storage, StorageError
+
+if TYPE_CHECKING:
+    from component.conversations.sessions import Sessions
+    from component.memory.embedding import LocalEmbedder
+    from component.personas.own_personas import Drafts, OwnPersonas
+    from component.personas.personas import Personas
+    from component.personas.workspace import Workspace
 
 _log = structlog.get_logger("component.memory")
 _INDEX = ".index.db"
@@ -35,7 +37,8 @@ EVERY_S: Final = 3600.0
 
 
 class Memories:
-    """Conversations, personas, memories and the files of agents.
+    """Conversations, personas, memories and the files of agents. What only agents use is imported
+    when it is first used: a service without a model starts faster.
 
     Attributes:
         sub_agents_keep_s: seconds for which the directory of a sub-agent is kept; 0 for ever.
@@ -44,18 +47,50 @@ class Memories:
     def __init__(
         self, settings: Settings, index: Index, sharing: Sharing, recorder: Recorder
     ) -> None:
+        self._settings = settings
         self._recorder = recorder
         self.sub_agents_keep_s = settings.session.sub_agents_keep_days * 86400
         self.layout = Layout(settings.memory_path)
         self.sharing = sharing
-        texts = Texts(self.layout.root)
-        self.workspace = Workspace(self.layout, texts)
-        defaults = {entry.name: entry.persona for entry in settings.agents if entry.persona}
-        self.personas = Personas(self.layout, texts, settings.personas, defaults=defaults)
-        self.own_personas = OwnPersonas(self.layout, self.personas, settings.personas, recorder)
-        self.drafts = Drafts(self.layout, texts)
+        self._texts = Texts(self.layout.root)
         self.knowledge = Knowledge(index, sharing, settings.memory, recorder)
-        self.sessions = Sessions(self.layout, settings.session, on_forget=self._forgotten)
+
+    @cached_property
+    def workspace(self) -> "Workspace":
+        """The texts that describe the agents."""
+        from component.personas.workspace import Workspace  # noqa: PLC0415
+
+        return Workspace(self.layout, self._texts)
+
+    @cached_property
+    def personas(self) -> "Personas":
+        """The personas that people choose."""
+        from component.personas.personas import Personas  # noqa: PLC0415
+
+        entries = self._settings.agents
+        defaults = {entry.name: entry.persona for entry in entries if entry.persona}
+        return Personas(self.layout, self._texts, self._settings.personas, defaults=defaults)
+
+    @cached_property
+    def own_personas(self) -> "OwnPersonas":
+        """The personas that people have created."""
+        from component.personas.own_personas import OwnPersonas  # noqa: PLC0415
+
+        return OwnPersonas(self.layout, self.personas, self._settings.personas, self._recorder)
+
+    @cached_property
+    def drafts(self) -> "Drafts":
+        """The personas that people are creating."""
+        from component.personas.own_personas import Drafts  # noqa: PLC0415
+
+        return Drafts(self.layout, self._texts)
+
+    @cached_property
+    def sessions(self) -> "Sessions":
+        """The conversations."""
+        from component.conversations.sessions import Sessions  # noqa: PLC0415
+
+        return Sessions(self.layout, self._settings.session, on_forget=self._forgotten)
 
     async def remove_sub_agent(self, folder: Path) -> None:
         """Remove the directory of a sub-agent that has ended. Raises StorageError."""
@@ -119,10 +154,12 @@ def _open(settings: Settings) -> Index:
     return Index(root / _INDEX, _embedder(settings))
 
 
-def _embedder(settings: Settings) -> LocalEmbedder | None:
+def _embedder(settings: Settings) -> "LocalEmbedder | None":
     """Return the model of the settings; none, with a warning, if the extra is not installed."""
     if settings.memory.vectors == "off":
         return None
+    from component.memory.embedding import LocalEmbedder  # noqa: PLC0415 - only for vectors
+
     try:
         return LocalEmbedder()
     except StorageError as error:

@@ -11,7 +11,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Final
@@ -22,9 +21,6 @@ import msgspec
 from component import system
 from component.memory_directory import files
 from component.memory_directory.files import MemoryStoreError
-from component.sandbox import profile as profiles
-from component.sandbox.launch import NOT_CONFINED, confined_command
-from component.sandbox.profile import Profile
 
 KINDS: Final = {
     ".pdf": "pdf",
@@ -113,6 +109,8 @@ async def read_data(kind: str, data: bytes, limits: DocumentLimits = LIMITS) -> 
     """Read the pieces of a document in memory. `kind` is `page` (a web page, of which only the
     main text is read), or one of `KINDS`. Raises DocumentError.
     """
+    import tempfile  # noqa: PLC0415 - few documents are in memory
+
     with tempfile.TemporaryFile() as file:
         await system.in_thread(file.write, data)
         await system.in_thread(file.flush)
@@ -149,9 +147,12 @@ def _sentences(text: str) -> Iterator[str]:
 
 
 def _command(kind: str, limits: DocumentLimits) -> list[str]:
+    from component.sandbox.launch import confined_command  # noqa: PLC0415 - for documents only
+    from component.sandbox.profile import Limits, Profile  # noqa: PLC0415
+
     profile = Profile(
         read=(str(_WORKER),),
-        limits=profiles.Limits(
+        limits=Limits(
             memory=limits.memory, cpu_s=limits.cpu_s, file_bytes=0, wall_s=limits.wait_s, nice=5
         ),
         weaker=True,
@@ -161,6 +162,8 @@ def _command(kind: str, limits: DocumentLimits) -> list[str]:
 
 
 async def _run(kind: str, descriptor: int, limits: DocumentLimits) -> list[DocumentPiece]:
+    from component.sandbox.launch import NOT_CONFINED  # noqa: PLC0415
+
     command = _command(kind, limits)
     data = bytearray()
     with anyio.move_on_after(limits.wait_s) as scope:

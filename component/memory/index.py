@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from component.memory.embedding import LocalEmbedder
 from component.memory.index_database import IndexDatabase
 from component.memory.knowledge_lines import Item
 from component.memory.words import grams_of
@@ -19,6 +18,8 @@ from component.memory_directory.files import FileState
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
+
+    from component.memory.embedding import LocalEmbedder
 
 _BATCH: Final = 400  # items in one transaction, so that other writers get their turn
 _FIELDS: Final = Item.__struct_fields__
@@ -61,7 +62,7 @@ class Index:
         embedder: makes vectors of the memories; None for no vectors.
     """
 
-    def __init__(self, path: Path, embedder: LocalEmbedder | None = None) -> None:
+    def __init__(self, path: Path, embedder: "LocalEmbedder | None" = None) -> None:
         self.database = IndexDatabase(path, "" if embedder is None else embedder.name)
         self.embedder = embedder
         self._failures: dict[int, int] = {}

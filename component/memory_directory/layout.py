@@ -25,6 +25,9 @@ SUB_AGENTS = "_sub"
 KNOWLEDGE = "knowledge"
 """The directory of its documents, in the directory of an agent."""
 
+DRAFT = "persona_draft.json"
+"""The file with a persona that a person has not confirmed yet, in the directory of that person."""
+
 _LONGEST = 255  # bytes in a file name, on the file systems in use (NAME_MAX)
 _DIGEST = 65  # bytes of `&` and a SHA-256 in hex
 _PLAIN = r"[a-z0-9][a-z0-9._%+=~-]*@[a-z0-9][a-z0-9.-]*"

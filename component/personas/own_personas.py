@@ -19,7 +19,7 @@ from component.audit.protocol import Recorder
 from component.config import agents as settings
 from component.memory_directory import files
 from component.memory_directory.files import KeyLocks
-from component.memory_directory.layout import Layout, SessionKey, memory_event
+from component.memory_directory.layout import DRAFT, Layout, SessionKey, memory_event
 from component.memory_directory.texts import MAX_TEXT, TextReader, Texts
 from component.personas.packages import (
     ID,
@@ -37,9 +37,6 @@ from component.personas.personas import Personas
 from component.skills.errors import printable
 
 log = structlog.get_logger("component.memory")
-
-DRAFT: Final = "persona_draft.json"
-"""The file with a persona that a person has not confirmed yet."""
 
 LAPSE_S: Final = 3600.0
 """Seconds without an answer after which a draft lapses: later messages are for the agent."""

@@ -5,32 +5,13 @@ RFC 7622 prepares localparts by PRECIS, but servers still use nodeprep (RFC 3920
 entry on which the two differ could mean different accounts for the server and for this service.
 """
 
-import contextlib
-import stringprep
-import unicodedata
 from collections.abc import Callable, Sequence
-from encodings.idna import nameprep
 from typing import NamedTuple, TypeVar
 
 from xep.jid import JID, JIDError
 
 EVERYBODY = "*"
 _ADMINS = "agent.admins"
-# RFC 3454 is bound to Unicode 3.2; the standard library keeps its tables for this.
-_unicode = unicodedata.ucd_3_2_0
-
-_PROHIBITED = (
-    stringprep.in_table_c11_c12,
-    stringprep.in_table_c21_c22,
-    stringprep.in_table_c3,
-    stringprep.in_table_c4,
-    stringprep.in_table_c5,
-    stringprep.in_table_c6,
-    stringprep.in_table_c7,
-    stringprep.in_table_c8,
-    stringprep.in_table_c9,
-    frozenset("\"&'/:<>@").__contains__,
-)
 
 T = TypeVar("T")
 
@@ -166,6 +147,8 @@ def _parse(entry: str) -> JID:
 
 def _agree_on_local(written: str, prepared: str, domain: str) -> None:
     """Reject a localpart that servers pass on in another form than the one compared here."""
+    from component.policy.stringprep_profiles import nodeprep  # noqa: PLC0415
+
     served = nodeprep(written)
     if served == prepared == nodeprep(prepared):
         return
@@ -184,6 +167,8 @@ def _agree_on_local(written: str, prepared: str, domain: str) -> None:
 
 
 def _plain(local: str) -> bool:
+    from component.policy.stringprep_profiles import nodeprep  # noqa: PLC0415
+
     try:
         jid = JID.parse(f"{local}@x")
     except JIDError:
@@ -195,10 +180,9 @@ def _agree_on_domain(domain: str) -> None:
     """Reject a domain that servers with IDNA2003 (RFC 3490) read as a different one."""
     if domain.isascii():
         return
-    served = None
-    if not any(map(stringprep.in_table_a1, domain)):
-        with contextlib.suppress(UnicodeError):
-            served = ".".join(map(nameprep, domain.split(".")))
+    from component.policy.stringprep_profiles import served_domain  # noqa: PLC0415
+
+    served = served_domain(domain)
     if served == domain:
         return
     if served is None:
@@ -209,30 +193,4 @@ def _agree_on_domain(domain: str) -> None:
     raise ValueError(
         f"Servers read its domain as {served!r} (nameprep, RFC 3491), IDNA2008 as {domain!r}."
         f" Write {served!r} if that is the domain you mean, or use one with simpler characters."
-    )
-
-
-def nodeprep(text: str) -> str | None:
-    """Return the localpart as a server passes it on, or None if a server refuses it.
-
-    Characters newer than Unicode 3.2 count as refused (RFC 3454 §7, stored strings): some servers
-    pass them on unmapped, others do not.
-    """
-    mapped = "".join(stringprep.map_table_b2(c) for c in text if not stringprep.in_table_b1(c))
-    prepared = _unicode.normalize("NFKC", mapped)
-    if any(stringprep.in_table_a1(character) for character in text + prepared):
-        return None
-    if any(prohibits(character) for prohibits in _PROHIBITED for character in prepared):
-        return None
-    return prepared if _direction_holds(prepared) else None
-
-
-def _direction_holds(text: str) -> bool:
-    """Check RFC 3454 §6: right-to-left text begins and ends so, without other letters."""
-    if not any(map(stringprep.in_table_d1, text)):
-        return True
-    return (
-        not any(map(stringprep.in_table_d2, text))
-        and stringprep.in_table_d1(text[0])
-        and stringprep.in_table_d1(text[-1])
     )

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from component.skills.capabilities import Capabilities
 from component.skills.errors import CapabilityMissing
 from component.skills.host import (
     DeleteMemory,
@@ -24,12 +23,15 @@ from component.skills.host import (
     ReadMemory,
     WriteMemory,
 )
-from component.skills.manifest import Manifest, read_manifest
 from component.store.database import Database
 from component.store.errors import StorageError
 from component.store.schema import Table
 from component.store.storage import Storage
 from component.store.tables import tells
+
+if TYPE_CHECKING:
+    from component.skills.capabilities import Capabilities
+    from component.skills.manifest import Manifest
 
 TABLES: Final = (
     Table(
@@ -108,6 +110,9 @@ class Approval(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def manifest(self) -> Manifest:
         """The approved manifest. Raises ManifestError if another release wrote it."""
+        # Imported here, because the table of the approvals is made without it.
+        from component.skills.manifest import read_manifest  # noqa: PLC0415
+
         return read_manifest(self.text)
 
     @property

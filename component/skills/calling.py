@@ -14,7 +14,6 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
-import anyio.from_thread
 import anyio.lowlevel
 
 from component import system
@@ -150,7 +149,9 @@ class _Job:
             if not self._left:
                 return
         try:
-            anyio.from_thread.run_sync(self._share.release)
+            from anyio import from_thread  # noqa: PLC0415 - it imports concurrent.futures
+
+            from_thread.run_sync(self._share.release)
         except RuntimeError:
             # The event loop has ended in the meantime, so tokens are no longer counted.
             return

@@ -15,7 +15,17 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    ParamSpec,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 import msgspec
 
@@ -38,12 +48,14 @@ class FunctionSkill(Skill, Generic[P, R_co]):
     function: Callable[P, R_co]
     given: frozenset[str] = dataclasses.field(repr=False)
 
-    def __getattr__(self, name: str) -> Any:
-        """Read the function when a value that follows from it is used for the first time."""
-        if name not in _READ:
-            return Skill.__getattr__(self, name)
-        self.read()
-        return object.__getattribute__(self, name)
+    if not TYPE_CHECKING:  # with it, types would allow any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Read the function when a value that follows from it is used for the first time."""
+            if name not in _READ:
+                return Skill.__getattr__(self, name)
+            self.read()
+            return object.__getattribute__(self, name)
 
     def read(self) -> None:
         """Derive the texts, the inputs and the outputs from the function. Raises

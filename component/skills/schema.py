@@ -25,7 +25,6 @@ from component.skills.errors import DeclarationError, UsageError
 from component.skills.inputs import Inputs, StructInputs
 from component.skills.outputs import JSON, TEXT, Part, SkillResult
 from component.skills.params import Reader, reader_of
-from component.skills.patterns import unfit
 from component.skills.spec import Schema
 
 _BINARY = (bytes, bytearray, memoryview)
@@ -211,7 +210,11 @@ def _checked(hint: Any, where: str) -> types.Type:
             f"or float."
         )
     for text in _texts_in(declared, set()):
-        if text.pattern is not None and (why := unfit(text.pattern, text.max_length)):
+        if text.pattern is None:
+            continue
+        from component.skills.patterns import unfit  # noqa: PLC0415 - few texts have a pattern
+
+        if why := unfit(text.pattern, text.max_length):
             raise DeclarationError(f"{where} has the pattern {text.pattern!r}: {why}.")
     return declared
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from operator import attrgetter
-from typing import Annotated, Any, Final, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_type_hints
 
 import msgspec
 
@@ -141,19 +141,21 @@ class SkillSpec:
             object.__setattr__(self, "title", _title_of(self.name))
         _check(self)
 
-    def __getattr__(self, name: str) -> Any:
-        """Compute a value that is used for the first time, whose slot is empty."""
-        value: object
-        if name == "searched":
-            words = (self.name, self.title, self.description, *self.tags)
-            value = "\n".join(words).casefold()
-        elif name == "digest":
-            seen = msgspec.json.encode(_visible(self), order="deterministic")
-            value = hashlib.sha256(seen).digest()
-        else:
-            raise AttributeError(name)
-        object.__setattr__(self, name, value)
-        return value
+    if not TYPE_CHECKING:  # with it, types would allow any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Compute a value that is used for the first time, whose slot is empty."""
+            value: object
+            if name == "searched":
+                words = (self.name, self.title, self.description, *self.tags)
+                value = "\n".join(words).casefold()
+            elif name == "digest":
+                seen = msgspec.json.encode(_visible(self), order="deterministic")
+                value = hashlib.sha256(seen).digest()
+            else:
+                raise AttributeError(name)
+            object.__setattr__(self, name, value)
+            return value
 
 
 def _title_of(name: str) -> str:

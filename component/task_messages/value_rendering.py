@@ -15,8 +15,6 @@ from typing import Any, Final
 
 import msgspec
 
-from component.policy.provenance import texts_in
-
 WHOLE: Final = 4_000
 """The maximum number of characters that are shown unabridged, all values together; clients truncate
 longer messages themselves.
@@ -110,6 +108,8 @@ def _escape(character: str) -> str:
 
 def look_alikes(value: object) -> str:
     """Return a note on the letters in a value that look like others; empty if there are none."""
+    from component.policy.provenance import texts_in  # noqa: PLC0415 - only for confirmations
+
     named = dict.fromkeys(character for text in texts_in(value) for character in _disguised(text))
     if not named:
         return ""

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from component.app.features import make_settings
 from component.app.schema import SCHEMA
 from component.audit.opening import CHAIN_FILE, check_writable, open_record
-from component.cli.main import group
+from component.cli.group import group
 from component.commands import Commands
 from component.config import Server
 from component.config import Storage as Where

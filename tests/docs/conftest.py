@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from component.cli.frame import ExitCode
-from component.cli.main import group
+from component.cli.group import group
 from tests.component.sandbox.unreported import no_confinement_report
 from tests.logs import plain_logs
 from tests.servers.agent_process import environment

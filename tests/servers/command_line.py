@@ -9,7 +9,7 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from component.cli.main import group
+from component.cli.group import group
 from tests.logs import plain_logs
 from tests.servers.agent_process import environment
 

@@ -16,8 +16,8 @@ import anyio._backends._trio  # noqa: F401
 import psycopg  # noqa: F401
 import pydantic_settings  # noqa: F401
 
+import component.app.process
 import component.app.service
-import component.cli.run
 import component.models
 import component.store.postgres  # noqa: F401
 from component.cli.main import main

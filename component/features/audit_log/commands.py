@@ -4,18 +4,20 @@ import itertools
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar
 
 import msgspec
 
 from component import system
 from component.audit.lines import Line
 from component.audit.protocol import EventKind
-from component.audit.query import AuditQuery, latest, parse_moment
 from component.audit.record import Audit
-from component.audit.verify import Verification, verify_beside
 from component.commands import AnyCommand, Asking, CommandError, CommandResult, Outline
 from component.store import StorageError
+
+if TYPE_CHECKING:
+    from component.audit.query import AuditQuery
+    from component.audit.verify import Verification
 
 T = TypeVar("T")
 
@@ -79,6 +81,8 @@ class AuditCommands:
         except StorageError as error:
             raise CommandError(str(error)) from None
         if params.do == "verify":
+            from component.audit.verify import verify_beside  # noqa: PLC0415 - most read entries
+
             known = await self._audit.known()
             verdict = await _beside(partial(verify_beside, self._audit.directory, known))
             return CommandResult(verdict_text(verdict), verdict)
@@ -86,8 +90,10 @@ class AuditCommands:
         return CommandResult("\n".join(map(audit_line_text, found)) or "No entry matches.", found)
 
 
-def audit_query(params: AuditParams) -> AuditQuery:
+def audit_query(params: AuditParams) -> "AuditQuery":
     """Return the filters of the command. Raises CommandError for an invalid time."""
+    from component.audit.query import AuditQuery  # noqa: PLC0415 - only when it is asked for
+
     given = msgspec.structs.asdict(params)
     times = {name: _time(name, given[name]) for name in ("since", "until")}
     return AuditQuery(**{name: given[name] for name in AuditQuery.__struct_fields__} | times)
@@ -104,7 +110,7 @@ def audit_line_text(line: Line) -> str:
     return f"{moment_} {' '.join(rest)}"
 
 
-def verdict_text(verdict: Verification) -> str:
+def verdict_text(verdict: "Verification") -> str:
     """Return the result of a verification in words."""
     if not verdict.whole:
         left = len(verdict.findings) - _SHOWN
@@ -130,13 +136,17 @@ def verdict_text(verdict: Verification) -> str:
 def _time(name: str, text: str | None) -> str | None:
     if text is None:
         return None
+    from component.audit.query import parse_moment  # noqa: PLC0415
+
     try:
         return parse_moment(text)
     except ValueError as error:
         raise CommandError(str(error), name) from None
 
 
-def _last(directory: Path, query: AuditQuery, limit: int) -> list[Line]:
+def _last(directory: Path, query: "AuditQuery", limit: int) -> list[Line]:
+    from component.audit.query import latest  # noqa: PLC0415
+
     found = list(itertools.islice(latest(directory, query), limit))
     for line in found:
         line.prev = ""  # of no use to a reader

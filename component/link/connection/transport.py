@@ -20,7 +20,6 @@ import structlog
 
 from component.config.server import Server
 from component.link.connection import failure
-from component.link.connection.srv import LookupFailedError, NotOfferedError, look_up
 
 _log = structlog.get_logger("component.connection")
 
@@ -243,12 +242,14 @@ async def _targets(server: Server) -> list[Server]:
     """Describe each server to try, at least one."""
     if not server.srv:
         return [server]
+    from component.link.connection import srv  # noqa: PLC0415 - a component has no SRV records
+
     domain = server.parent_domain
     try:
-        found = await look_up(domain)
-    except NotOfferedError as error:
+        found = await srv.look_up(domain)
+    except srv.NotOfferedError as error:
         raise failure.not_offered(domain) from error
-    except LookupFailedError as error:
+    except srv.LookupFailedError as error:
         # The address may resolve by other means, such as /etc/hosts.
         _log.warning("SRV records cannot be looked up", domain=domain, reason=str(error))
         return [server]

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from component.app import checks
-from component.cli.main import group
+from component.cli.group import group
 from component.kernel.check import Check
 from tests.component.cli.embedded import Embedded, embedded_server
 from tests.component.sandbox.unreported import no_confinement_report

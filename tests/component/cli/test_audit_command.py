@@ -15,7 +15,7 @@ from component.app.schema import SCHEMA
 from component.audit.files import files_in
 from component.audit.protocol import AuditEvent
 from component.audit.record import Audit
-from component.cli.main import group
+from component.cli.group import group
 from component.config.service import Audit as AuditSettings
 from component.store import Storage
 from tests.component.cli.conftest import RunCommand

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from component.cli import demo, demo_scenes
 from component.cli.demo_screen import xml_lines
 from component.cli.frame import ExitCode
-from component.cli.main import group
+from component.cli.group import group
 from component.config import Settings
 from component.models import local
 from tests.component.cli.conftest import RunCommand

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from component.app.features import load, settings_model, tables
 from component.cli import init as init_module
 from component.cli.frame import ExitCode
+from component.cli.group import group
 from component.cli.init import DEFAULT_PORTS, ComponentConnection, server_block
-from component.cli.main import group
 from component.cli.reference import agent_toml, page
 from component.config import Settings
 from component.config.llm import Tier

@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 import anyio
 from component import logs
-from component.cli.frame import load_settings
-from component.cli.run import make_service
+from component.app.features import load
+from component.app.process import make_service
 
 async def main():
     async with anyio.create_task_group() as group:
@@ -22,7 +22,7 @@ async def main():
         print(*sys.modules)
         service.stop()
 
-settings = load_settings(Path(sys.argv[1]))
+settings = load(Path(sys.argv[1]))
 logs.configure(settings.log.level, settings.log.format)
 service = make_service(settings)
 anyio.run(main, backend=settings.backend)
@@ -31,6 +31,7 @@ anyio.run(main, backend=settings.backend)
 LIBRARIES = {
     "argparse",
     "asyncio",
+    "click",
     "cronsim",
     "cryptography",
     "difflib",

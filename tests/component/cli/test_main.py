@@ -1,3 +1,4 @@
+import os
 import re
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from component.cli.frame import (
     config_option,
     load_settings,
 )
-from component.cli.main import COMMANDS, group
+from component.cli.group import COMMANDS, group
 
 
 def test_help_shows_examples_and_every_exit_code() -> None:
@@ -69,7 +70,7 @@ def test_listing_imports_no_command(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_help_needs_nothing_heavy() -> None:
     code = (
-        "import sys\nfrom component.cli.main import group\n"
+        "import sys\nfrom component.cli.group import group\n"
         "try:\n    group(['--help'])\nexcept SystemExit: pass\n"
         "print(*{m.partition('.')[0] for m in sys.modules}, file=sys.stderr)"
     )
@@ -134,3 +135,57 @@ def test_errors_are_red_on_a_terminal_and_plain_under_no_color(
     assert coloured.exit_code == code
     monkeypatch.setenv("NO_COLOR", "1")
     assert CliRunner().invoke(lazy, ["fail"], color=True).stderr == plain
+
+
+@pytest.mark.parametrize(
+    ("words", "variable", "expected"),
+    [
+        (["run"], "", "agent.toml False"),
+        (["run"], "other.toml", "other.toml False"),
+        (["run", "--config", "a.toml"], "other.toml", "a.toml False"),
+        (["run", "-c", "a.toml"], "", "a.toml False"),
+        (["run", "--config=a.toml"], "", "a.toml True"),
+        (["run", "-ca.toml"], "", "a.toml True"),
+    ],
+)
+def test_run_means_the_same_with_and_without_click(
+    words: list[str], variable: str, expected: str
+) -> None:
+    code = (
+        "import sys\n"
+        "import component.app.process as process\n"
+        "process.run_service = lambda config: not print(config, 'click' in sys.modules)\n"
+        "from component.cli.main import main\n"
+        "main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        env={**os.environ, "XMPP_AGENT_CONFIG": variable},
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout.strip() == expected
+
+
+@pytest.mark.parametrize("words", [["run"], ["run", "--config=agent.toml"]])
+@pytest.mark.parametrize("in_config", [True, False])
+def test_what_keeps_the_service_from_running_is_told(words: list[str], in_config: bool) -> None:
+    code = (
+        "import component.app.process as process\n"
+        "def run(config):\n"
+        f"    raise process.StartError('One.', 'Two.', in_config={in_config})\n"
+        "process.run_service = run\n"
+        "from component.cli.main import main\n"
+        "main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == "error: One.\nerror: Two.\n"
+    assert done.returncode == (ExitCode.CONFIG if in_config else ExitCode.FAILURE)

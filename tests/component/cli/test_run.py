@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from component.app.process import event_loop
 from component.cli.frame import ExitCode
-from component.cli.run import event_loop
 from tests.component.cli.conftest import RunCommand
 from tests.component.cli.embedded import Embedded
 from tests.servers.agent_process import AgentProcess

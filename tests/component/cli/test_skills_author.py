@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from component.cli.frame import ExitCode
-from component.cli.main import group
+from component.cli.group import group
 from tests.logs import plain_logs
 
 MENU = '''

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from component import logs
 from component.app.schema import SCHEMA
 from component.cli.frame import ExitCode
-from component.cli.main import group
+from component.cli.group import group
 from component.store import Storage
 from tests.component.features.installed_skills.world import install
 from tests.component.features.workers.support import in_thread, serving, workers

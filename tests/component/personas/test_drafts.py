@@ -7,9 +7,9 @@ from structlog.testing import capture_logs
 
 from component.conversations.directories import erase
 from component.memory_directory import files
-from component.memory_directory.layout import Layout, SessionKey
+from component.memory_directory.layout import DRAFT, Layout, SessionKey
 from component.memory_directory.texts import Texts
-from component.personas.own_personas import DRAFT, LAPSE_S, Draft, Drafts
+from component.personas.own_personas import LAPSE_S, Draft, Drafts
 from xep.jid import JID
 
 pytestmark = pytest.mark.anyio

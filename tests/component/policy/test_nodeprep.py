@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from component.policy.entries import nodeprep
+from component.policy.stringprep_profiles import nodeprep
 
 
 @pytest.mark.parametrize(

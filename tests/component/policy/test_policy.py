@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from component.policy import ConfirmationRule, Policy, PolicyError, Rule
 from component.policy import policy as policy_module
-from component.policy.entries import nodeprep
+from component.policy.stringprep_profiles import nodeprep
 from xep.jid import JID
 
 ALICE = JID.parse("alice@a.example")

@@ -1,0 +1,143 @@
+"""Runs the service of a configuration file until a signal stops it.
+
+`xmpp-agent run` starts without the command line in its usual form (`component.cli.main`), so
+nothing here imports click.
+"""
+
+import gc
+import importlib.util
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from component.app.service import Service
+    from component.config import Settings
+
+_SWITCH_S = 0.001
+"""Seconds after which a thread that runs Python yields to another one."""
+
+
+class StartError(Exception):
+    """The service cannot run.
+
+    `sentences` say why; `in_config` says that the configuration has to be changed.
+    """
+
+    def __init__(self, *sentences: str, in_config: bool = True) -> None:
+        super().__init__(*sentences)
+        self.sentences = sentences
+        self.in_config = in_config
+
+
+def run_service(config: Path) -> bool:
+    """Run the service of a file; return whether it was stopped gracefully. Raises StartError."""
+    # What is imported and made before the service runs is not garbage: nothing looks for any until
+    # then, and what is there by then is not visited before the stream is established.
+    gc.disable()
+    # Imported here, so that nothing of it is visited.
+    import anyio  # noqa: PLC0415
+
+    from component import logs  # noqa: PLC0415
+    from component.app.features import load  # noqa: PLC0415
+    from component.config import SettingsError  # noqa: PLC0415
+    from component.metrics.traces import TracesError  # noqa: PLC0415
+    from component.store import StorageError  # noqa: PLC0415
+
+    try:
+        settings = load(config)
+        if settings.is_worker:
+            raise StartError(
+                f"{config} is the configuration of a worker, without [server]: run"
+                f" `xmpp-agent worker --config {config}`."
+            )
+        logs.configure(settings.log.level, settings.log.format)
+        service = make_service(settings)
+    except SettingsError as error:
+        raise StartError(*map(str, error.problems)) from None
+    finally:
+        gc.freeze()
+        gc.enable()
+    try:
+        return anyio.run(
+            serve, service, backend=settings.backend, backend_options=event_loop(settings.backend)
+        )
+    except* (StorageError, TracesError) as errors:
+        raise StartError(*(str(error) for error in errors.exceptions), in_config=False) from None
+    except* _config_errors() as errors:
+        lines = (line for error in errors.exceptions for line in str(error).splitlines())
+        raise StartError(*lines) from None
+
+
+def _config_errors() -> tuple[type[Exception], ...]:
+    """Return the classes of errors in settings that are found when the service opens."""
+    from component.agent.untrusted_text import ScannerError  # noqa: PLC0415
+    from component.features.feature import FeatureError  # noqa: PLC0415
+    from component.models.protocol import ModelRefusedError  # noqa: PLC0415
+    from component.policy import PolicyError  # noqa: PLC0415
+
+    return FeatureError, ModelRefusedError, PolicyError, ScannerError
+
+
+def make_service(settings: "Settings") -> "Service":
+    """Return the service of these settings; raise StartError if they cannot be applied."""
+    from component.app.service import Service  # noqa: PLC0415
+    from component.features.feature import FeatureError  # noqa: PLC0415
+    from component.kernel.avatars import AvatarError  # noqa: PLC0415
+    from component.policy import PolicyError  # noqa: PLC0415
+    from component.skills import DuplicateSkillError, SkillLoadError  # noqa: PLC0415
+
+    try:
+        return Service(settings)
+    except PolicyError as error:
+        raise StartError(*map(str, error.entries)) from None
+    except (AvatarError, SkillLoadError, DuplicateSkillError, FeatureError) as error:
+        raise StartError(str(error)) from None
+
+
+def event_loop(backend: str) -> dict[str, Any]:
+    """Return the options for `anyio.run`: uvloop for asyncio if it is installed."""
+    if backend == "asyncio":
+        return {"use_uvloop": importlib.util.find_spec("uvloop") is not None}
+    return {}
+
+
+async def serve(service: "Service") -> bool:
+    """Run the service; the first signal stops it gracefully, the second at once.
+
+    Returns whether it stopped gracefully.
+    """
+    import anyio  # noqa: PLC0415
+    import structlog  # noqa: PLC0415
+
+    log = structlog.get_logger("component.cli")
+    # Worker threads (skills, the database) run Python too, and the event loop waits for them for
+    # this time whenever it has something to do. Python's default is 5 milliseconds.
+    sys.setswitchinterval(_SWITCH_S)
+
+    async def watch() -> None:
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            async for _ in signals:
+                if service.stopping:
+                    log.warning(
+                        "stopped immediately by a second signal: some requests were not answered"
+                    )
+                    tasks.cancel_scope.cancel()
+                service.stop()
+
+    async def freeze() -> None:
+        await service.established.wait()
+        # A full collection would visit all loaded objects, for 30 milliseconds or more in which
+        # nothing is served. All of them exist as long as the process.
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch)
+        tasks.start_soon(freeze)
+        await service.run()
+        tasks.cancel_scope.cancel()
+        return True
+    return False
