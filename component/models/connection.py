@@ -154,7 +154,9 @@ def _authorization(target: ModelTarget) -> dict[str, str]:
         pair = f"{unquote(url.username or '')}:{unquote(url.password or '')}"
         fields["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
     if target.dialect == "messages":
-        fields |= {"X-Api-Key": key, "Anthropic-Version": _ANTHROPIC_VERSION}
+        fields["Anthropic-Version"] = _ANTHROPIC_VERSION
+        if not target.official:  # gateways and compatible servers know this field
+            fields["X-Api-Key"] = key
     return fields
 
 
