@@ -309,4 +309,4 @@ def _open(db: Database, now: int) -> None:
                 question=f"c-{number}",
                 expires=moment(now + _DAY_MS),
             )
-            questions.ask_confirmation(tx, row, confirm, (_ALICE,))
+            questions.ask(tx, row, confirm, (_ALICE,))

@@ -14,7 +14,6 @@ from component.store.storage import Storage
 from component.tasks import changes, journal, leases, queries, rows
 from component.tasks.changes import Transaction
 from component.tasks.journal import Journal
-from component.tasks.leases import QueueLine, lines_of
 from component.tasks.protocol import TaskLimits
 from component.tasks.rows import TERMINAL, Row
 from xep.binding import read
@@ -45,6 +44,16 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     cancelled: int = 0
     queued: int = 0
     owned: int = 0
+
+
+class QueueLine(msgspec.Struct, frozen=True):
+    """The state of a queue."""
+
+    name: str
+    limit: int | None
+    per_minute: float | None
+    running: int
+    waiting: int
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -93,7 +102,7 @@ class TaskAdmin:
 
         def op(database: Database) -> Held | None:
             row = _seen(database, task)
-            return None if row is None else _held(row, queries.whole_task(database, row))
+            return None if row is None else _whole(database, row)
 
         return await self._storage.read(op)
 
@@ -121,7 +130,7 @@ class TaskAdmin:
                 # dead.
                 changes.release(tx, row)
             tx.publish(*changes.cancel(tx, row))
-            return _held(row, queries.whole_task(tx, row))
+            return _whole(tx, row)
 
         return await self._storage.write(op)
 
@@ -145,7 +154,7 @@ class TaskAdmin:
                 return None
             made = _retry(tx, row, force=force)
             leases.wake_one(tx)
-            return _held(made, queries.whole_task(tx, made))
+            return _whole(tx, made)
 
         return await self._queue(op)
 
@@ -163,7 +172,7 @@ class TaskAdmin:
             row.set_aside, row.attempts = None, 0
             rows.update(database, row)
             leases.wake_one(database)
-            return _held(row, queries.whole_task(database, row))
+            return _whole(database, row)
 
         return await self._queue(op)
 
@@ -174,8 +183,22 @@ class TaskAdmin:
         return held
 
     async def queues(self) -> Sequence[QueueLine]:
-        """Return the named queues: their limits, and how many of their tasks run and wait."""
-        return await self._storage.read(lambda database: lines_of(database, self._limits.queues))
+        """Return the named queues that have bounds or tasks: their limits, and how many of their
+        tasks run and wait.
+        """
+        sql = (
+            "SELECT queue, count(owner), count(CASE WHEN owner IS NULL THEN 1 END) FROM tasks"
+            " WHERE queue IS NOT NULL AND state IN ('accepted', 'running') GROUP BY queue"
+        )
+        found = await self._storage.read(lambda database: database.execute(sql).fetchall())
+        limits = self._limits.queues
+        counts = {queue: (running, waiting) for queue, running, waiting in found}
+        lines: list[QueueLine] = []
+        for name in sorted(limits.keys() | counts.keys()):
+            bounds = limits.get(name)
+            limit, rate = (None, None) if bounds is None else (bounds.running, bounds.per_minute)
+            lines.append(QueueLine(name, limit, rate, *counts.get(name, (0, 0))))
+        return lines
 
     async def counts(self) -> Counts:
         """Return how many tasks there are."""
@@ -206,6 +229,10 @@ def _held(row: Row, task: Task) -> Held:
     return Held(task, row.principal, row.requester, row.target)
 
 
+def _whole(database: Database, row: Row) -> Held:
+    return _held(row, queries.whole_task(database, row))
+
+
 def _retry(tx: Transaction, row: Row, *, force: bool, parent: str | None = None) -> Row:
     """Create a new task that retries one that failed. Raises RefusedError."""
     if row.state not in TERMINAL:
@@ -228,35 +255,29 @@ def _retry(tx: Transaction, row: Row, *, force: bool, parent: str | None = None)
     children = _retry_children(tx, recorded, task, force=force)
     # The new task has neither the deadline nor the name of the old request.
     request = msgspec.structs.replace(rows.request_of(row), deadline=None, name=None)
-    made = msgspec.structs.replace(
-        row,
+    retention = tx.limits.retention_ms
+    made = Row(
         id=task,
+        principal=row.principal,
+        requester=row.requester,
+        target=row.target,
+        skill=row.skill,
+        version=row.version,
         request=msgspec.json.encode(request).decode(),
-        state="accepted",
-        revision=0,
-        owner=None,
-        fence=0,
-        progress=None,
-        result=None,
-        failure=None,
-        unsent_revision=None,
-        wake_at=None,
-        deadline=None,
+        context=row.context,
+        priority=row.priority,
         created=tx.now,
         updated=tx.now,
-        retain_until=tx.steady + tx.limits.retention_ms,
-        promised=tx.now + tx.limits.retention_ms,
+        retain_until=tx.steady + retention,
+        promised=tx.now + retention,
+        promoted=row.promoted,
         origin=row.origin or row.id,
-        attempts=0,
-        set_aside=None,
         parent=parent,
-        not_before=None,
-        waits=0,
+        queue=row.queue,
         children=len(children),
-        tries=0,
     )
     rows.put(tx, made)
-    journal.copy_results(tx, recorded, (made.id, made.fence), children)
+    journal.copy_results(tx, recorded, made, children)
     return made
 
 
@@ -294,7 +315,8 @@ def count(database: Database) -> Counts:
     """Return how many tasks there are."""
     states: dict[str, int] = {}
     queued = owned = 0
-    for state, has_owner, number in rows.counts(database):
+    found = database.execute("SELECT state, owned, sum(n) FROM task_counts GROUP BY state, owned")
+    for state, has_owner, number in found.fetchall():
         states[state.replace("-", "_")] = states.get(state.replace("-", "_"), 0) + number
         owned += number if has_owner else 0
         queued += number if not has_owner and state in ("accepted", "running") else 0

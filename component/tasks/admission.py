@@ -26,7 +26,7 @@ from component.skills.calling import call_inline
 from component.skills.context import Context
 from component.skills.inputs import Arguments
 from component.tasks import changes, leases, queries, replay, rows
-from component.tasks.changes import Transaction
+from component.tasks.changes import Runtime, Transaction
 from component.tasks.events import TaskRecords
 from component.tasks.gate import UNKNOWN, arguments_of, completed
 from component.tasks.outputs import error_of, result_of
@@ -68,6 +68,7 @@ class Admission:
     """Admits requests, and answers repetitions of earlier ones.
 
     Args:
+        runtime: the database, the skills and the limits of this instance.
         worker: runs skills on this instance.
         cache: the answers in memory, and the requests in progress.
         records: records the outcomes of requests, except those of models.
@@ -80,16 +81,16 @@ class Admission:
 
     def __init__(
         self,
+        runtime: Runtime,
         worker: Worker,
         cache: ReplayCache,
         records: TaskRecords,
         accepted: Callable[[str], None],
         now: Callable[[], datetime] = system.now,
     ) -> None:
-        engine = worker.engine
         self._worker = worker
-        self._store, self._limits, self._skills = engine.store, engine.limits, engine.skills
-        self._gate, self._approvers = engine.skills.gate, engine.skills.approvers
+        self._store, self._limits, self._skills = runtime, runtime.limits, runtime.skills
+        self._gate, self._approvers = runtime.skills.gate, runtime.skills.approvers
         self._cache = cache
         self._records = records
         self._accepted = accepted
@@ -195,7 +196,7 @@ class Admission:
         # Row 6, else `unknown-task`.
         if request.earlier:
             who, at, tasks = request.principal, request.target, request.earlier
-            read = partial(self._store.read, lambda db: queries.earlier(db, who, at, tasks))
+            read = partial(self._store.storage.read, lambda db: queries.earlier(db, who, at, tasks))
             if not (yield read):
                 raise errors.unknown_task()
 
@@ -273,7 +274,7 @@ class Admission:
         if not (on_disk and self.any_records):
             return None, flight
         try:
-            found = yield partial(self._store.read, lambda db: replay.find(db, key.text))
+            found = yield partial(self._store.storage.read, lambda db: replay.find(db, key.text))
             if found is None:
                 return None, flight
             answered = yield partial(self._recorded, found, key)
@@ -411,7 +412,7 @@ class Admission:
     async def _answer(self, admitted: Admitted) -> Answer:
         flight, request, skill = admitted.flight, admitted.request, admitted.skill
         assert flight is not None, "only what leaves no record has none"
-        if self._worker.draining:
+        if self._store.draining:
             raise errors.busy(self._limits.retry_after_s)
         self.any_records = True
         waits = skill.queue is not None or request.mode == "async"
@@ -454,7 +455,7 @@ class Admission:
         left = None
         if deadline is not None:
             due = rows.milliseconds(deadline)
-            left = (due - await self._store.read(lambda db: db.settled)) / 1000
+            left = (due - await self._store.storage.read(lambda db: db.settled)) / 1000
         with anyio.move_on_after(limit if left is None else min(limit, max(0.0, left))):
             await flight.wait()
         if flight.landed:

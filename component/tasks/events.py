@@ -19,7 +19,7 @@ from component.audit.protocol import AuditEvent, EventKind, NoRecord, Recorder
 from component.audit.quota import Refusals
 from component.link.messages.delivery import Delivery, nothing_to_send
 from component.metrics.counters import BOUNDS_S, Counters
-from component.store.database import Database
+from component.store.database import Database, pairs_of
 from component.store.errors import StorageError
 from component.store.storage import Storage
 from component.tasks import question_rows, rows
@@ -27,7 +27,7 @@ from component.tasks.changes import Change
 from component.tasks.protocol import Listener, Notice, Question
 from component.tasks.question_rows import question_with
 from component.tasks.questions import Judgement
-from component.tasks.request import THE_CALLER, CallerContext, Request
+from component.tasks.request import THE_CALLER, Request
 from component.tasks.rows import TERMINAL, Row, request_of
 from xep.fluux_agent.confirm import Confirm, Decision
 from xep.fluux_agent.task import Failure
@@ -39,7 +39,7 @@ def notice_of(change: Change) -> Notice:
     row = change.row
     request = rows.request_of(row)
     return Notice(
-        task=change.event,
+        task=rows.event_of(row, change.detail),
         agent=request.target,
         principal=request.principal,
         requester=request.requester,
@@ -187,7 +187,12 @@ class EventSender:
         written = sorted(one for one, what in sent.items() if what.delivery.is_sent)
 
         def op(database: Database) -> None:
-            rows.mark_sent(database, dict(written))
+            pairs, value = pairs_of(database, dict(written))
+            database.execute(
+                f"UPDATE tasks SET unsent_revision = NULL FROM {pairs} AS sent"  # noqa: S608
+                " WHERE tasks.id = sent.key AND unsent_revision = CAST(sent.value AS BIGINT)",
+                (value,),
+            )
             for one in written:
                 what = sent[one]
                 if what.question is not None:
@@ -248,15 +253,21 @@ class EventSender:
 
 
 def _unsent(database: Database, after: tuple[int, str]) -> list[Change]:
+    """Return the next events that must be sent and were not yet, in the order of `updated` and
+    `id`.
+    """
     page: list[Change] = []
-    for row in rows.unsent(database, after, _PAGE):
+    rest = (
+        "WHERE unsent_revision IS NOT NULL AND (updated > ? OR (updated = ? AND id > ?))"
+        f" ORDER BY updated, id LIMIT {_PAGE:d}"
+    )
+    for row in rows.select(database, rest, (after[0], after[0], after[1])):
         assert row.unsent_revision is not None
-        event = next(
-            rows.events_of(database, row.id, row.unsent_revision, row.unsent_revision), None
-        )
+        revision = row.unsent_revision
+        event = next(rows.events_of(database, row.id, revision, revision), None)
         if event is None:
             continue
-        question = question_with(database, row) if row.revision == row.unsent_revision else None
+        question = question_with(database, row) if row.revision == revision else None
         then = msgspec.structs.replace(event.of(row), updated=row.updated)
         page.append(Change(then, rows.decoded(event.detail), question=question))
     return page
@@ -394,7 +405,10 @@ def _event_of(
     row: Row, kind: EventKind, outcome: str, detail: str = "", trace: str = ""
 ) -> AuditEvent:
     """Return the audit event of a task; `trace` is used for a task that is part of no turn."""
-    context = _caller_context(row)
+    try:
+        context = request_of(row).caller_context
+    except DecodeError:  # a request that cannot be decoded is reported when the task is run
+        context = THE_CALLER
     return AuditEvent(
         kind=kind,
         outcome=outcome,
@@ -405,10 +419,3 @@ def _event_of(
         task=row.id,
         detail=detail,
     )
-
-
-def _caller_context(row: Row) -> CallerContext:
-    try:
-        return request_of(row).caller_context
-    except DecodeError:  # a request that cannot be decoded is reported when the task is run
-        return THE_CALLER

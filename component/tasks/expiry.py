@@ -40,13 +40,10 @@ _AGAIN_MS: Final = 5_000
 
 
 class Expired(msgspec.Struct, frozen=True):
-    """What was settled, and the milliseconds until the next timer; None: no timer is set.
-
-    `ready` are the principals of tasks that may start or continue now. `skew` is how far the wall
-    clock was ahead of the steady clock.
+    """The milliseconds until the next timer, None if no timer is set; and the principals of tasks
+    that may start or continue now. `skew` is how far the wall clock was ahead of the steady clock.
     """
 
-    changes: Sequence[Change]
     next_ms: int | None
     skew: int | None
     ready: Sequence[str] = ()
@@ -60,17 +57,17 @@ def expire_due(tx: Transaction, skew: int | None = None) -> Expired:
     """
     count_downtime(tx)
     seen: int | None = tx.now - tx.steady
-    made: list[Change] = []
     ready: list[str] = []
-    found = rows.due_tasks(tx, _AT_ONCE)
-    _settle_all(tx, found, made, ready)
+    due = _settle_all(tx, "wake_at <= ? ORDER BY wake_at", tx.steady, ready)
     if seen != skew:
-        late = rows.past_deadline(tx, _AT_ONCE)
-        _settle_all(tx, late, made, ready)
-        if _AT_ONCE in (len(found), len(late)):
+        passed = "wake_at IS NOT NULL AND deadline <= ? ORDER BY deadline"
+        late = _settle_all(tx, passed, tx.now, ready)
+        if _AT_ONCE in (due, late):
             seen = skew  # there may be more of them
-    due = rows.first_due(tx)
-    return Expired(made, None if due is None else max(0, due - tx.steady), seen, ready)
+    if ready:
+        tx.wake_others()
+    (first,) = rows.column(tx, "SELECT min(wake_at) FROM tasks WHERE wake_at IS NOT NULL")
+    return Expired(None if first is None else max(0, first - tx.steady), seen, ready)
 
 
 def count_downtime(database: Database) -> None:
@@ -90,15 +87,19 @@ def count_downtime(database: Database) -> None:
         question_rows.expire_sooner(database, downtime, back_at)
 
 
-def _settle_all(
-    tx: Transaction, found: Sequence[Row], made: list[Change], ready: list[str]
-) -> None:
+def _settle_all(tx: Transaction, condition: str, time: int, ready: list[str]) -> int:
+    """Settle the first tasks that match; return how many."""
+    rest = f"WHERE {condition} LIMIT {_AT_ONCE:d}"
+    found = rows.select(tx, rest, (time,), rows.SKIP)
+    made: list[Change] = []
     for row in found:
         change = _settle(tx, row)
         if change is not None:
             made.append(change)
         elif rows.is_queued(row):
             ready.append(row.principal)
+    tx.publish(*made)
+    return len(found)
 
 
 def _settle(tx: Transaction, row: Row) -> Change | None:
@@ -160,13 +161,22 @@ def forget(database: Database, limit: int = 500, deleted: list[DeletedTask] | No
     """Delete up to `limit` tasks, and as many replay records, that need not be kept any more.
 
     A task is deleted, with its record and all its children, when it has ended, its `retain_until`
-    has passed and its replay record has expired. All these times are those of the steady clock: a
-    jump of the wall clock deletes nothing.
+    has passed and its replay record has expired. The record of a named request is never deleted
+    before its task (RPL-016), nor a task before its record, which would refer to a task that no
+    longer exists. All these times are those of the steady clock: a jump of the wall clock deletes
+    nothing.
 
     Returns how many were deleted; with 0 nothing is left to do. The tasks among them that their
     principals could see are added to `deleted`.
     """
-    tasks = rows.expired(database, limit)
+    skip = rows.SKIP if database.dialect == "postgresql" else ""
+    tasks = rows.column(
+        database,
+        f"SELECT id FROM tasks WHERE retain_until < ? AND {rows.ENDED} AND NOT EXISTS"  # noqa: S608
+        " (SELECT 1 FROM replay WHERE replay.task = tasks.id AND replay.expires >= ?)"
+        f" ORDER BY retain_until LIMIT ?{skip}",
+        *(database.steady, database.steady, limit),
+    )
     if tasks:
         replay.delete_of(database, tasks)
         found = rows.delete(database, tasks)
@@ -239,7 +249,12 @@ class Removed(msgspec.Struct, frozen=True):
 
 def principals_over_limits(database: Database, bounds: Bounds) -> list[str]:
     """Return the principals that exceed the limits."""
-    tasks = rows.principals_over(database, bounds.tasks, bounds.bytes)
+    tasks = rows.column(
+        database,
+        f"SELECT principal FROM tasks WHERE {rows.ENDED} GROUP BY principal"  # noqa: S608
+        " HAVING count(*) > ? OR sum(bytes) > ?",
+        *(bounds.tasks, bounds.bytes),
+    )
     return sorted({*tasks, *replay.principals_over(database, bounds.bytes)})
 
 
@@ -258,7 +273,7 @@ def remove(database: Database, principal: str, bounds: Bounds, replay_ms: int) -
     lower = Bounds(int(bounds.tasks * _FULL), int(bounds.bytes * _FULL))
     oldest: dict[str, int] = {}
     gone = 0
-    for task, weight, ended in rows.oldest_ended(database, principal, _PORTION):
+    for task, weight, ended in _oldest_ended(database, principal):
         if not lower.exceeded(count - len(oldest), size - gone):
             break
         oldest[task] = ended + replay_ms
@@ -270,6 +285,19 @@ def remove(database: Database, principal: str, bounds: Bounds, replay_ms: int) -
     count, size = count - len(oldest), size - gone
     more = more or (bool(oldest) and bounds.exceeded(count, size))
     return Removed(len(oldest), gone, answers, count, size, more, deleted)
+
+
+def _oldest_ended(database: Database, principal: str) -> list[tuple[str, int, int]]:
+    """Return the tasks of a principal that ended first and whose end was sent: id, size in bytes,
+    and the time of the end by the steady clock.
+    """
+    skip = rows.SKIP if database.dialect == "postgresql" else ""
+    return database.execute(
+        "SELECT id, coalesce(bytes, 0), updated - coalesce(promised - retain_until, 0)"  # noqa: S608 - constant texts
+        f" FROM tasks WHERE principal = ? AND {rows.ENDED}"
+        f" AND unsent_revision IS NULL ORDER BY updated, id LIMIT {_PORTION:d}{skip}",
+        (principal,),
+    ).fetchall()
 
 
 def _drop_answers(database: Database, principal: str, bounds: Bounds) -> tuple[int, bool]:

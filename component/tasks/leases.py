@@ -20,9 +20,8 @@ import msgspec
 from component import system
 from component.store.database import Database, Value, among
 from component.store.schema import Table
-from component.tasks import rows
 from component.tasks.protocol import QueueLimits
-from component.tasks.rows import Row
+from component.tasks.rows import QUEUED, SKIP, Row, column, exists, select
 
 TABLES: Final = (
     Table(
@@ -79,9 +78,7 @@ def join(database: Database, instance: str, place: str | None, channel: str) -> 
 
 
 def mark_idle(database: Database, instance: str) -> None:
-    """Record that this instance has free slots and found nothing to claim. Does nothing
-    on SQLite.
-    """
+    """Record that this instance has free slots and found nothing to claim."""
     if database.dialect == "postgresql":
         database.execute("UPDATE instances SET idle = 1 WHERE id = ? AND idle = 0", (instance,))
 
@@ -108,47 +105,7 @@ def wake_one(database: Database, *, but: str = "") -> None:
 
 def others_alive(database: Database, instance: str) -> bool:
     """Return whether another instance shares the database."""
-    found = database.execute("SELECT 1 FROM instances WHERE id <> ? LIMIT 1", (instance,))
-    return found.fetchone() is not None
-
-
-def leave(database: Database, instance: str) -> None:
-    """Leave the instances that share the database; its tasks become available to the others."""
-    database.execute("DELETE FROM instances WHERE id = ?", (instance,))
-
-
-def delete_dead(database: Database, instance: str, count: int) -> bool:
-    """Delete an instance that has sent no heartbeat since the one with this number; return whether
-    it was deleted.
-    """
-    gone = database.execute(
-        "DELETE FROM instances WHERE id = ? AND heartbeat = ?", (instance, count)
-    )
-    return bool(gone.rowcount)
-
-
-class Heartbeat(msgspec.Struct, frozen=True):
-    """The information that an instance gets with its heartbeat.
-
-    The heartbeats of the others, whether tasks wait to be claimed, and whether a timer has passed
-    that its instance, possibly dead, has not handled.
-    """
-
-    others: Mapping[str, int]
-    queued: bool
-    overdue: bool = False
-
-
-def send_heartbeat(database: Database, instance: str) -> Heartbeat | None:
-    """Send one heartbeat; return None if this instance was declared dead."""
-    beaten = database.execute(
-        "UPDATE instances SET heartbeat = heartbeat + 1 WHERE id = ?", (instance,)
-    )
-    if beaten.rowcount == 0:
-        return None
-    found = database.execute("SELECT id, heartbeat FROM instances WHERE id <> ?", (instance,))
-    others = dict(found.fetchall())
-    return Heartbeat(others, rows.any_queued(database), rows.any_overdue(database))
+    return exists(database, "SELECT 1 FROM instances WHERE id <> ? LIMIT 1", instance)
 
 
 class Watch:
@@ -192,10 +149,9 @@ class Capacity:
         self._database = database
         self._left: dict[str, int] = {}
         self._allowance: dict[str, float] = {}
-        self._limits = limits
         self.retry_ms: int | None = None
         for name in sorted(limits):
-            if rows.waits_in_queue(database, name):
+            if exists(database, f"SELECT 1 FROM tasks WHERE queue = ? AND {QUEUED} LIMIT 1", name):  # noqa: S608
                 self._look(name, limits[name])
 
     def _look(self, name: str, limits: QueueLimits) -> None:
@@ -210,7 +166,8 @@ class Capacity:
             f"SELECT started, allowance FROM queues WHERE name = ?{lock}",  # noqa: S608 - ours
             (name,),
         ).fetchone() or (now, 1.0)
-        left = max(0, limits.running - rows.running_in_queue(database, name))
+        running = "SELECT count(*) FROM tasks WHERE queue = ? AND owner IS NOT NULL"
+        left = max(0, limits.running - column(database, running, name)[0])
         if limits.per_minute is not None:
             rate = limits.per_minute / _MINUTE_MS
             # Unused capacity may be used at once: that of one second, at least one task.
@@ -244,28 +201,6 @@ class Capacity:
         return True
 
 
-class QueueLine(msgspec.Struct, frozen=True):
-    """The state of a queue."""
-
-    name: str
-    limit: int | None
-    per_minute: float | None
-    running: int
-    waiting: int
-
-
-def lines_of(database: Database, limits: Mapping[str, QueueLimits]) -> list[QueueLine]:
-    """Return all queues that have bounds or tasks, by name."""
-    counts = rows.queue_counts(database)
-    found = []
-    for name in sorted(limits.keys() | counts.keys()):
-        bounds = limits.get(name)
-        running, waiting = counts.get(name, (0, 0))
-        limit, rate = (None, None) if bounds is None else (bounds.running, bounds.per_minute)
-        found.append(QueueLine(name, limit, rate, running, waiting))
-    return found
-
-
 class Slot:
     """A slot of a running task, taken when the task is claimed and held until its execution has
     ended.
@@ -274,20 +209,18 @@ class Slot:
     twice.
     """
 
-    __slots__ = ("_release", "principal", "suspect")
+    __slots__ = ("_slots", "principal", "suspect")
 
-    def __init__(
-        self, principal: str, release: Callable[["Slot"], None], *, suspect: bool = False
-    ) -> None:
+    def __init__(self, slots: "Slots", principal: str, *, suspect: bool) -> None:
+        self._slots: Slots | None = slots
         self.principal = principal
         self.suspect = suspect
-        self._release: Callable[[Slot], None] | None = release
 
     def release(self) -> None:
         """Free the slot."""
-        release, self._release = self._release, None
-        if release is not None:
-            release(self)
+        slots, self._slots = self._slots, None
+        if slots is not None:
+            slots.give_back(self)
 
 
 class Slots:
@@ -297,6 +230,10 @@ class Slots:
         total: the maximum number of running tasks of all principals.
         per_principal: the maximum for one principal.
         released: called after a slot is released.
+
+    Attributes:
+        running: the number of running tasks of each principal that has any.
+        suspects: the number of running tasks that may be what crashes the process.
     """
 
     def __init__(
@@ -304,29 +241,19 @@ class Slots:
     ) -> None:
         self.total = total
         self.per_principal = per_principal
-        self._running: Counter[str] = Counter()
+        self.running: Counter[str] = Counter()
+        self.suspects = 0
+        self.released = released
         self._sum = 0
-        self._suspects = 0
-        self._released = released
-
-    @property
-    def running(self) -> Mapping[str, int]:
-        """The number of running tasks of each principal that has any."""
-        return self._running
 
     @property
     def free(self) -> int:
         """The number of free slots."""
         return max(0, self.total - self._sum)
 
-    @property
-    def suspects(self) -> int:
-        """The number of running tasks that may be what crashes the process."""
-        return self._suspects
-
     def has(self, principal: str) -> bool:
         """Return whether one more task of the principal may run."""
-        return self._running[principal] < min(self.per_principal, self.bound(self.free))
+        return self.running[principal] < min(self.per_principal, self.bound(self.free))
 
     def bound(self, free: int) -> int:
         """Return how many tasks one principal may run while `free` slots are left.
@@ -339,19 +266,20 @@ class Slots:
 
     def take(self, principal: str, *, suspect: bool = False) -> Slot:
         """Take a slot, even beyond the bounds: an execution that has begun is not stopped."""
-        self._running[principal] += 1
+        self.running[principal] += 1
         self._sum += 1
-        self._suspects += suspect
-        return Slot(principal, self._give_back, suspect=suspect)
+        self.suspects += suspect
+        return Slot(self, principal, suspect=suspect)
 
-    def _give_back(self, slot: Slot) -> None:
+    def give_back(self, slot: Slot) -> None:
+        """Count a slot as free."""
         principal = slot.principal
         self._sum -= 1
-        self._suspects -= slot.suspect
-        self._running[principal] -= 1
-        if not self._running[principal]:
-            del self._running[principal]
-        self._released()
+        self.suspects -= slot.suspect
+        self.running[principal] -= 1
+        if not self.running[principal]:
+            del self.running[principal]
+        self.released()
 
 
 _MOST_PRINCIPALS: Final = 128
@@ -410,16 +338,24 @@ def claim(database: Database, claimant: Claimant, *, after: str) -> Claimed:
     more = len(principals) == _MOST_PRINCIPALS
     suspect = claimant.suspect
     waiting: dict[str, list[Row]] = {}
+    but, but_values = _left_out(database, claimant, capacity.exhausted)
+
+    def next_of(principal: str, attempts: str, count: int) -> list[Row]:
+        rest = (
+            f"WHERE principal = ? AND {QUEUED} AND attempts {attempts} {SUSPECT_ATTEMPTS}{but}"
+            " ORDER BY priority DESC, created, id LIMIT ?"
+        )
+        return select(database, rest, (principal, *but_values, count), SKIP)
+
     for place, principal in enumerate(principals):
         here = claimant.running.get(principal, 0)
         free = min(claimant.share - here, claimant.free)
         if free <= 0:
             more = True
             continue
-        but = _left_out(database, claimant, capacity.exhausted)
-        found = rows.next_of(database, principal, f"< {SUSPECT_ATTEMPTS}", free, but)
+        found = next_of(principal, "<", free)
         more |= len(found) == free
-        suspects = rows.next_of(database, principal, f">= {SUSPECT_ATTEMPTS}", 1, but)
+        suspects = next_of(principal, ">=", 1)
         if suspects and len(found) < free:
             more = True
             found += suspects if suspect else ()
@@ -435,8 +371,14 @@ def claim(database: Database, claimant: Claimant, *, after: str) -> Claimed:
         if len(taken) == claimant.free or not capacity.take(row.queue):
             more = True
             continue
+        row.owner, row.fence = claimant.instance, row.fence + 1
         taken.append(row)
-    rows.lease(database, taken, claimant.instance)
+    if taken:
+        these, ids = among(database, "id", [row.id for row in taken])
+        database.execute(
+            f"UPDATE tasks SET owner = ?, fence = fence + 1 WHERE {these}",  # noqa: S608
+            (claimant.instance, ids),
+        )
     return Claimed(taken, principals[-1] if principals else "", more, capacity.retry_ms)
 
 
@@ -447,14 +389,17 @@ def _principals(database: Database, after: str) -> list[str]:
     The scan ends at the first principal that it sees twice. That need not be the one it started
     with: on PostgreSQL another instance may claim all tasks of a principal between two queries.
     """
+    following = (
+        f"SELECT principal FROM tasks WHERE principal > ? AND {QUEUED} ORDER BY principal LIMIT 1"  # noqa: S608
+    )
     found: dict[str, None] = {}
     wrapped = not after
     while len(found) < _MOST_PRINCIPALS:
-        principal = rows.next_principal(database, after)
-        if principal is not None and principal not in found:
-            after = principal
+        row = database.execute(following, (after,)).fetchone()
+        if row is not None and row[0] not in found:
+            after = row[0]
             found[after] = None
-        elif principal is None and not wrapped:
+        elif row is None and not wrapped:
             after, wrapped = "", True
         else:
             break
@@ -463,22 +408,27 @@ def _principals(database: Database, after: str) -> list[str]:
 
 def _left_out(
     database: Database, claimant: Claimant, exhausted: Sequence[str]
-) -> list[tuple[str, Sequence[Value]]]:
-    """Return the conditions that leave out what the claimant or its queues cannot run."""
-    but: list[tuple[str, Sequence[Value]]] = []
+) -> tuple[str, list[Value]]:
+    """Return the conditions that leave out what the claimant or its queues cannot run, and their
+    values.
+    """
+    but, values = "", list[Value]()
     if claimant.skills is not None:
         known, names = among(database, "skill", claimant.skills)
-        but.append((known, (names,)))
+        but += f" AND {known}"
+        values.append(names)
     if exhausted:
-        marks = ", ".join("?" * len(exhausted))
-        but.append((f"(queue IS NULL OR queue NOT IN ({marks}))", exhausted))
+        but += f" AND (queue IS NULL OR queue NOT IN ({', '.join('?' * len(exhausted))}))"
+        values += exhausted
     if claimant.unfit:
-        but.append((f"id NOT IN ({', '.join('?' * len(claimant.unfit))})", claimant.unfit))
-    return but
+        but += f" AND id NOT IN ({', '.join('?' * len(claimant.unfit))})"
+        values += claimant.unfit
+    return but, values
 
 
 def unknown_skills(database: Database, claimant: Claimant) -> list[str]:
     """Return some of the skills that queued tasks need and the instance does not have."""
     if claimant.skills is None:
         return []
-    return sorted(rows.queued_skills(database) - set(claimant.skills))
+    queued = column(database, f"SELECT DISTINCT skill FROM tasks WHERE {QUEUED} LIMIT 20")  # noqa: S608
+    return sorted(set(queued) - set(claimant.skills))

@@ -211,7 +211,8 @@ def events(
     if row is None:
         return None
     since = max(0, min(query.since, row.revision))
-    kept = rows.event_revisions(database, row.id, since)
+    later = "SELECT revision FROM events WHERE task = ? AND revision > ? ORDER BY revision"
+    kept = rows.column(database, later, row.id, since)
     gaps = _gaps(since, kept, row.revision)
     here = [revision for revision in kept if after < revision < before][asked.skip :]
     here = here[-asked.size :] if asked.backwards and asked.size else here[: asked.size]

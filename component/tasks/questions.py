@@ -22,7 +22,7 @@ from component.tasks import question_rows, rows
 from component.tasks.changes import KEEP, Change, Transaction, change
 from component.tasks.journal import Recorded, end_step, nothing_ran
 from component.tasks.queries import whole_task
-from component.tasks.question_rows import InputRow, InWords
+from component.tasks.question_rows import Answerer, InputRow, is_certain
 from component.tasks.request import Request
 from component.tasks.rows import TERMINAL, Row
 from xep.binding.conversion import format_datetime
@@ -59,9 +59,7 @@ class Reply(msgspec.Struct, frozen=True):
     reason: str = ""
 
     def encoded(self) -> str:
-        """Return the JSON to store as the result of the step that asked; equal for equal
-        content.
-        """
+        """Return the JSON to store as the result of a step, equal for equal content."""
         kept = {"declined": self.reason} if self.values is None else {"value": self.values}
         return msgspec.json.encode(kept, order="deterministic").decode()
 
@@ -171,33 +169,16 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def ask_confirmation(tx: Transaction, row: Row, confirm: Confirm, asked: Iterable[JID]) -> Change:
-    """Ask `asked` for a confirmation, which any one of them can answer: the task waits for it.
-
-    `confirm` comes from `confirm_for`. If the deadline has passed the change is the failure of the
-    task instead, and nobody is asked. Raises TransitionError.
-    """
-    return _ask(tx, row, confirm, "", asked)
-
-
-def ask_input(
-    tx: Transaction, row: Row, ids: tuple[str, str], text: str, schema: msgspec.Raw, expires: int
+def ask(
+    tx: Transaction, row: Row, content: Confirm | Input, asked: Iterable[JID], step: str = ""
 ) -> Change:
-    """Ask the principal a question of the skill: the task waits for the answer (INP-001).
+    """Ask `asked` for a confirmation or an input, which any one of them can answer: the task is
+    `input-required`, its run ends here, and only rows remain.
 
-    `ids` are the step, whose result the answer becomes as the JSON of a `Reply`, and an id that is
-    new for every question (INP-003). `schema` is a JSON Schema of type object, and `expires` comes
-    from `lapses`. Otherwise like `ask_confirmation`.
+    The answer to an input becomes the result of `step`, as the JSON of a `Reply`. If the deadline
+    has passed the change is the failure of the task instead, and nobody is asked. Raises
+    TransitionError.
     """
-    step, id_ = ids
-    put = input_for(text, schema, id=id_, revision=row.revision + 1, expires=rows.moment(expires))
-    return _ask(tx, row, put, step, (JID.parse(row.principal),))
-
-
-def _ask(
-    tx: Transaction, row: Row, content: Confirm | Input, step: str, asked: Iterable[JID]
-) -> Change:
-    """Set the task to `input-required`; its run ends here and only rows remain."""
     assert content.expires is not None, "a question needs a time at which it expires"
     due = rows.next_due(tx, row, rows.steady(tx, rows.milliseconds(content.expires)))
     made = change(tx, row, "input-required", content, owner=None, wake_at=due)
@@ -224,9 +205,21 @@ def lapse(tx: Transaction, row: Row) -> Change | None:
     error = errors.confirmation_expired() if found.kind == "confirm" else errors.input_expired()
     if late:
         error = errors.deadline_expired()
-    failure = Failure.of(error, repeatable=nothing_ran(tx, row.id))
-    made = change(tx, row, "failed", failure)
+    made = change(tx, row, "failed", Failure.of(error, repeatable=nothing_ran(tx, row.id)))
     return msgspec.structs.replace(made, question=question_rows.question_with(tx, made.row))
+
+
+def ask_input(
+    tx: Transaction, row: Row, ids: tuple[str, str], text: str, schema: msgspec.Raw, expires: int
+) -> Change:
+    """Ask the principal a question of the skill (INP-001).
+
+    `ids` are the step that asks, and an id that is new for every question (INP-003). `schema` is a
+    JSON Schema of type object, and `expires` comes from `lapses`. Otherwise like `ask`.
+    """
+    step, id_ = ids
+    put = input_for(text, schema, id=id_, revision=row.revision + 1, expires=rows.moment(expires))
+    return ask(tx, row, put, (JID.parse(row.principal),), step)
 
 
 # Decisions and answers. The task's row is locked: of several answers, from any person and any
@@ -251,23 +244,6 @@ class Judgement(msgspec.Struct, frozen=True):
     uncertain: bool = False
 
 
-class Answerer(msgspec.Struct, frozen=True):
-    """The bare JID `who` that answers, and the component's address `at` that it answers to.
-
-    `lang` is the language of a reason. `words` is given for an answer that does not contain the
-    identifier of its question: it must certainly be meant for this question (CNF-044, CNF-045).
-    """
-
-    who: JID
-    at: JID
-    lang: str | None = None
-    words: InWords | None = None
-
-    def is_certain(self, tx: Transaction, put: InputRow, *, stands: bool) -> bool:
-        """Return whether the answer is certainly meant for a question."""
-        return self.words is None or question_rows.is_certain(tx, self.words, put.id, stands=stands)
-
-
 def decide(tx: Transaction, by: Answerer, decision: Decision) -> Judgement:
     """Judge a decision, in the order of the specification (CNF-032).
 
@@ -280,7 +256,9 @@ def decide(tx: Transaction, by: Answerer, decision: Decision) -> Judgement:
     put = None if row is None else question_rows.input_row(tx, decision.id)
     if row is None or put is None:
         return Judgement(errors.unknown_confirmation())
-    if decision.hash is not None and not _is_of(decision, put):
+    question = put.content
+    assert isinstance(question, Confirm)
+    if decision.hash is not None and decision.hash != question.hash:
         return Judgement(errors.conflict("The digest does not match the question."))
     if put.state == "answered":
         if put.answer == decision.value:
@@ -289,7 +267,7 @@ def decide(tx: Transaction, by: Answerer, decision: Decision) -> Judgement:
     refused = _closed(tx, row, put)
     if refused is not None:
         return refused
-    if decision.value == "approve" and not by.is_certain(tx, put, stands=True):
+    if decision.value == "approve" and not is_certain(tx, by, put.id):
         return Judgement(uncertain=True)
     question_rows.store_answer(tx, put, decision.value, by.who)
     if decision.value == "approve":
@@ -332,20 +310,13 @@ def answer(tx: Transaction, by: Answerer, given: InputAnswer, owner: str | None)
             check(schema, reply.values)
     except StanzaError as error:
         return Judgement(error)
-    if not by.is_certain(tx, put, stands=is_yes_or_no(question)):
+    if not is_certain(tx, by, put.id, stands=is_yes_or_no(question)):
         return Judgement(uncertain=True)
     made = _go_on(tx, row, owner)
     if made.row.state not in TERMINAL:
         question_rows.store_answer(tx, put, reply.encoded(), by.who)
-        end_step(tx, row.id, row.fence, put.step, Recorded(reply.encoded()))
+        end_step(tx, row, put.step, Recorded(reply.encoded()))
     return Judgement(change=made, task=whole_task(tx, made.row))
-
-
-def _is_of(decision: Decision, put: InputRow) -> bool:
-    """Return whether the digest of a decision matches the question."""
-    question = put.content
-    assert isinstance(question, Confirm)
-    return decision.hash is not None and decision.hash == question.hash
 
 
 def _is_same(put: InputRow, question: Input, given: InputAnswer) -> bool:
@@ -371,7 +342,7 @@ def _closed(tx: Transaction, row: Row, put: InputRow) -> Judgement | None:
 
 
 def _go_on(tx: Transaction, row: Row, owner: str | None) -> Change:
-    """Continue a task that has its answer: run it at once, or queue it."""
+    """Run a task that has its answer at once, or queue it."""
     if row.queue is not None:  # its queue may be full; claiming checks that
         owner = None
     to: State = "accepted" if owner is None else "running"

@@ -10,21 +10,21 @@ from typing import Final
 import anyio
 import msgspec
 import structlog
-from anyio.abc import TaskGroup
 from cachebox import FIFOCache
 
 from component.skills.errors import printable
+from component.store.database import among
 from component.store.errors import StorageError
 from component.store.notifications import Notification, record
 from component.tasks import changes, journal, leases, question_rows, rows
-from component.tasks.changes import Change, TaskStore, Transaction, change
+from component.tasks.changes import Change, Runtime, Transaction, change
 from component.tasks.journal import Journal
 from component.tasks.leases import SUSPECT_ATTEMPTS, Claimant, Claimed, Slot, claim, unknown_skills
-from component.tasks.protocol import SkillAccess, TaskLimits
-from component.tasks.questions import ask_confirmation, confirm_for, covers, lapses
+from component.tasks.protocol import SkillAccess
+from component.tasks.questions import ask, confirm_for, covers, lapses
 from component.tasks.replay import Flight
 from component.tasks.rows import LostError, Row, is_queued
-from component.tasks.run import Admitted, Engine, Run
+from component.tasks.run import Admitted, Run
 from xep.binding import encode, read
 from xep.fluux_agent import errors
 from xep.fluux_agent.execute import Output, State
@@ -45,25 +45,15 @@ class Worker:
     A task has at most one run here: a task that is resumed waits until the previous run has
     unwound.
 
-    Args:
-        store: runs transactions on the rows.
-        limits: the limits of durable work.
-        skills: the skills, and who may execute them; it has their names only if other instances
-            may have other ones.
-
     Attributes:
-        engine: what runs use of the service.
         slots: the slots for tasks on this instance.
-        draining: whether the service stops, and no more work starts.
     """
 
-    def __init__(self, store: TaskStore, limits: TaskLimits, skills: SkillAccess) -> None:
-        self.engine = Engine(store, limits, skills, self._released)
-        self.slots = self.engine.slots
-        self.draining = False
-        self._store = store
-        self._limits = limits
-        self._skills = skills
+    def __init__(self, runtime: Runtime) -> None:
+        self.slots = runtime.slots
+        self.slots.released = self._released
+        self._runtime = runtime
+        self._skills = runtime.skills
         self._runs: dict[str, Run] = {}
         """By their tasks; the task of a run without a row has its id already."""
         self._idle = anyio.Event()
@@ -87,15 +77,6 @@ class Worker:
         self._unfit: FIFOCache[str, None] = FIFOCache(_MOST_UNFIT)
         """Tasks that this instance cannot run and another one may."""
 
-    def start(self, group: TaskGroup) -> None:
-        """Run skills in the group; `start_claiming` takes up what is queued."""
-        self.engine.group = group
-
-    def stopped(self) -> None:
-        """Note that the task group has ended: nothing starts any more."""
-        self.engine.group = None
-        self.draining = True
-
     # Runs.
 
     def of(self, task: str) -> Run | None:
@@ -115,16 +96,16 @@ class Worker:
         """Start a run, of a new task if it has a row; return it. Raises StanzaError: the service
         has stopped.
         """
-        run = Run(self.engine, admitted, row, slot)
+        run = Run(self._runtime, admitted, row, slot)
         self._launch(run)
         return run
 
     def _launch(self, run: Run) -> None:
         self._runs[run.task] = run
-        if self.draining:
+        if self._runtime.draining:
             run.drain()
         try:
-            self.engine.start(self._run, run)
+            self._runtime.start(self._run, run)
         except StanzaError:
             self._has_ended(run)
             raise
@@ -154,12 +135,8 @@ class Worker:
             self._beginning -= 1
             self._see_whether_idle()
 
-    @property
-    def _is_idle(self) -> bool:
-        return not self._runs and not self._beginning
-
     def _see_whether_idle(self) -> None:
-        if self.draining and self._is_idle:
+        if self._runtime.draining and not self._runs and not self._beginning:
             self._idle.set()
 
     def observe(self, committed: Transaction, by: object) -> None:
@@ -184,7 +161,7 @@ class Worker:
         no queued task of anybody goes first.
         """
         behind, slots = self._behind, self.slots
-        if self.draining or principal in behind or slots.free <= len(behind):
+        if self._runtime.draining or principal in behind or slots.free <= len(behind):
             return None
         return slots.take(principal) if slots.has(principal) else None
 
@@ -203,15 +180,12 @@ class Worker:
         self._unfit.clear()
         self.wake()
 
-    def start_claiming(self) -> None:
-        """Claim queued tasks from now on, while there are slots."""
-        self.engine.start(self._claim)
-
-    async def _claim(self) -> None:
+    async def claim(self) -> None:
+        """Claim queued tasks while there are slots, until cancelled."""
         while True:
             await self._work.wait()
             self._work = anyio.Event()
-            while self.slots.free and not self.draining:
+            while self._runtime.has_slots():
                 before, self._behind = self._behind, set()
                 claimed = await self._claim_once()
                 if claimed.more:
@@ -237,19 +211,19 @@ class Worker:
                 self._claiming_later = False
                 self.wake()
 
-            self.engine.start(later)
+            self._runtime.start(later)
 
     async def _claim_once(self) -> Claimed:
         slots, after, late = self.slots, self._after, self._skills.late()
         claimant = Claimant(
-            instance=self._store.instance,
+            instance=self._runtime.instance,
             skills=self._skills.names(),
             unfit=tuple(self._unfit.keys()),
             free=slots.free,
-            share=self._limits.running_per_principal,
+            share=slots.per_principal,
             running=dict(slots.running),
             bound=slots.bound,
-            queues=self._limits.queues,
+            queues=self._runtime.limits.queues,
             suspect=not slots.suspects,
         )
         if not late:
@@ -265,7 +239,7 @@ class Worker:
                 told = report_waiting(tx, claimant.skills or (), late, self._told)
             return claimed, unknown, told
 
-        claimed, unknown, told = await self._store.commit(op, keep_trying=True)
+        claimed, unknown, told = await self._runtime.commit(op, keep_trying=True)
         self._told.update(told)
         for skill in unknown:
             self._log_unknown(skill, late)
@@ -276,11 +250,8 @@ class Worker:
             return
         self._unknown.add((skill, bool(late)))
         if late:
-            _log.warning(
-                "tasks wait for a skill whose source may not be ready yet",
-                skill=skill,
-                sources=late,
-            )
+            why = "tasks wait for a skill whose source may not be ready yet"
+            _log.warning(why, skill=skill, sources=late)
         else:
             _log.warning(
                 "tasks wait for a skill that this instance does not have: start an instance"
@@ -290,7 +261,7 @@ class Worker:
 
     def take_up_soon(self, row: Row, slot: Slot) -> None:
         """Resume a task that this instance owns, in a slot that was acquired for it."""
-        self.engine.start(self._take_up, row, slot)
+        self._runtime.start(self._take_up, row, slot)
 
     async def _take_up(self, row: Row, slot: Slot) -> None:
         with self.beginning():
@@ -313,7 +284,7 @@ class Worker:
     async def _resume(self, row: Row, slot: Slot) -> Run | None:
         verdict = await verdict_of(row, self._skills)
         late = bool(self._skills.late())
-        resumed = await self._store.commit(
+        resumed = await self._runtime.commit(
             lambda tx: resume(tx, row, verdict, late=late), tasks=(row.id,), keep_trying=True
         )
         if resumed.unfit:
@@ -327,7 +298,7 @@ class Worker:
         mine, admitted = resumed.row, verdict.admitted
         if mine.state != "running" or admitted is None or mine.set_aside:
             return None
-        run = Run(self.engine, admitted, mine, slot)
+        run = Run(self._runtime, admitted, mine, slot)
         assert resumed.journal is not None
         run.continue_from(resumed.journal, resumed.parts)
         return run
@@ -340,20 +311,21 @@ class Worker:
         Those that take longer are stopped: one inside a step with effects ends as
         `outcome-unknown`, others are resumed at the next start as well.
         """
-        self.draining = True
+        self._runtime.draining = True
         for run in tuple(self._runs.values()):
             run.drain()
-        if not self._is_idle:
-            with anyio.move_on_after(self._limits.drain_s):
-                await self._idle.wait()
+        await self._wait_until_idle(self._runtime.limits.drain_s)
         for run in tuple(self._runs.values()):
             run.stop("drain")
-        if not self._is_idle:
-            with anyio.move_on_after(_LAST_COMMITS_S):
-                await self._idle.wait()
+        await self._wait_until_idle(_LAST_COMMITS_S)
         for run in tuple(self._runs.values()):
             _log.warning("an execution does not end", task=run.task, skill=run.skill.name)
             run.give_up()
+
+    async def _wait_until_idle(self, seconds: float) -> None:
+        if self._runs or self._beginning:
+            with anyio.move_on_after(seconds):
+                await self._idle.wait()
 
 
 # Resuming a task.
@@ -464,7 +436,8 @@ def resume(tx: Transaction, row: Row, verdict: Verdict, *, late: bool = False) -
         rows.update(tx, mine)
     if verdict.decided:
         stored = changes.stored_request(admitted.request, admitted.arguments, tx.limits)
-        rows.set_request(tx, mine, stored)
+        mine.request = stored
+        tx.execute("UPDATE tasks SET request = ? WHERE id = ?", (stored, mine.id))
     if mine.state == "accepted" and not _is_confirmed(tx, mine, admitted):
         mine.version = admitted.skill.version
         rows.update(tx, mine)
@@ -482,7 +455,7 @@ def resume(tx: Transaction, row: Row, verdict: Verdict, *, late: bool = False) -
         mine.attempts += 1
         rows.update(tx, mine)
         if admitted.atomic:
-            journal.begin_step(tx, mine.id, mine.fence, journal.StepId(journal.ATOMIC))
+            journal.begin_step(tx, mine, journal.StepId(journal.ATOMIC))
     parts = rows.parts_of(tx, mine.id) if has_run else ()
     return Resumed(mine, journal=recorded, parts=parts)
 
@@ -500,7 +473,7 @@ def ask_before(tx: Transaction, row: Row, admitted: Admitted) -> Change:
         question=leases.new_instance(),
         expires=expires,
     )
-    return ask_confirmation(tx, row, confirm, needed.asked)
+    return ask(tx, row, confirm, needed.asked)
 
 
 def _is_confirmed(tx: Transaction, row: Row, admitted: Admitted) -> bool:
@@ -586,21 +559,24 @@ def waiting_text(progress: Progress | None) -> str | None:
 def report_waiting(
     tx: Transaction, skills: Sequence[str], late: Sequence[str], told: Collection[str]
 ) -> Sequence[str]:
-    """Say of queued tasks that they wait for late sources: in their status, and by an event of
-    those that were running. Return their ids.
+    """Say of queued tasks, except `told`, that they wait for the sources `late`, since their skill
+    is not among `skills`: in their status, and by an event of those that were running. Return
+    their ids.
 
     Other instances may have the skills, so nothing is said if there are any.
-
-    Args:
-        tx: the transaction.
-        skills: the names of the skills of this instance.
-        late: the names of the sources that are not ready.
-        told: the ids of tasks of which it was said.
     """
     if leases.others_alive(tx, tx.instance):
         return ()
     names = ", ".join(late[:_MOST_NAMED])
-    found = rows.queued_without(tx, skills, sorted(told), _MOST_AT_ONCE)
+    known, names_known = among(tx, "skill", skills)
+    these, ids = among(tx, "id", sorted(told))
+    found = rows.select(
+        tx,
+        f"WHERE {rows.QUEUED} AND NOT ({known}) AND NOT ({these})"
+        f" ORDER BY created, id LIMIT {_MOST_AT_ONCE:d}",
+        (names_known, ids),
+        f"{rows.LOCK} SKIP LOCKED",
+    )
     for row in found:
         progress = Progress(
             text=f"{_WAITS}{row.skill}, which is not available yet (not ready: {names}). It goes on"

@@ -20,8 +20,7 @@ from component.features.task_commands.sheets import (
     task_line_text,
     task_text,
 )
-from component.tasks.admin import Held, RefusedError, TaskAdmin
-from component.tasks.leases import QueueLine
+from component.tasks.admin import Held, QueueLine, RefusedError, TaskAdmin
 from component.tasks.protocol import Bounds
 from component.tasks.service import TaskService
 from xep.fluux_agent.execute import State

@@ -25,7 +25,16 @@ from component.tasks.protocol import Notice, Question
 from component.tasks.question_rows import question_of
 from component.tasks.rows import TERMINAL
 from tests.component.link.router.wire import Bench, Do, ListOutput, do, parse, request, until
-from tests.component.tasks.ledger import AGENT, ALICE, BOB, PHONE, Ledger, asked_for, question
+from tests.component.tasks.ledger import (
+    AGENT,
+    ALICE,
+    BOB,
+    PHONE,
+    Ledger,
+    asked_for,
+    event_in,
+    question,
+)
 from xep.binding import decode
 from xep.file_sharing import File, FileSharing, Sources, UrlData
 from xep.fluux_agent import errors
@@ -165,7 +174,7 @@ async def test_an_event_tells_what_was_committed() -> None:
     ledger.add(state="running", request=asked_for(lang="de"))
     made = change(ledger, ledger.row(), "completed", RESULT)
     told = notice_of(made)
-    assert task_of(tell(told)) == made.event
+    assert task_of(tell(told)) == event_in(made)
     assert (told.thread, told.conversational, told.final, told.lang) == ("t-1", False, True, "de")
     ledger.add("t-2", request=asked_for(thread="rivers"))
     asked = question("q-1", 1)

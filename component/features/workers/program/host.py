@@ -7,10 +7,9 @@ from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
 import anyio
-import msgspec
 
 from component.features.workers.messages import Asked, CallMessage, Records
-from component.skills.errors import Denied, InvalidParam, SkillError, StepFailed, UsageError
+from component.skills.errors import UsageError
 from component.skills.operations import (
     CAPABILITY,
     METHODS,
@@ -28,17 +27,7 @@ from component.skills.operations import (
 )
 from component.skills.outputs import Output
 from component.skills.skill import Skill
-from component.tasks.journal import (
-    Recorded,
-    StepId,
-    Steps,
-    described,
-    failed,
-    json_of,
-    refused,
-    result_of,
-    succeeded,
-)
+from component.tasks.journal import Recorded, Steps, json_of, model_step, result_of, run_step
 
 T = TypeVar("T")
 
@@ -119,28 +108,18 @@ class WorkerHost(PartialHost):
 
     async def _step(self, operation: RunStep, work: Work[bytes]) -> bytes:
         """Run a step, or return its result if it ran in an earlier call of the same execution."""
-        name = operation.name
-        step = self._steps.step(name, operation.key, operation.input, branch=self._in_branch())
-        if step.name in self._steps.done:
-            return json_of(self._steps.done[step.name])
-        outer = _in_step.set(True)
-        try:
-            made = succeeded(msgspec.Raw(await work(self._steps.key_of(step.name))))
-        except (Denied, InvalidParam, UsageError):
-            raise
-        except SkillError as error:
-            self._record(step, refused(error))
-            raise
-        except Exception as error:
-            self._record(step, failed(error, effects=False))
-            raise StepFailed(f"The step {name!r} failed: {described(error)}") from error
-        finally:
-            _in_step.reset(outer)
-        return json_of(self._record(step, made))
-
-    def _record(self, step: StepId, result: str) -> Recorded:
-        recorded = self._steps.done[step.name] = Recorded(result, step.input)
-        return recorded
+        step, recorded = self._steps.find(operation, branch=self._in_branch())
+        if recorded is None:
+            outer = _in_step.set(True)
+            try:
+                key = self._steps.key_of(step.name)
+                made, error = await run_step(operation.name, work, key, effects=False)
+            finally:
+                _in_step.reset(outer)
+            recorded = self._steps.done[step.name] = Recorded(made, step.input)
+            if error is not None:
+                raise error
+        return json_of(recorded)
 
     async def _ask(self, asked: AskPrincipal) -> bytes:
         """Ask the principal, through the service."""
@@ -149,9 +128,9 @@ class WorkerHost(PartialHost):
                 f"The skill {self._skill.name} asks a question inside a step: ask before the step,"
                 " and pass it the answer."
             )
-        step = self._steps.question(asked.question, asked.key, branch=self._in_branch())
-        if step.name in self._steps.done:
-            return json_of(self._steps.done[step.name])
+        step, recorded = self._steps.find(asked, branch=self._in_branch())
+        if recorded is not None:
+            return json_of(recorded)
         raise self._park(
             Asked(step.name, asked.question, asked.schema, asked.expires_s, records=self._records())
         )
@@ -163,9 +142,8 @@ class WorkerHost(PartialHost):
                 f"The skill {self._skill.name} uses context.llm, for which it must declare"
                 f' capabilities=["{CAPABILITY}"].'
             )
-        value = msgspec.json.encode([asked.prompt, msgspec.Raw(asked.schema)])
-        step = self._steps.step("llm", asked.key, value, branch=self._in_branch())
-        if step.name not in self._steps.done:
+        step, recorded = self._steps.find(model_step(asked), branch=self._in_branch())
+        if recorded is None:
             raise self._park(
                 Asked(
                     step.name,
@@ -175,7 +153,7 @@ class WorkerHost(PartialHost):
                     records=self._records(),
                 )
             )
-        return result_of(self._steps.done[step.name], ModelOutcome).answer()
+        return result_of(recorded, ModelOutcome).answer()
 
     def _park(self, asked: Asked) -> Parked:
         if self.asked is None:
